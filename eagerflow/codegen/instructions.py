@@ -117,6 +117,9 @@ GENERATORS = ("position", "extent", "random_bits")
 """Instructions that make values of the index space itself."""
 
 
+_STANDARD = {"power": "pow"}  # what the array standard calls otherwise than NumPy
+
+
 class ArrayInstructions:
     """The instructions on arrays of NumPy or a library like it; what that lacks is spelled out."""
 
@@ -127,7 +130,8 @@ class ArrayInstructions:
         instruction = INSTRUCTIONS.get(name)
         if instruction is None or instruction.numpy is None:
             raise AttributeError(f"{name!r} is not a scalar instruction that NumPy computes")
-        return getattr(self.xp, instruction.numpy)
+        found = getattr(self.xp, instruction.numpy, None)
+        return found or getattr(self.xp, _STANDARD.get(instruction.numpy, instruction.numpy))
 
     # What NumPy lacks.
 

@@ -18,7 +18,7 @@ from eagerflow.nn.metrics import Mean, metric_for
 from eagerflow.nn.module import Module
 from eagerflow.recorder import unrecorded
 
-__all__ = ["CompiledLosses", "CompiledMetrics", "output_names"]
+__all__ = ["CompiledLosses", "CompiledMetrics", "losses_of", "output_names"]
 
 
 def output_names(y_pred: Nest, known: Sequence[str] = ()) -> list[str]:
@@ -68,7 +68,7 @@ class CompiledLosses(Module):
     """The losses of all outputs, and the sum that training makes small."""
 
     def __init__(self, loss: Any, weights: Any) -> None:
-        self.given = _losses_of(loss)
+        self.given = losses_of(loss)
         self.loss_weights = weights
         self.trackers: list[Mean] = []
         self.names: list[str] = []
@@ -105,12 +105,12 @@ class CompiledLosses(Module):
         self.trackers[self.names.index(name)].update_state(value, float(prediction.shape[0]))
 
 
-def _losses_of(given: Any) -> Any:
+def losses_of(given: Any) -> Any:
     """A loss for each name, configuration or function in a nest; None stays None."""
     if isinstance(given, list | tuple):
-        return [_losses_of(item) for item in given]
+        return [losses_of(item) for item in given]
     if isinstance(given, dict) and set(given) != {"class_name", "config"}:
-        return {key: _losses_of(item) for key, item in given.items()}
+        return {key: losses_of(item) for key, item in given.items()}
     return None if given is None else losses.get(given)
 
 

@@ -30,17 +30,15 @@ class Sequential(Model):
     ((2, 1), 41)
     """
 
+    layers: Any = ()  # a list, in their order; an Input is none of them
+
     def __init__(self, layers: Iterable[Any] = (), **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
-        self._chain: list[Any] = []
+        self.head: InputLayer | None = None
+        self.layers = []
         for layer in layers:
             self._add(layer)
         self._build_if_known()
-
-    @property
-    def layers(self) -> list[Any]:
-        """The layers, in their order; an ``Input`` is none of them."""
-        return [layer for layer in self._chain if not isinstance(layer, InputLayer)]
 
     def add(self, layer: Any) -> None:
         """Put another layer at the end."""
@@ -57,38 +55,43 @@ class Sequential(Model):
                 argument="layers",
                 hint=f"ef.nn.{layer.__name__}(...)" if isinstance(layer, type) else None,
             )
-        self._chain.append(layer)
+        if isinstance(layer, InputLayer) and not self.layers:
+            self.head = layer
+        else:
+            self.layers.append(layer)
 
     def pop(self) -> Any:
         """Take the last layer away and return it."""
-        if not self._chain:
+        if not self.layers:
             raise ArgumentError("there is no layer", op=f"{self._label}.pop")
-        return self._chain.pop()
+        return self.layers.pop()
 
     def _build_if_known(self) -> None:
-        first = self._chain[0] if self._chain else None
-        if isinstance(first, InputLayer):
-            outputs = first.output
+        if self.head is not None:
+            outputs = self.head.output
             for layer in self.layers:
                 outputs = layer(outputs)
-            self._ends = Untracked((first.output, outputs))
+            self._ends = Untracked((self.head.output, outputs))
             self.built = True
             self.output_shape = shapes_of(outputs)
 
     def call(self, inputs: Nest) -> Any:
-        for layer in self._chain:
+        if self.head is not None:
+            inputs = self.head(inputs)
+        for layer in self.layers:
             inputs = layer(inputs)
         return inputs
 
     def get_config(self) -> dict[str, Any]:
-        for layer in self._chain:
+        chain = [*filter(None, [self.head]), *self.layers]
+        for layer in chain:
             if not isinstance(layer, Layer):
                 raise ArgumentError(
                     f"{layer!r} is a function, which no configuration can hold",
                     op=f"{self._label}.get_config",
                     hint="a Layer with a call",
                 )
-        layers = [described(layer) for layer in self._chain]
+        layers = [described(layer) for layer in chain]
         return self._as_it_is({"name": self.name}) | {"layers": layers}
 
     @classmethod

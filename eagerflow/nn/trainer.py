@@ -16,7 +16,7 @@ from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest, is_count, require
 from eagerflow.nn.batches import make_source, split_validation, validation_source
 from eagerflow.nn.callbacks import Callback, History
-from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, output_names
+from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, losses_of, output_names
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, Metric
@@ -91,6 +91,11 @@ class Trainer(Layer):
     def loss(self) -> Any:
         """The loss that ``compile`` was given: an object, or a nest of them."""
         return None if self._losses is None else self._losses.given
+
+    @loss.setter
+    def loss(self, loss: Any) -> None:
+        self._check_compiled("loss")
+        self._losses.given = losses_of(loss)
 
     @property
     def metrics(self) -> list[Any]:

@@ -9,6 +9,7 @@ arrays in pieces that stay in the processor's cache.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Op, Sample, Split, ops
+from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import Batch, define, op_of
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import broadcast_to
@@ -135,8 +137,13 @@ def update(
             "errors": lambda rng: _errors(rng, len(arrays), len(numbers), arrays[0]),
             "reference": _row_by_row(one, len(arrays), results),
         } | facts
+
+        @wraps(formula)
+        def on_arrays(xp: Any, *given: Any, **attributes: Any) -> Any:
+            return kernel.on_arrays(xp, *given, **attributes)
+
         call = define("update", **own)(formula)
-        op_of(call).kernel = kernel.on_arrays
+        op_of(call).kernel = on_arrays
         return call
 
     return decorate
@@ -311,6 +318,18 @@ def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
+Options = tuple[tuple[str, Any], ...]
+"""Attributes that are not an op's defaults: pairs of a name and a number or a bool."""
+
+
+def _is_pair(item: Any) -> bool:
+    named = type(item) is tuple and len(item) == 2 and type(item[0]) is str
+    return named and type(item[1]) in (bool, int, float)
+
+
+HINTS["Options"] = tuple_of(_is_pair), "pairs of a name and a number"
+
+
 @define(
     "update",
     dtypes=FLOATS,
@@ -329,9 +348,7 @@ def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
     reference=_joined_reference,
     ulp=16,
 )
-def joined_update(
-    xp: Namespace, /, *arrays: Array, update: str, options: tuple[tuple[str, float], ...] = ()
-) -> Array:
+def joined_update(xp: Namespace, /, *arrays: Array, update: str, options: Options = ()) -> Array:
     """One step of an optimizer for several parameters at once, as many calls of ``update``.
 
     ``update`` names an op of this family, ``options`` are those of its attributes that are not

@@ -104,7 +104,7 @@ LEAVE_WEIGHTS = {
 def trained(model, step, x, y):
     """What a step of a model gives, and what the same gives op by op."""
     own = model(x, training=False)
-    loss = float(model.compute_loss(ef.tensor(y), own))
+    loss = float(model.compute_loss(y=ef.tensor(y), y_pred=own))
     if step == "predict":
         return model.predict(x), own.numpy()
     if step == "evaluate":
