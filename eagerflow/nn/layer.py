@@ -13,6 +13,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.added import add_loss, losses_so_far
 from eagerflow.convert import as_tensor
+from eagerflow.devices import Kind
 from eagerflow.dims import DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import DType, as_dtype, is_floating
@@ -22,7 +23,7 @@ from eagerflow.nn import constraints, initializers, policy, regularizers
 from eagerflow.nn.arguments import Nest, require
 from eagerflow.nn.configured import Untracked, snake_case, unique
 from eagerflow.nn.layer_graph import call_layer
-from eagerflow.nn.masks import give_masks, has_masks, masks_of, with_masks
+from eagerflow.nn.masks import give_masks, known_masks, masks_of, with_masks
 from eagerflow.nn.module import Module
 from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of
 from eagerflow.nn.symbols import infer
@@ -144,9 +145,18 @@ class Layer(Module):
     def __call__(
         self, inputs: Nest = _NAMED, *args: Any, training: bool | None = None, **kwargs: Any
     ) -> Any:
+        plain = type(inputs) is Tensor and type(inputs._kind) is Kind
+        if not plain or args or kwargs or known_masks or self._makes_masks or not self.built:
+            return self._call_in_general(inputs, args, kwargs, training)
+        return self._compute(self._as_input(inputs), (), kwargs, training)
+
+    def _call_in_general(
+        self, inputs: Nest, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool | None
+    ) -> Any:
+        """A call with masks, symbolic tensors, several arguments, or the first one."""
         if inputs is _NAMED:
             inputs = self._named_inputs(kwargs)
-        if has_masks():
+        if known_masks:
             kwargs = with_masks(self._call_names, (inputs, *args), kwargs)
         masks = kwargs.get("mask") if "mask" in self._takes else masks_of(inputs)
         inputs = self._as_input(inputs)
@@ -192,8 +202,11 @@ class Layer(Module):
         taken = told if "training" in self._takes else {}
         outputs = infer(self.call, (inputs, *args), kwargs | taken)
         outputs = call_layer(self, (inputs, *args), kwargs | told, outputs)
-        self._ends = Untracked((inputs, outputs))
+        self._remember_ends(inputs, outputs)
         return outputs
+
+    def _remember_ends(self, inputs: Any, outputs: Any) -> None:
+        self._ends = Untracked((inputs, outputs))
 
     def _as_input(self, inputs: Nest) -> Any:
         """Tensors of the layer's dtype; integers and bools stay what they are."""
@@ -221,9 +234,8 @@ class Layer(Module):
         if weight is None:
             return None
         found = weight.value
-        wanted = self.dtype_policy.compute_dtype
-        floating = found.dtype != wanted and is_floating(found.dtype)
-        return found.astype(wanted) if floating else found
+        mixed = self.dtype_policy.mixed and is_floating(found.dtype)
+        return found.astype(self.dtype_policy.compute_dtype) if mixed else found
 
     def compute_output_shape(self, *input_shape: Any) -> Any:
         """The shape of the outputs for inputs of this shape, in which None is any size.

@@ -13,23 +13,19 @@ from weakref import ref
 from eagerflow import tree
 from eagerflow.tensor import Tensor
 
-__all__ = ["give_masks", "has_masks", "mask_of", "masks_of", "set_mask", "with_masks"]
+__all__ = ["give_masks", "known_masks", "mask_of", "masks_of", "set_mask", "with_masks"]
 
-_masks: dict[int, tuple[ref[Tensor], Any]] = {}
-
-
-def has_masks() -> bool:
-    """Whether any tensor has a mask."""
-    return bool(_masks)
+known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
+"""The masks there are, by the identities of their tensors."""
 
 
 def set_mask(tensor: Any, mask: Any) -> None:
     """Give a tensor this mask, bools of its first axes; None takes its own away."""
     if mask is None:
-        _masks.pop(id(tensor), None)
+        known_masks.pop(id(tensor), None)
     elif isinstance(tensor, Tensor):
         key = id(tensor)
-        _masks[key] = ref(tensor, lambda _: _masks.pop(key, None)), mask
+        known_masks[key] = ref(tensor, lambda _: known_masks.pop(key, None)), mask
 
 
 def mask_of(tensor: Any) -> Any:
@@ -39,13 +35,13 @@ def mask_of(tensor: Any) -> Any:
     >>> mask_of(ef.nn.Embedding(3, 1, mask_zero=True)([[1, 0]]))
     Tensor([[ True, False]], shape=(1, 2), bool, cpu:0)
     """
-    found = _masks.get(id(tensor)) if _masks else None
+    found = known_masks.get(id(tensor)) if known_masks else None
     return None if found is None else found[1]  # it goes with its tensor: the id is no other's
 
 
 def masks_of(nest: Any) -> Any:
     """The masks of the tensors of a nest, or None where no tensor has one."""
-    if not _masks:
+    if not known_masks:
         return None
     if isinstance(nest, Tensor):
         return mask_of(nest)

@@ -145,6 +145,10 @@ class Model(Trainer):
         """The symbolic tensors that the model makes of them."""
         return tree.flatten(self.output)[0]
 
+    def _remember_ends(self, inputs: Any, outputs: Any) -> None:
+        if not self._ends.held:  # a model that was made from its own inputs keeps these
+            super()._remember_ends(inputs, outputs)
+
     def call(self, inputs: Nest) -> Any:
         graph = self._graph.held
         return super().call(inputs) if graph is None else run(graph, inputs)

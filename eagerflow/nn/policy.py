@@ -22,7 +22,7 @@ class DTypePolicy(Configured):
     """
 
     def __init__(self, name: Any) -> None:
-        mixed = isinstance(name, str) and name.startswith("mixed_")
+        self.mixed = mixed = isinstance(name, str) and name.startswith("mixed_")
         self.compute_dtype: DType = as_dtype(name.removeprefix("mixed_") if mixed else name)
         self.variable_dtype: DType = as_dtype("float32") if mixed else self.compute_dtype
         self.name = name if mixed else self.compute_dtype.name

@@ -76,6 +76,34 @@ def test_models_in_models():
     assert outer.layers[0] is inner and len(outer.weights) == 4
 
 
+@pytest.mark.parametrize("way", ["graph", "sequential"])
+def test_a_model_that_is_called_on_symbols_keeps_its_own_inputs(way):
+    x = ef.nn.Input((4,))
+    base = ef.nn.Model(x, ef.nn.Dense(3)(x))
+    if way == "sequential":
+        base = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(3)])
+    before = base.inputs[0], base.outputs[0]
+    ef.nn.Model(other := ef.nn.Input((4,)), base(other))
+    assert base.inputs[0] is before[0] and base.outputs[0] is before[1]
+
+
+def test_masks_that_come_and_go_trace_nothing_again():
+    embed, lstm = ef.nn.Embedding(5, 3, mask_zero=True), ef.nn.LSTM(2)
+    dense = ef.nn.Dense(2)
+    step = ef.function(lambda ids: lstm(embed(ids)))
+    plain = ef.function(lambda x: dense(x))
+    ids = ef.tensor([[1, 2, 0], [3, 0, 0]])
+    right = lstm(embed(ids))
+    for _ in range(3):
+        same(step(ids), right)
+        plain(ef.ones((2, 2)))
+        held = embed(ids)  # a mask that lives on
+        plain(ef.ones((2, 2)))
+        same(step(ids), right)
+    assert held.shape == (2, 3, 3)
+    assert (len(step.graphs), len(plain.graphs)) == (1, 1)
+
+
 def test_a_model_goes_on_from_a_layer_of_another():
     base = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(8, name="first"), ef.nn.Dense(2)])
     features = ef.nn.Model(base.inputs, base.get_layer("first").output)
