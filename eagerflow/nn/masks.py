@@ -10,10 +10,20 @@ from collections.abc import Sequence
 from typing import Any
 from weakref import ref
 
-from eagerflow import tree
+from eagerflow import ops, tree
+from eagerflow.dtypes import DType
 from eagerflow.tensor import Tensor
 
-__all__ = ["give_masks", "known_masks", "mask_of", "masks_of", "set_mask", "with_masks"]
+__all__ = [
+    "give_masks",
+    "hidden_score",
+    "known_masks",
+    "mask_of",
+    "masks_of",
+    "set_mask",
+    "spread",
+    "with_masks",
+]
 
 known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
 """The masks there are, by the identities of their tensors."""
@@ -56,6 +66,19 @@ def give_masks(outputs: Any, masks: Any) -> None:
     leaves = tree.flatten(outputs)[0]
     for leaf, mask in zip(leaves, tree.flatten(masks)[0], strict=False):
         set_mask(leaf, mask)
+
+
+def spread(mask: Any, rank: int) -> Any:
+    """A mask of the first axes of a tensor with this ``rank``, with axes of size 1 behind them."""
+    return ops.reshape(mask, (*mask.shape, *(1,) * (rank - len(mask.shape))))
+
+
+def hidden_score(dtype: DType) -> float:
+    """The score of what a mask hides, before a softmax.
+
+    It is finite: where all is hidden, the softmax gives equal weights, and not NaN.
+    """
+    return -3e4 if dtype.name == "float16" else -1e9
 
 
 def with_masks(names: Sequence[str], given: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,7 @@ def fit(
     )
     model.stop_training, model._initial_epoch = False, epochs.start
     logs: dict[str, Any] = {}
-    with Progress(verbose, epochs.stop, "fit") as progress:
+    with Progress(verbose, epochs.stop, "fit") as progress, told:
         told.on_train_begin({})
         epochs = range(model._initial_epoch, epochs.stop)  # a restored model goes on
         for epoch in epochs:
@@ -139,7 +139,7 @@ def evaluate(
     """The numbers of a model on data; see ``Model.evaluate``."""
     known = source.steps if steps is None else steps
     told = CallbackList(callbacks, model, steps=known, verbose=verbose)
-    with Progress(verbose, 1, "evaluate") as progress:
+    with Progress(verbose, 1, "evaluate") as progress, told:
         progress.begin(0, known, "Evaluate")
         told.on_test_begin({})
         found = _run(model, "test", progress.watch(source.epoch(steps=steps)), told)
@@ -156,7 +156,7 @@ def predict(model: Any, source: Source, steps: int | None, callbacks: Any, verbo
     parts: list[list[Any]] = []
     structure: Any = None
     step = model._step("_predict_batch")
-    with Progress(0 if verbose == "auto" else verbose, 1, "predict") as progress:
+    with Progress(0 if verbose == "auto" else verbose, 1, "predict") as progress, told:
         progress.begin(0, known, "Predict")
         told.on_predict_begin({})
         for number, (batch, _, _) in enumerate(progress.watch(source.epoch(steps=steps))):

@@ -221,6 +221,26 @@ def test_swap_ema_weights_for_callbacks_behind():
     assert float(model.weight) == 10.0
 
 
+@pytest.mark.parametrize("ask", ["evaluate", "predict"])
+def test_swap_ema_weights_gives_weights_back_where_somebody_interrupts(ask):
+    class Interrupts(ef.nn.callbacks.Callback):
+        def stop(self, batch, logs=None):
+            raise KeyboardInterrupt
+
+        on_test_batch_begin = on_predict_batch_begin = stop
+
+    model = ef.nn.Sequential([ef.nn.Input((2,)), ef.nn.Dense(1)])
+    model.compile(ef.nn.optimizers.SGD(0.1, use_ema=True), "mse")
+    x, y = np.ones((8, 2), "float32"), np.ones((8, 1), "float32")
+    model.train_on_batch(x, y)
+    before = model.get_weights()
+    given = (x, y) if ask == "evaluate" else (x,)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(model, ask)(*given, callbacks=[callbacks.SwapEMAWeights(), Interrupts()], verbose=0)
+    for weight, old in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, old)
+
+
 # Files --------------------------------------------------------------------------------------------
 
 

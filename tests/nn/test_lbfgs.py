@@ -129,3 +129,18 @@ def test_a_loss_that_is_no_number_at_first():
     w = ef.Variable(-1.0)
     with pytest.raises(ef.errors.ArgumentError, match="it is nan"):
         ef.nn.optimizers.LBFGS().minimize(lambda: ef.log(w))
+
+
+def test_a_loss_that_raises_leaves_the_variables_where_the_last_step_led():
+    w, calls = ef.Variable([-1.0, 2.0]), []
+
+    def loss():
+        calls.append(float((1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2))
+        if len(calls) == 12:
+            raise KeyboardInterrupt
+        return (1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2
+
+    with pytest.raises(KeyboardInterrupt):
+        ef.nn.optimizers.LBFGS().minimize(loss, [w])
+    now = float((1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2)
+    assert now in calls[:-1] and now < calls[0]

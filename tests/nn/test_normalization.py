@@ -202,7 +202,7 @@ def test_the_wrapped_layer_trains_and_comes_back_from_the_configuration():
         (lambda: ef.nn.Normalization().adapt([]), "Argument", "there are no data"),
         (lambda: ef.nn.Normalization().adapt([DATA, DATA[..., :2]]), "Shape", "do not fit"),
         (lambda: ef.nn.SpectralNormalization(ef.nn.Dense(2), 0), "Argument", "out of range"),
-        (lambda: ef.nn.SpectralNormalization(len), "Argument", "is not understood"),
+        (lambda: ef.nn.SpectralNormalization(len), "Argument", "not a layer"),
         (
             lambda: ef.nn.SpectralNormalization(ef.nn.Flatten())(ef.ones((2, 3))),
             *("Argument", "neither kernel nor embeddings"),

@@ -65,6 +65,9 @@ class SwapEMAWeights(Callback):
     def on_test_end(self, logs: Logs = None) -> None:
         self._give_back()
 
+    def on_exception(self, error: BaseException) -> None:
+        self._give_back()
+
     def on_predict_begin(self, logs: Logs = None) -> None:
         self._give_means()
 

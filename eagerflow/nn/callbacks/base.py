@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
+from typing import Any, Self
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, short_repr
@@ -91,6 +91,9 @@ class Callback(Configured):
     def on_predict_batch_end(self, batch: int, logs: Logs = None) -> None:
         """Called after each batch of ``predict``."""
 
+    def on_exception(self, error: BaseException) -> None:
+        """Called where an exception ends it all, Ctrl-C included, before that goes on its way."""
+
 
 hooks = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that are called."""
@@ -134,6 +137,13 @@ class CallbackList(Callback):
         if model is not None:
             self.set_model(model)
         self.set_params(params)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
+        if error is not None:
+            self.on_exception(error)
 
     def listens(self, *names: str) -> bool:
         """Whether any callback does something when it is called by one of these names."""

@@ -14,6 +14,7 @@ from eagerflow.nn.configured import arguments
 from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.masks import hidden_score
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops.attributes import Axes
 from eagerflow.spec import normalize_axes
@@ -171,8 +172,8 @@ class Softmax(Layer):
         if mask is None:
             return self._softmax(inputs)
         keep = mask.astype("bool")
-        low = -3e4 if inputs.dtype == "float16" else -1e9
-        return ops.where(keep, self._softmax(ops.where(keep, inputs, low)), 0.0)
+        scores = ops.where(keep, inputs, hidden_score(inputs.dtype))
+        return ops.where(keep, self._softmax(scores), 0.0)
 
     def _softmax(self, x: Tensor) -> Tensor:
         axes = _axes(self.axis)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
-from eagerflow.dtypes import DType
 from eagerflow.nn.arguments import choice, require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.core import Rate
 from eagerflow.nn.layers.positions import places
+from eagerflow.nn.masks import hidden_score
 from eagerflow.ops import random
 from eagerflow.ops.nn.regularization import dropout
 from eagerflow.tensor import Tensor
@@ -24,14 +24,6 @@ ScoreMode = Annotated[str, choice("not a score mode", "dot", "concat")]
 def in_order(queries: Tensor, keys: Tensor, axis: int = -2) -> Tensor:
     """Which keys a query sees that sees none after its own place, shape (length, keys)."""
     return places(queries, axis)[:, None] >= places(keys, axis)
-
-
-def hidden_score(dtype: DType) -> float:
-    """What is added to the scores of hidden keys.
-
-    It is finite, so that a query that sees none gives the mean of all values, and not NaN.
-    """
-    return -3e4 if dtype.name == "float16" else -1e9
 
 
 class SeedOptions(LayerOptions, total=False):

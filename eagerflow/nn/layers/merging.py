@@ -13,6 +13,7 @@ from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.lengths import unit
+from eagerflow.nn.masks import spread
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
@@ -70,12 +71,6 @@ class _Merge(Layer):
         return found
 
 
-def _spread(mask: Tensor, x: Tensor) -> Tensor:
-    """A mask of the first axes of ``x`` with as many axes as ``x``."""
-    missing = (1,) * (len(x.shape) - len(mask.shape))
-    return ops.reshape(mask, (*mask.shape, *missing))
-
-
 class _Elementwise(_Merge):
     """Base of layers whose tensors broadcast; where one has fewer axes, some follow its first."""
 
@@ -87,8 +82,8 @@ class _Elementwise(_Merge):
             return ops.reshape(x, (*x.shape[:1], *missing, *x.shape[1:])) if missing else x
 
         pairs = zip(inputs, masks, strict=True)
-        spread = [None if mask is None else raised(_spread(mask, x)) for x, mask in pairs]
-        return self.combine([raised(x) for x in inputs], spread)
+        wide = [None if mask is None else raised(spread(mask, x.ndim)) for x, mask in pairs]
+        return self.combine([raised(x) for x in inputs], wide)
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         """What becomes of tensors of one rank, and their masks, which broadcast to them."""
@@ -225,7 +220,7 @@ class Concatenate(_Merge):
         whole = [
             ops.ones_like(x, dtype="bool")
             if mask is None
-            else ops.broadcast_to(_spread(mask, x), x.shape)
+            else ops.broadcast_to(spread(mask, x.ndim), x.shape)
             for x, mask in zip(inputs, previous_mask, strict=True)
         ]
         return ops.any(ops.concat(whole, axis=self.axis), axis=-1)

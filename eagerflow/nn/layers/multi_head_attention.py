@@ -12,12 +12,12 @@ from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Count, count, require
 from eagerflow.nn.configured import Untracked, arguments
-from eagerflow.nn.layers.attention import hidden_score
 from eagerflow.nn.layers.attention_axes import AttentionAxes
 from eagerflow.nn.layers.core import KernelBase, KernelOptions, Rate
 from eagerflow.nn.layers.einsum_dense import EinsumDense
 from eagerflow.nn.layers.key_value_cache import KeyValueCache
 from eagerflow.nn.layers.positions import places
+from eagerflow.nn.masks import hidden_score
 from eagerflow.ops import random
 from eagerflow.ops.nn.regularization import dropout
 from eagerflow.spec import normalize_axes

@@ -16,6 +16,7 @@ from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.lengths import unit
+from eagerflow.nn.masks import spread
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops.attributes import Axes
 from eagerflow.spec import normalize_axes, normalize_axis
@@ -181,8 +182,7 @@ class BatchNormalization(_Normalization):
         channel = normalize_axis(self.axis, self.rank)
         others = tuple(i for i in range(self.rank) if i != channel)
         x = inputs.astype(self.dtype)
-        missing = (1,) * (self.rank - len(mask.shape))
-        keep = ops.broadcast_to(ops.reshape(mask, (*mask.shape, *missing)), x.shape)
+        keep = ops.broadcast_to(spread(mask, self.rank), x.shape)
         number = ops.maximum(ops.sum(keep.astype(x.dtype), axis=others, keepdims=True), 1.0)
         mean = ops.sum(ops.where(keep, x, 0.0), axis=others, keepdims=True) / number
         apart = ops.where(keep, x - mean, 0.0)

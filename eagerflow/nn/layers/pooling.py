@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Annotated, Any, Unpack
+from typing import Any, Unpack
 
 from eagerflow import ops
-from eagerflow.nn.arguments import choice
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import LayerOptions
-from eagerflow.nn.layers.spatial import DataFormat, SpatialLayer, Window
+from eagerflow.nn.layers.spatial import DataFormat, Padding, SpatialLayer, Window
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -33,8 +32,6 @@ __all__ = [
     "MaxPooling2D",
     "MaxPooling3D",
 ]
-
-Padding = Annotated[str, choice("not a padding", "valid", "same", expected="'valid' or 'same'")]
 
 
 class _Pooling(SpatialLayer):

@@ -24,6 +24,7 @@ from eagerflow.nn.layers.recurrent_cells import (
     SimpleRNNCell,
     UnitsCell,
 )
+from eagerflow.nn.masks import spread
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -47,7 +48,7 @@ def _steps_first(x: Any) -> Any:
 
 def _held(seen: Any, after: Any, before: Any) -> Any:
     """What comes after a step where an example sees it, and else what was before."""
-    return ops.where(ops.reshape(seen, (seen.shape[0], *(1,) * (after.ndim - 1))), after, before)
+    return ops.where(spread(seen, after.ndim), after, before)
 
 
 class RecurrentOptions(LayerOptions, total=False):

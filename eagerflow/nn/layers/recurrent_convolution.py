@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Unpack
+from typing import Unpack
 
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
 from eagerflow.nn.activations import ActivationLike
-from eagerflow.nn.arguments import Count, choice, is_count, require
+from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layers.recurrent import GatedOptions, GatedRecurrent
 from eagerflow.nn.layers.recurrent_cells import (
@@ -18,28 +18,20 @@ from eagerflow.nn.layers.recurrent_cells import (
     Masks,
     lstm_step,
 )
+from eagerflow.nn.layers.spatial import DataFormat, Padding, SpatialLayer, Window
 from eagerflow.primitives.windows import output_size
 from eagerflow.tensor import Tensor
 
 __all__ = ["ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"]
 
-Window = int | Sequence[int]
-"""An integer, or one for each axis of an image."""
-Padding = Annotated[str, choice("not a padding", "valid", "same", expected="'valid' or 'same'")]
-DataFormat = Annotated[
-    str | None,
-    choice("not a data format here", None, "channels_last", expected="'channels_last', or None"),
-]
 
-
-class ConvLSTMCell(GatedCell):
+class ConvLSTMCell(SpatialLayer, GatedCell):
     """A step of a convolutional LSTM over images of ``rank`` axes, with the states h and c.
 
     Inputs have shape (batch, *image, channels), states (batch, *positions, filters).
     """
 
     gates = 4
-    rank: int
     filters: int
     kernel_size: tuple[int, ...]
     strides: tuple[int, ...]
@@ -64,13 +56,7 @@ class ConvLSTMCell(GatedCell):
         unit_forget_bias: bool = True,
         **options: Unpack[CellOptions],
     ) -> None:
-        for name in ("kernel_size", "strides", "dilation_rate"):
-            value = getattr(self, name)
-            sizes = tuple(value) if isinstance(value, list | tuple) else (value,) * rank
-            expected = f"an integer, or {rank} of them" if rank > 1 else "an integer"
-            fits = len(sizes) == rank and all(map(is_count, sizes))
-            require(fits, value, "no size for each axis", self._label, name, expected)
-            setattr(self, name, sizes)
+        self.per_axis("kernel_size", "strides", "dilation_rate")
         both = max(self.strides) > 1 and max(self.dilation_rate) > 1
         require(not both, strides, "not 1", self._label, "strides", "1 where there is dilation")
 

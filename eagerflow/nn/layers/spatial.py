@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.arguments import is_count, require
+from eagerflow.nn.arguments import choice, is_count, require
 from eagerflow.nn.layer import Layer
 from eagerflow.tensor import Tensor
 
@@ -27,6 +27,8 @@ Window = int | Sequence[int]
 """An integer, or one for each spatial axis."""
 Margins = int | Sequence[int] | Sequence[Sequence[int]]
 """Elements at the ends of each spatial axis: a number for all, one for each, or pairs."""
+Padding = Annotated[str, choice("not a padding", "valid", "same", expected="'valid' or 'same'")]
+"""Whether windows lie inside, or there is one for each stride."""
 DataFormat = Annotated[str | None, _channels_last]
 """Where the channels are, for the signatures of Keras: last."""
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Unpack
+from typing import Unpack
 
 from eagerflow import ops
 from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Count
-from eagerflow.nn.configured import arguments, from_config
+from eagerflow.nn.configured import arguments
 from eagerflow.nn.initializers import TruncatedNormal
-from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
+from eagerflow.nn.layer import LayerOptions
+from eagerflow.nn.layers.cells import build_part
+from eagerflow.nn.layers.wrappers import LayerLike, Wrapper
 from eagerflow.nn.lengths import unit
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -18,12 +20,7 @@ from eagerflow.variable import Variable
 __all__ = ["SpectralNormalization"]
 
 
-def _layer(value: Any) -> Layer:
-    found: Layer = from_config("layer", value, layer_classes, lambda x: isinstance(x, Layer))
-    return found
-
-
-class SpectralNormalization(Layer):
+class SpectralNormalization(Wrapper):
     """A layer whose kernel is divided by its largest singular value in every call in training.
 
     ``layer`` has a ``kernel`` or ``embeddings``, whose last axis holds the outputs; the value is
@@ -36,21 +33,18 @@ class SpectralNormalization(Layer):
     Tensor(True, bool, cpu:0)
     """
 
-    layer: Layer
     power_iterations: int
 
     @arguments
     def __init__(
         self,
-        layer: Annotated[Layer, _layer],
+        layer: LayerLike,
         power_iterations: Count = 1,
         **options: Unpack[LayerOptions],
     ) -> None: ...
 
     def build(self, input_shape: Shape) -> None:
-        if not self.layer.built:
-            self.layer.build(input_shape)
-            self.layer.built = True
+        build_part(self.layer, input_shape)
         kernel = getattr(self.layer, "kernel", getattr(self.layer, "embeddings", None))
         if not isinstance(kernel, Variable):
             raise ArgumentError(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Unpack
+from typing import Unpack
 
 from eagerflow import ops
 from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import arguments
+from eagerflow.nn.lengths import unit
 from eagerflow.nn.losses.alignment import EPSILON, same_shape
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, Precision, Reduction, last_mean
 from eagerflow.tensor import Tensor
@@ -27,7 +28,6 @@ __all__ = [
     "mean_absolute_percentage_error",
     "mean_squared_error",
     "mean_squared_logarithmic_error",
-    "unit",
 ]
 
 
@@ -111,11 +111,6 @@ def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return last_mean(difference + ops.softplus(difference * -2.0) - math.log(2.0))
 
 
-def unit(x: Any, axis: int = -1) -> Any:
-    """``x`` divided by its length along an axis; what is shorter than 1e-7 stays short."""
-    return x / ops.maximum(ops.vector_norm(x, axis=axis, keepdims=True), EPSILON)
-
-
 def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """The cosine of the angle between targets and predictions along ``axis``, negated.
 
@@ -126,7 +121,8 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
     Tensor([-1., -0.], float32, cpu:0)
     """
     y_true, y_pred = same_shape("cosine_similarity", y_true, y_pred)
-    return -(unit(y_true, axis) * unit(y_pred, axis)).sum(axis=axis)
+    products = ops.multiply(unit(y_true, axis), unit(y_pred, axis))
+    return ops.negative(ops.sum(products, axis=axis))
 
 
 # Classes --------------------------------------------------------------------------------------

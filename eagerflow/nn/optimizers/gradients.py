@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 from eagerflow import ops
@@ -65,10 +66,8 @@ def clipped(
     if norm is not None:
         return [(g * _factor((g * g).sum(), norm), v) for g, v in pairs]
     if global_norm is not None and pairs:
-        total = pairs[0][0].sum() * 0.0
-        for gradient, _ in pairs:
-            total = total + (gradient * gradient).sum()
-        return [(g * _factor(total, global_norm), v) for g, v in pairs]
+        factor = _factor(reduce(ops.add, [(g * g).sum() for g, _ in pairs]), global_norm)
+        return [(g * factor, v) for g, v in pairs]
     return pairs
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 from eagerflow import ops
@@ -68,15 +68,25 @@ class LBFGS(Configured):
 
         ``variables`` are floats of one dtype and default to the trainable ones that ``loss``
         reads. ``loss`` gives one number, and may be a captured function; ``minimize`` itself
-        decides on values and cannot be captured. Raises ArgumentError where the loss is not
-        finite at first, or there are no variables.
+        decides on values and cannot be captured. Where something raises, the variables are
+        where the last step has led. Raises ArgumentError where the loss is not finite at first, or
+        there are no variables.
         """
         if variables is None:
             with GradientTape() as tape:
                 loss()
             variables = tape.watched_variables()
-        problem, memory = _Problem(self.name, loss, list(variables)), _Memory(self.history)
-        x = problem.start
+        problem = _Problem(self.name, loss, list(variables))
+        try:
+            for x in self._steps(problem):
+                problem.best = x
+        finally:  # also where a loss raises, or somebody interrupts
+            problem.move_to(problem.best)
+        return loss()
+
+    def _steps(self, problem: _Problem) -> Iterator[Vector]:
+        """The points that the steps lead to, each of which is lower than the one before."""
+        memory, x = _Memory(self.history), problem.best
         point = problem.at(x)
         if not math.isfinite(point.value):
             raise ArgumentError(f"it is {point.value}", op=self.name, argument="loss")
@@ -95,11 +105,10 @@ class LBFGS(Configured):
             memory.add(step, found.gradient - point.gradient)
             change = point.value - found.value
             x, point = x + step, found
+            yield x
             self.iterations.assign_add(1)
             if change <= self.tolerance * max(abs(point.value), 1.0):
                 break
-        problem.move_to(x)
-        return loss()
 
 
 class _Problem:
@@ -109,7 +118,7 @@ class _Problem:
         if not variables:
             raise ArgumentError("there are none", op=name, argument="variables")
         self.loss, self.variables = loss, variables
-        self.start = _joined([v.value for v in variables])
+        self.best = _joined([v.value for v in variables])
 
     def move_to(self, x: Vector) -> None:
         """Give the variables their parts of a vector."""
