@@ -25,7 +25,7 @@ from eagerflow.convert import (
     plain_number,
 )
 from eagerflow.devices import Device, Kind, SymbolicKind, as_device, current_device
-from eagerflow.dims import Dim
+from eagerflow.dims import Dim, symbolic
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
 from eagerflow.errors import (
@@ -261,22 +261,34 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
-    own = _own_recorder(data)
+    own = own_recorder(data)
     if own is not None:
         return with_recorder(own, op.call, *args, **attributes)
-    data, attributes = canonical(op, data), bound
-    out = compute(op, data, attributes)
+    data = canonical(op, data)
+    try:
+        out = compute(op, data, bound)
+    except EagerflowError:
+        own = _sizes_recorder(bound)
+        if own is None:
+            raise
+        return with_recorder(own, op.call, *args, **attributes)
     if append is not None:
-        record(append, op, data, attributes, out)
+        record(append, op, data, bound, out)
     return out
 
 
-def _own_recorder(args: Iterable[Any]) -> Any:
+def own_recorder(args: Iterable[Any]) -> Any:
     """The recorder of tensors without values, if one of the arguments is such a tensor."""
     for x in args:
         if type(x) is Tensor and type(x._kind) is SymbolicKind:
             return x._kind.recorder
     return None
+
+
+def _sizes_recorder(attributes: dict[str, Any]) -> Any:
+    """Who answers a call with sizes that are known by name only, if there are some."""
+    given = (v if type(v) is tuple else (v,) for v in attributes.values())
+    return process.of_sizes if any(map(symbolic, given)) else None
 
 
 def user_frame(frame: Any) -> Any:
@@ -308,7 +320,7 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
-    own = _own_recorder(args)
+    own = own_recorder(args)
     if own is not None:
         return with_recorder(own, op.call, *args, **attributes)
     try:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from eagerflow.devices import SymbolicKind
 from eagerflow.dispatch import user_frame
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, printable
@@ -91,6 +92,11 @@ def unconnected(source: Any, reason: str) -> GradientError:
 def why(entries: list[Any], left: list[Any], target: Any, keys: set[int]) -> str:
     """How a target depends on the values with these keys, or where the path breaks."""
     key = getattr(target, "_key", None)
+    if type(getattr(target, "_kind", None)) is SymbolicKind:
+        return (
+            "the target stands for what a model is to compute, and a tape records what is "
+            "computed: call the model on tensors under the tape"
+        )
     if not keys:
         return "the source was not watched: call tape.watch(x), or use a trainable ef.Variable"
     reached, blocked = _forward(entries, keys)

@@ -150,13 +150,15 @@ class _Process:
 
     While nobody watches anywhere, which is most of the time, an op need not ask its own
     thread; the runner is then shared, and a thread that finds it taken uses its own.
+    ``of_sizes`` answers calls with sizes that are known by name only, while nobody watches.
     """
 
-    __slots__ = ("recorders", "run")
+    __slots__ = ("of_sizes", "recorders", "run")
 
     def __init__(self) -> None:
         self.recorders: set[Recorder] = set()  # a count could miss one where threads meet
         self.run = quiet_runner()
+        self.of_sizes: Recorder | None = None
 
 
 process = _Process()

@@ -40,6 +40,7 @@ from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
+from eagerflow.dispatch import own_recorder
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
@@ -62,6 +63,10 @@ class BoundArguments(NamedTuple):
     kwargs: dict[str, Any]
     leaves: list[Any]
     structure: tree.Structure
+
+
+class NoValuesError(Exception):
+    """There is nothing to capture: arguments are symbolic tensors, which stand for a model's."""
 
 
 class Captured:
@@ -242,7 +247,10 @@ class Function:
         elif not only_tapes():
             return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
         given = self._arguments(args, kwargs)
-        entry = self._captured(self._key(given), given)
+        try:
+            entry = self._captured(self._key(given), given)
+        except NoValuesError:
+            return self.python(*args, **kwargs)  # they hang on the ops themselves
         inputs = [given.leaves[i] for i in entry.places]
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None
@@ -368,6 +376,8 @@ class Function:
     # Tracing ---------------------------------------------------------------------------------
 
     def _trace(self, given: BoundArguments, reason: str | None) -> Captured:
+        if own_recorder(given.leaves) is not None:
+            raise NoValuesError
         started = time.perf_counter()
         recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
         if recorder.made or ledger.changed() is not None:

@@ -133,7 +133,7 @@ class Trace(Recorder):
         self._specs: dict[Any, TensorSpec] = {}
         self._tensors: list[ref[Tensor]] = []
         self._origin: tuple[Any, int] | None = None
-        self._open = True
+        self.is_open = True
 
     # Values ----------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Trace(Recorder):
             return known[1]
         if concrete and not self.lifts:
             return self._constant(tensor)
-        if type(array) is Value and not (array.owner and array.owner._open):
+        if type(array) is Value and not (array.owner and array.owner.is_open):
             array.refuse("an op")
         value = Value(self.unique("captured"), tensor.shape, tensor.dtype, self)
         self.captured[id(tensor)] = (tensor, value)
@@ -300,7 +300,7 @@ class Trace(Recorder):
         made = "" if value.node is None else f", computed at {value.node.place}"
         what = f"{value.name}: {TensorSpec(value.shape, value.dtype)}{made}"
         at = _here(3)
-        if not self._open:
+        if not self.is_open:
             return CaptureError(
                 f"a value of the captured {self.name!r} is used after its tracing has ended",
                 received=what,
@@ -331,7 +331,7 @@ class Trace(Recorder):
         found = [self._result(leaf) for leaf in leaves]
         values = [x for x in found if type(x) is Value]
         outputs = Values(values, _output_names(found, structure))
-        self._open = False
+        self.is_open = False
         self._reads.clear()
         return Graph(
             self.name,

@@ -9,17 +9,17 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Mapping
-from functools import cache
-from types import SimpleNamespace
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.errors import FileFormatError
+from eagerflow.files import container
+from eagerflow.files.atomic import as_path, refuse, write_whole
 from eagerflow.guard import OpenFile
 
-__all__ = ["Contents", "capture", "loads", "read", "write"]
+__all__ = ["Contents", "loads", "read", "write"]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -31,22 +31,12 @@ class Contents(NamedTuple):
     arrays: dict[str, np.ndarray[Any, Any]]
 
 
-@cache
-def capture() -> Any:
-    """What traces and what writes graphs; layers that run op by op load nothing of it."""
-    from eagerflow.capture import trace
-    from eagerflow.capture.saving import atomic, container
-
-    return SimpleNamespace(trace=trace, atomic=atomic, container=container)
-
-
 def write(
     path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]], op: str
 ) -> None:
     """Make a file hold these texts and arrays; FileFormatError where the system refuses."""
-    tools = capture()
     try:
-        tools.atomic.write_whole(path, list(tools.container.pack(texts, arrays)))
+        write_whole(path, list(container.pack(texts, arrays)))
     except FileFormatError as error:
         _tell(error, op, path)
         raise
@@ -54,17 +44,15 @@ def write(
 
 def read(path: Any, op: str) -> Contents:
     """The texts and arrays of a file; FileFormatError where it is not as it should be."""
-    tools = capture()
-    refuse: Callable[[OSError, str, str], NoReturn] = tools.atomic.refuse
     try:
-        name = tools.atomic.as_path(path)
+        name = as_path(path)
         # Not blocking, so that a pipe without a writer is opened at once, and then refused.
         opened = OpenFile(name, _FLAGS)
         with opened, io.FileIO(opened.fd, closefd=False) as file:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise FileFormatError("it is a pipe or a device", expected="a file")
-            return _read(file, found.st_size, tools.container)
+            return _read(file, found.st_size)
     except FileFormatError as error:
         _tell(error, op, path)
         raise
@@ -75,7 +63,7 @@ def read(path: Any, op: str) -> Contents:
 def loads(text: str) -> Any:
     """What a JSON text from a file says; FileFormatError where it is none."""
     try:
-        return capture().container.loads(text)
+        return container.loads(text)
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"the text in the file is no JSON: {error}") from None
 
@@ -84,7 +72,7 @@ def _tell(error: FileFormatError, op: str, path: Any) -> None:
     error.op, error.argument = error.op or op, error.argument or str(path)
 
 
-def _read(file: io.FileIO, size: int, container: Any) -> Contents:
+def _read(file: io.FileIO, size: int) -> Contents:
     def fill(start: int, memory: Any) -> Any:
         file.seek(start)
         done = 0

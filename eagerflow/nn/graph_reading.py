@@ -13,6 +13,8 @@ from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.plain import decode_plain
+from eagerflow.graph.sizes import is_symbolic as has_size
 from eagerflow.nn.arguments import is_count
 from eagerflow.nn.configuration import layer_from
 from eagerflow.nn.configured import find
@@ -27,18 +29,8 @@ __all__ = ["PARTS", "arguments_from", "graph_ends"]
 PARTS = ("inputs", "layers", "calls", "outputs", "arguments", "variables")
 """What the configuration of a model from symbolic tensors has beside its options."""
 
-_KINDS = (
-    "spec",
-    "tuple",
-    "dict",
-    "tensor",
-    "constant",
-    "variable",
-    "dtype",
-    "slice",
-    "float",
-    "ellipsis",
-)
+_NESTED = ("spec", "tuple", "dict", "tensor", "constant", "variable")
+_PLAIN = ("dtype", "slice", "float", "complex", "ellipsis", "dim")
 
 
 def graph_ends(config: Mapping[str, Any], model: str) -> tuple[Any, Any]:
@@ -124,11 +116,11 @@ class _Reader:
         self._require(isinstance(call["op"], str), call["op"], "no name of an op")
         op = find("op", call["op"], ops)
         args = self._value(call.get("args", []))
+        attributes = {k: self._value(v) for k, v in call.get("attributes", {}).items()}
         # Others compute at once, and what a file says may be large.
-        self._require(
-            any(map(is_symbolic, args)), call, "a call without a tensor that the inputs lead to"
-        )
-        return op.call(*args, **{k: self._value(v) for k, v in call.get("attributes", {}).items()})
+        known = not any(map(is_symbolic, args)) and not any(map(has_size, attributes.values()))
+        self._require(not known, call, "a call without a tensor that the inputs lead to")
+        return op.call(*args, **attributes)
 
     def _tensors(self, nest: Any) -> Any:
         """A nest of tensors, from one of names."""
@@ -153,11 +145,16 @@ class _Reader:
             return [self._value(item) for item in found]
         if not isinstance(found, Mapping):
             return found
-        known = len(found) == 1 and next(iter(found)) in _KINDS
-        self._require(known, found, "no value", "one of the keys " + ", ".join(_KINDS))
-        ((kind, inner),) = found.items()
+        kind, inner = next(iter(found.items()), ("", None))
+        known = len(found) == 1 and kind in (*_NESTED, *_PLAIN)
+        self._require(known, found, "no value", "a key of " + ", ".join((*_NESTED, *_PLAIN)))
+        if kind in _PLAIN:
+            return decode_plain({kind: inner}, self._no_graph)
         make: Callable[[Any], Any] = getattr(self, f"_{kind}")
         return make(inner)
+
+    def _no_graph(self, number: int) -> Any:
+        self._require(False, number, "a configuration holds no graphs")
 
     def _tensor(self, name: str) -> Any:
         return self._tensors(name)
@@ -179,18 +176,6 @@ class _Reader:
 
     def _dict(self, items: Mapping[str, Any]) -> Any:
         return {key: self._value(item) for key, item in items.items()}
-
-    def _dtype(self, name: Any) -> Any:
-        return as_dtype(name)
-
-    def _slice(self, ends: Any) -> Any:
-        return slice(*map(self._value, ends))
-
-    def _float(self, text: Any) -> float:
-        return float(text)
-
-    def _ellipsis(self, _: Any) -> Any:
-        return Ellipsis
 
 
 def _input(name: str, given: Any, model: str) -> Any:

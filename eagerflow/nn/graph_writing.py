@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.dims import Dim
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.plain import encode_plain
 from eagerflow.nn.configuration import described
 from eagerflow.nn.layer_graph import layer_of
 from eagerflow.op import ops
@@ -136,27 +136,21 @@ def _plain(value: Any, model: str) -> Any:
     if isinstance(value, TensorSpec):
         known = [size if isinstance(size, int) else None for size in value.shape]
         return {"spec": {"batch_shape": [None, *known[1:]], "dtype": value.dtype.name}}
-    if isinstance(value, Dim):
-        raise _refusal(f"the size {value}, which is known by name only,", model)
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return {"float": repr(float(value))}
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, np.dtype):
-        return {"dtype": value.name}
-    if isinstance(value, slice):
-        return {"slice": [_plain(end, model) for end in (value.start, value.stop, value.step)]}
-    if value is Ellipsis:
-        return {"ellipsis": True}
     if type(value) is tuple:
         return {"tuple": [_plain(item, model) for item in value]}
     if type(value) is list:
         return [_plain(item, model) for item in value]
     if isinstance(value, dict) and all(isinstance(key, str) for key in value):
         return {"dict": _plain_items(value, model)}
-    raise _refusal(f"a {type(value).__name__} among the arguments of a call", model)
+    try:
+        return encode_plain(value, _no_number)
+    except FileFormatError:
+        what = f"a {type(value).__name__} among the arguments of a call"
+        raise _refusal(what, model) from None
+
+
+def _no_number(graph: Graph) -> int:
+    raise FileFormatError("a configuration holds no graphs")
 
 
 def _plain_items(items: Mapping[str, Any], model: str) -> dict[str, Any]:

@@ -13,10 +13,13 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError
+from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
+from eagerflow.graph.sizes import Sizes, bind, with_sizes
+from eagerflow.graph.sizes import is_symbolic as has_size
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.symbols import VariableRead, is_symbolic, symbols
 from eagerflow.op import Op, custom_op
@@ -274,8 +277,23 @@ def run(graph: Graph, inputs: Nest) -> Any:
     """What a graph of layers makes of ``inputs``, in the nest of its outputs."""
     leaves = _matched(graph, inputs)
     current = [cell.variable.value for cell in graph.cells]
-    found = interpret(graph, [*leaves, *current])
+    whole = with_sizes(graph, _sizes(graph, leaves)) if _asks_sizes(graph) else graph
+    found = interpret(whole, [*leaves, *current])
     return graph.nest(found)
+
+
+@kept
+def _asks_sizes(graph: Graph) -> bool:
+    """Whether an op was given a size that only the inputs tell."""
+    return any(has_size(a) for node in graph.nodes for a in node.attributes.values())
+
+
+def _sizes(graph: Graph, leaves: list[Any]) -> Sizes:
+    """What named sizes are for these inputs; those that do not fit are refused by the layers."""
+    sizes = Sizes()
+    for value, x in zip(graph.inputs, leaves, strict=True):
+        bind(sizes, value.shape, tuple(x.shape))
+    return sizes
 
 
 def _matched(graph: Graph, inputs: Nest) -> list[Any]:

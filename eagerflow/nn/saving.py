@@ -230,10 +230,14 @@ def export(model: Any, path: Any, format: str = "ef") -> None:
             expected="'ef'",
         )
     args = _specs(model)
-    graph = files.capture().trace(
-        lambda *inputs: model(*inputs, training=False), *args, name=model.name
-    )
-    graph.save(path)
+    trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name).save(path)
+
+
+def trace(*args: Any, **options: Any) -> Any:
+    """``ef.capture.trace``, loaded when a model is first exported."""
+    from eagerflow.capture import trace as traced
+
+    return traced(*args, **options)
 
 
 def _specs(model: Any) -> tuple[Any, ...]:

@@ -18,7 +18,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
-from eagerflow.recorder import Recorder
+from eagerflow.recorder import Recorder, process
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
@@ -27,6 +27,8 @@ __all__ = ["VariableRead", "infer", "is_symbolic", "symbol", "symbols"]
 
 class _Symbols(Recorder):
     """Answers calls on symbolic tensors with more of them; nodes hang on what they make."""
+
+    is_open = True  # a body of a loop or a branch may take its values, as those of a trace
 
     def __init__(self) -> None:
         self.kinds: dict[Any, SymbolicKind] = {}
@@ -93,6 +95,8 @@ class _Symbols(Recorder):
 class VariableRead:
     """The owner of values that stand for a Variable."""
 
+    is_open = True
+
     def __init__(self, variable: Variable) -> None:
         self.variable = variable
         self.refusal = symbols.refusal
@@ -111,6 +115,7 @@ class _Inference(_Symbols):
 
 
 symbols = _Symbols()
+process.of_sizes = symbols  # a size of a model's inputs, given to an op, is part of the model
 
 
 def is_symbolic(x: Any) -> bool:

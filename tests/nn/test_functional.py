@@ -209,3 +209,82 @@ def test_symbols_tell_what_they_are():
 def test_errors(wrong, error, words):
     with pytest.raises(error, match=words):
         wrong(ef.nn.Input((3,), name="x"))
+
+
+# Functions of tensors, and sizes, between Input and Model -----------------------------------------
+
+
+@ef.custom_gradient
+def _doubled(x):
+    return x * 2.0, lambda g: g * 2.0
+
+
+_dense = ef.nn.Dense(2)
+BETWEEN = {
+    "function": lambda x: ef.function(lambda a: a * 2.0)(x),
+    "function of a nest": lambda x: ef.function(lambda d, n: d["x"] * n)({"x": x}, 2.0),
+    "cond": lambda x: ef.cond(ef.sum(x) > 0, lambda: x * 2.0, lambda: -x),
+    "cond of operands": lambda x: ef.cond(x[0, 0] > 0, lambda a: a * 2.0, lambda a: -a, x),
+    "switch": lambda x: ef.switch(ef.argmax(x[0]), [ef.sin, ef.cos, ef.tanh], x),
+    "while_loop": lambda x: ef.while_loop(lambda a: ef.sum(a) < 9.0, lambda a: a * 2.0 + 1.0, x),
+    "fori_loop": lambda x: ef.fori_loop(0, 3, lambda i, a: a * 1.5, x),
+    "map": lambda x: ef.map(lambda row: row * 2.0, x),
+    "scan": lambda x: ef.scan(lambda c, row: (c + row, c * row), ef.zeros(4), x)[1],
+    "vmap": lambda x: ef.vmap(lambda row: row * ef.sum(row))(x),
+    "custom_gradient": _doubled,
+    "checkpoint": lambda x: ef.checkpoint(lambda a: ef.tanh(a) * a)(x),
+    "a condition in a layer": ef.nn.Lambda(
+        lambda a: ef.cond(ef.sum(a) > 0, lambda: a * 2.0, lambda: -a)
+    ),
+    "weights in a branch": lambda x: ef.cond(ef.sum(x) > 0, lambda: _dense(x), lambda: x[:, :2]),
+    "reshape": lambda x: ef.reshape(x, (x.shape[0], 2, 2)),
+    "reshape to a product": lambda x: ef.reshape(x, (x.shape[0] * 2, 2)),
+    "broadcast_to": lambda x: ef.broadcast_to(x[:, :1], (x.shape[0], 7)),
+    "zeros": lambda x: x + ef.zeros((x.shape[0], 1)),
+    "arange": lambda x: x * ef.arange(x.shape[0], dtype="float32")[:, None],
+    "a size as a number": lambda x: ef.sum(x, axis=0) / x.shape[0],
+}
+
+
+@pytest.mark.parametrize("name", BETWEEN)
+def test_functions_of_tensors_between_inputs_and_outputs(name):
+    ef.random.seed(0)
+    x = ef.nn.Input((4,))
+    f = BETWEEN[name]
+    model = ef.nn.Model(x, f(x))
+    step = ef.function(lambda a: model(a))
+    for size, sign in ((2, 1.0), (3, -1.0), (2, -1.0)):
+        given = ef.tensor(np.random.default_rng(size).random((size, 4), "float32") * sign)
+        right = model(given)
+        same(right, f(given))
+        same(step(given), right)
+        same(copy.deepcopy(model)(given), right)
+
+
+def test_sizes_stand_in_configurations():
+    x = ef.nn.Input((None, 6))
+    y = ef.reshape(x, (x.shape[0] * x.shape[1], 2, 3)) + ef.zeros((x.shape[1] * x.shape[0], 1, 1))
+    model = ef.nn.Model(x, y)
+    again = ef.nn.model_from_json(model.to_json())
+    for shape in ((2, 3, 6), (1, 4, 6)):
+        given = ef.random.normal(shape)
+        same(again(given), model(given))
+
+
+def test_a_condition_stands_in_no_configuration():
+    x = ef.nn.Input((4,))
+    model = ef.nn.Model(x, BETWEEN["cond"](x))
+    with pytest.raises(ef.errors.ArgumentError, match="Body among the arguments of a call"):
+        model.to_json()
+
+
+def test_a_tape_says_why_it_knows_nothing_of_symbols():
+    x = ef.nn.Input((4,))
+    with pytest.raises(ef.errors.GradientError, match="call the model on tensors under the tape"):
+        ef.grad(lambda a: ef.sum(a * a))(x)
+
+
+def test_weights_that_a_branch_reads_are_those_of_the_model():
+    dense, x = ef.nn.Dense(2), ef.nn.Input((4,))
+    model = ef.nn.Model(x, ef.cond(ef.sum(x) > 0, lambda: dense(x), lambda: x[:, :2]))
+    assert model.weights == dense.weights and len(model.weights) == 2

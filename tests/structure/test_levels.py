@@ -20,8 +20,17 @@ LEVELS = {
             ["primitives", "backends"],
             ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["kernels", "ops"],
-            ["added", "batching", "debugging", "forward", "provenance", "tape", "transforms"],
-            ["graph"],
+            [
+                "added",
+                "batching",
+                "debugging",
+                "files",
+                "forward",
+                "provenance",
+                "tape",
+                "transforms",
+            ],
+            ["files", "graph"],
             ["fusion"],
             ["plan"],
             ["capture"],
@@ -36,9 +45,9 @@ LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
 DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/__init__.py": {"__getattr__"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
-    f"{PACKAGE}/nn/files.py": {"capture"},
     f"{PACKAGE}/nn/layers/recurrent.py": {"scan"},
     f"{PACKAGE}/nn/model.py": {"_with_tools"},
+    f"{PACKAGE}/nn/saving.py": {"trace"},
     f"{PACKAGE}/nn/trainer.py": {"_captured"},
 }
 

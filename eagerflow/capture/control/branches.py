@@ -34,6 +34,7 @@ from eagerflow.capture.control.functions import (
 )
 from eagerflow.capture.control.nests import Form, Results, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples, reference_run
+from eagerflow.dispatch import own_recorder
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
@@ -44,6 +45,7 @@ from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import op_of
 from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -266,6 +268,7 @@ def cond(pred: Any, true_fn: Any, false_fn: Any, *operands: Any) -> Any:
     functions = {"true_fn": true_fn, "false_fn": false_fn}
     return _choose(
         "cond",
+        flag,
         functions,
         operands,
         lambda: int(not bool(flag)),
@@ -296,6 +299,7 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
     functions = {f"branches[{i}]": f for i, f in enumerate(branches)}
     return _choose(
         "switch",
+        at,
         functions,
         operands,
         lambda: _within(at, len(branches)),
@@ -305,6 +309,7 @@ def switch(index: Any, branches: Any, *operands: Any) -> Any:
 
 def _choose(
     op: str,
+    chooser: Tensor,
     functions: dict[str, Any],
     operands: tuple[Any, ...],
     chosen: Callable[[], int],
@@ -316,6 +321,9 @@ def _choose(
         callable_of(f, op, name, takes, len(operands))
     given = Form(operands, op, "operands")
     if runs_plainly():
+        own = own_recorder((chooser, *given.tensors))
+        if own is not None:
+            return with_recorder(own, _choose, op, chooser, functions, operands, chosen, again)
         name, f = list(functions.items())[chosen()]
         return all_or_nothing(_one, f, given, op, f"the result of {name}")
     results = Results(op, f"that of {next(iter(functions))}")

@@ -41,6 +41,7 @@ from eagerflow.capture.control.scans import count_of, grown, over, same_carries,
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Device
 from eagerflow.dims import Dim
+from eagerflow.dispatch import own_recorder
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
@@ -306,6 +307,9 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
         return form.match(result, "the state", place)
 
     if runs_plainly():
+        own = own_recorder(form.tensors)
+        if own is not None:
+            return with_recorder(own, while_loop, cond, body, init, maximum_iterations)
         return form.nest(all_or_nothing(_plainly, cond, body, form, test, step, maximum_iterations))
     n = len(form.tensors)
     given = form.labels, form.tensors, lambda symbols: (form.nest(symbols[:n]),)

@@ -46,6 +46,7 @@ from eagerflow.capture.control.nests import Form, Results, callable_of, place_of
 from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
+from eagerflow.dispatch import own_recorder
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
@@ -58,7 +59,7 @@ from eagerflow.ops.creation.filled import zeros, zeros_like
 from eagerflow.ops.family import op_of
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import permute_dims
-from eagerflow.recorder import recorder_state
+from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
@@ -437,7 +438,11 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
             )
         return [*carry.match(result[0], "the carry", at), *ys.take(result[1], "y", at)]
 
-    if runs_plainly() and steps:
+    plainly = runs_plainly()
+    own = own_recorder((*carry.tensors, *rows.tensors)) if plainly else None
+    if own is not None:
+        return with_recorder(own, over, op, step, f, init, xs, length, reverse)
+    if plainly and steps:
         outs = all_or_nothing(_plainly, step, carry, rows, range(steps), reverse, finish)
         return carry.nest(outs[: len(carry.tensors)]), ys.form.nest(outs[len(carry.tensors) :])
     traced = Traced(

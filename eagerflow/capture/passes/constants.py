@@ -13,6 +13,7 @@ from eagerflow.fusion.lowering import without_inputs
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.sizes import is_symbolic
 from eagerflow.graph.walk import bodies_of
 from eagerflow.recorder import with_recorder
 
@@ -75,6 +76,8 @@ class _Folding(Sweep):
         if not place.backend.host or places - {None, here}:
             return False
         if any(symbolic(v.shape) for v in node.outputs):
+            return False
+        if any(map(is_symbolic, node.attributes.values())):
             return False
         size, given = sum(map(nbytes, node.outputs)), sum(map(nbytes, node.values()))
         if size > MAX_BYTES or size > max(SMALL_BYTES, MAX_GROWTH * given):

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple, NoReturn
 
 from eagerflow.capture.control.bodies import Body
 from eagerflow.capture.saving import layout
-from eagerflow.capture.saving.container import fail, loads
 from eagerflow.capture.saving.layout import MAX_ITEMS, MAX_NODES, SECTIONS
-from eagerflow.capture.saving.plain import decode_plain, decode_shape, decode_structure
 from eagerflow.devices import Device, as_device, current_device
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
+from eagerflow.files.container import fail, loads
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
+from eagerflow.graph.plain import decode_plain, decode_shape, decode_structure
 from eagerflow.op import MAX_DEPTH, Op, ops
 from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape

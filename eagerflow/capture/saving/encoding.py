@@ -14,12 +14,12 @@ from os.path import basename
 from typing import Any
 
 from eagerflow.capture.saving import layout
-from eagerflow.capture.saving.container import fail
 from eagerflow.capture.saving.layout import MAX_ITEMS, MAX_NODES, SECTIONS
-from eagerflow.capture.saving.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.errors import FileFormatError, short_repr
+from eagerflow.files.container import fail
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.variable import may_be_random_state
 

@@ -13,16 +13,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from eagerflow.capture.gradient import gradient
-from eagerflow.capture.saving.atomic import as_path, refuse, write_whole
-from eagerflow.capture.saving.container import (
-    Container,
-    as_array,
-    concatenated,
-    fail,
-    finished,
-    pack,
-    parse,
-)
 from eagerflow.capture.saving.decoding import Decoder, Entry
 from eagerflow.capture.saving.encoding import Encoder
 from eagerflow.capture.saving.layout import FORMAT
@@ -34,6 +24,16 @@ from eagerflow.errors import (
     SessionError,
     printable,
     short_repr,
+)
+from eagerflow.files.atomic import as_path, refuse, write_whole
+from eagerflow.files.container import (
+    Container,
+    as_array,
+    concatenated,
+    fail,
+    finished,
+    pack,
+    parse,
 )
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph, graph_method

@@ -17,8 +17,9 @@ import time
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.capture.saving import atomic, file
+from eagerflow.capture.saving import file
 from eagerflow.errors import FileFormatError
+from eagerflow.files import atomic
 
 SIZE = 4096
 

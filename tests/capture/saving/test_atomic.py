@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.saving import atomic, file
+from eagerflow.capture.saving import file
 from eagerflow.errors import EagerflowError, FileFormatError
+from eagerflow.files import atomic
 from tests.capture.saving.saved_programs import dense, spec
 from tests.structure.sources import ROOT
 

@@ -12,8 +12,10 @@ import time
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture.saving import container, decoding, file, plain
+from eagerflow.capture.saving import decoding, file
 from eagerflow.errors import DeviceError, EagerflowError, FileFormatError
+from eagerflow.files import container
+from eagerflow.graph import plain
 from eagerflow.op import ops
 from tests.capture.saving import crafted, mutation
 from tests.capture.saving.hostile_worker import every_crafted

@@ -126,9 +126,9 @@ def test_limits_of_size(monkeypatch, tmp_path):
     monkeypatch.setattr(encoding, "MAX_ITEMS", 20)
     refused_by(graph, "graphs that are too large")
     monkeypatch.setattr(encoding, "MAX_ITEMS", 500_000)
-    monkeypatch.setattr("eagerflow.capture.saving.container.MAX_HEADER", 1000)
+    monkeypatch.setattr("eagerflow.files.container.MAX_HEADER", 1000)
     refused_by(graph, "too large for one file")
-    monkeypatch.setattr("eagerflow.capture.saving.container.MAX_ARRAYS", 1)
+    monkeypatch.setattr("eagerflow.files.container.MAX_ARRAYS", 1)
     refused_by(graph, "too many tensors")
 
 

@@ -25,10 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.saving.container import fail
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import short_repr
+from eagerflow.files.container import fail
 from eagerflow.graph.graph import Graph
 from eagerflow.op import MAX_DEPTH
 from eagerflow.spec import MAX_RANK
