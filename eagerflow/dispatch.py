@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
-from functools import reduce
+from functools import partial, reduce
 from operator import is_
 from typing import Any
 
@@ -35,7 +35,7 @@ from eagerflow.errors import (
     ShapeError,
 )
 from eagerflow.number import size_as_number
-from eagerflow.op import REQUIRED, Op, OpSignature, ops, spec_of
+from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, joining, new_tensor
@@ -233,13 +233,13 @@ def bind_operator(op: Op) -> Call:
     return _named(op, bind_binary(op, operator=True))
 
 
-def _named(op: Op, call: Call) -> Call:
+def _named(op: Op, call: Any) -> Call:
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc
     call.__module__ = op.kernel.__module__
-    call.__signature__ = OpSignature(op.kernel)  # type: ignore[attr-defined]
-    call.op = op  # type: ignore[attr-defined]
-    return call
+    call.__signature__ = LateSignature(partial(signature_of, op.kernel))
+    call.op = op
+    return call  # type: ignore[no-any-return]
 
 
 def _shape_of_call(op: Op) -> Callable[[Op], Call]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from operator import index
 from typing import Any, ClassVar, NamedTuple
 
@@ -315,29 +316,31 @@ _FACTS = (
 )
 
 
-class OpSignature(inspect.Signature):
-    """The signature of an op's public function: the kernel's, without the namespace.
+class LateSignature(inspect.Signature):
+    """A signature that ``find`` gives when somebody asks, since finding all of them takes long."""
 
-    It is read from the kernel when somebody asks, since reading all of them takes long.
-    """
-
-    def __init__(self, kernel: Rule) -> None:
-        self._kernel = kernel
+    def __init__(self, find: Callable[[], inspect.Signature]) -> None:
+        self._find = cache(find)
 
     @property
     def parameters(self) -> Any:
         """The parameters by name."""
-        own = list(inspect.signature(self._kernel).parameters.values())[1:]
-        return {p.name: p.replace(annotation=p.empty) for p in own}
+        return self._find().parameters
 
     @property
     def return_annotation(self) -> Any:
-        """None is stated: all ops return Tensors."""
-        return self.empty
+        """The annotation of the result."""
+        return self._find().return_annotation
 
     def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
         """A plain signature, as of a method, from which ``self`` has been taken."""
-        return inspect.Signature(list(self.parameters.values())).replace(**changes)
+        return self._find().replace(**changes)  # type: ignore[no-any-return]
+
+
+def signature_of(kernel: Rule) -> inspect.Signature:
+    """The signature of an op's public function: the kernel's, without the namespace."""
+    own = list(inspect.signature(kernel).parameters.values())[1:]
+    return inspect.Signature([p.replace(annotation=p.empty) for p in own])
 
 
 class _Registry(Mapping[str, Op]):

@@ -19,15 +19,16 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from functools import cache, wraps
+from functools import cache, partial, wraps
 from inspect import Parameter, Signature
 from types import MappingProxyType, NoneType
-from typing import Annotated, Any, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 
 from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.guard import call_with
+from eagerflow.op import LateSignature
 
 __all__ = [
     "Untracked",
@@ -118,27 +119,42 @@ class _Decorated:
         setattr(cls, name, _constructor(cls, self.init))
 
 
-def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
-    """What ``arguments`` makes of the ``__init__`` that ``cls`` writes."""
+class _Facts(NamedTuple):
+    """What a constructor takes, and what it does with that."""
+
+    signature: Signature
+    own: list[str]
+    """The arguments that the base's constructor does not take."""
+    checks: dict[str, Any]
+    """The attributes that it sets, and the check of each or None."""
+
+
+def _facts(cls: Any, init: Callable[..., None]) -> _Facts:
+    """The facts of the constructor that ``arguments`` makes of the ``__init__`` of ``cls``."""
     written = inspect.signature(init)
     stated = {p.name: p for p in written.parameters.values() if p.kind is not _VAR_KEYWORD}
     inherited = inspect.signature(super(cls, cls).__init__).parameters
     takes_options = len(stated) < len(written.parameters)
     options = [p for name, p in _others(inherited) if takes_options and name not in stated]
     parameters = sorted([*stated.values(), *options], key=lambda p: p.kind)  # by position first
-    signature = written.replace(parameters=parameters)
     own = [name for name, _ in _others(stated) if name not in inherited]
     plain = [name for name in own if getattr(getattr(cls, name, None), "fset", True)]
-    checks = cache(lambda: _checks(init, plain))  # when first used: types may be defined later
+    return _Facts(written.replace(parameters=parameters), own, _checks(init, plain))
+
+
+def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
+    """What ``arguments`` makes of the ``__init__`` that ``cls`` writes."""
+    facts = cache(partial(_facts, cls, init))  # when first used: there are hundreds of classes
 
     @wraps(init)
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
+        signature, own, checks = facts()
         try:
             given = _by_name(signature, self, *args, **kwargs)
         except TypeError as error:
             raise TypeError(f"{type(self).__name__}() {error}") from None
         super(cls, self).__init__(**{key: given[key] for key in given if key not in own})
-        for name, check in checks().items():
+        for name, check in checks.items():
             try:
                 setattr(self, name, given[name] if check is None else check(given[name]))
             except ArgumentError as error:
@@ -147,6 +163,7 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
                 raise
         init(self, **given)
 
+    signature = LateSignature(lambda: facts().signature)
     construct.__signature__ = signature  # type: ignore[attr-defined]
     return construct
 

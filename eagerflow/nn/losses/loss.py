@@ -113,14 +113,10 @@ class FunctionLoss(Loss):
     """A loss that is a function; what this takes beside targets and predictions are attributes."""
 
     function: Callable[..., Tensor]
-    _options: tuple[str, ...] = ()
 
     @arguments
-    def __init__(self, **options: Unpack[LossOptions]) -> None: ...
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        cls._options = options_in(cls, cls.function)
+    def __init__(self, **options: Unpack[LossOptions]) -> None:
+        self._options = options_in(type(self), self.function)
 
     def call(self, y_true: Any, y_pred: Any) -> Tensor:
         return self.function(

@@ -94,15 +94,11 @@ class FunctionMetric(Mean):
     """The mean of a function of targets and predictions, whose options are attributes."""
 
     function: Callable[..., Any]
-    _options: tuple[str, ...] = ()
 
     @arguments
-    def __init__(self, **options: Unpack[MetricOptions]) -> None: ...
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if hasattr(cls, "function"):
-            cls._options = options_in(cls, cls.function)
+    def __init__(self, **options: Unpack[MetricOptions]) -> None:
+        own = hasattr(self, "function")
+        self._options = options_in(type(self), self.function) if own else ()
 
     def values(self, y_true: Nest, y_pred: Nest) -> Any:
         """One number for each example, or several."""
