@@ -334,7 +334,7 @@ class LateSignature(inspect.Signature):
 
     def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
         """A plain signature, as of a method, from which ``self`` has been taken."""
-        return self._find().replace(**changes)  # type: ignore[no-any-return]
+        return self._find().replace(**changes)
 
 
 def signature_of(kernel: Rule) -> inspect.Signature:
