@@ -104,6 +104,9 @@ class Variable(Operators):
     def fitted(self, value: Any) -> Tensor:
         """``value`` as a Tensor that this Variable can hold; ShapeError or DTypeError if not."""
         current = self.current
+        alike = type(value) is Tensor and value._kind is current._kind
+        if alike and value._array.shape == current._array.shape:
+            return value  # type: ignore[no-any-return]
         kind = number_type(value)
         fits = kind is not None and join_scalar(current.dtype, kind) == current.dtype
         tensor = as_tensor(value, current.dtype if fits else None, current.device, copy=True)

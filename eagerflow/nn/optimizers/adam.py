@@ -9,14 +9,9 @@ from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Float, number
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.optimizers.base import (
-    Beta,
-    CommonOptions,
-    LearningRate,
-    OptimizerOptions,
-    Values,
-)
+from eagerflow.nn.optimizers.base import Values
 from eagerflow.nn.optimizers.one_op import OneOpOptimizer
+from eagerflow.nn.optimizers.options import Beta, CommonOptions, LearningRate, OptimizerOptions
 from eagerflow.ops.nn.optimizer_updates import (
     adam_update,
     adamax_update,

@@ -6,8 +6,8 @@ from typing import Annotated, Unpack
 
 from eagerflow.nn.arguments import Float, number
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.optimizers.base import LearningRate, Momentum, OptimizerOptions
 from eagerflow.nn.optimizers.one_op import OneOpOptimizer
+from eagerflow.nn.optimizers.options import LearningRate, Momentum, OptimizerOptions
 from eagerflow.ops.nn.adaptive_updates import (
     adadelta_update,
     adagrad_update,

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Kind
 from eagerflow.errors import ArgumentError
 from eagerflow.nn import schedules
-from eagerflow.nn.arguments import Count, TensorLike, is_count, number, require
+from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import Configured, arguments, snake_case
 from eagerflow.nn.optimizers.gradients import Pair, clipped, pairs_of
+from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
 from eagerflow.nn.schedules import Schedule
 from eagerflow.recorder import unrecorded
 from eagerflow.tape import GradientTape
@@ -27,39 +28,6 @@ __all__ = ["Optimizer"]
 
 Values = dict[Variable, Tensor]
 """What Variables are to hold next."""
-LearningRate = float | Schedule | Callable[[], Any] | Mapping[str, Any]
-"""A number, a schedule, what gives the rate when it is called, or a schedule's configuration."""
-
-_positive = number(lambda x: x > 0, "not a limit", "a positive number")
-Limit = Annotated[float | None, lambda x: None if x is None else _positive(x)]
-_from_0_to_1 = number(lambda x: 0 <= x <= 1, "not a momentum", "a number from 0 to 1")
-Momentum = Annotated[float, _from_0_to_1]
-Beta = Annotated[float, number(lambda x: 0 <= x < 1, "out of range", "a number from 0 to below 1")]
-
-
-def _steps(value: Any) -> int:
-    require(is_count(value, 2), value, "out of range", expected="an integer of at least 2, or None")
-    return int(value)
-
-
-class CommonOptions(TypedDict, total=False):
-    """The arguments that every optimizer takes last."""
-
-    clipnorm: float | None
-    clipvalue: float | None
-    global_clipnorm: float | None
-    use_ema: bool
-    ema_momentum: float
-    ema_overwrite_frequency: int | None
-    loss_scale_factor: float | None
-    gradient_accumulation_steps: int | None
-    name: str | None
-
-
-class OptimizerOptions(CommonOptions, total=False):
-    """The arguments that every optimizer takes beside its learning rate."""
-
-    weight_decay: float | None
 
 
 class Optimizer(Configured):
@@ -108,7 +76,7 @@ class Optimizer(Configured):
         ema_momentum: Momentum = 0.99,
         ema_overwrite_frequency: Count | None = None,
         loss_scale_factor: Limit = None,
-        gradient_accumulation_steps: Annotated[int, _steps] | None = None,
+        gradient_accumulation_steps: Annotated[int, steps] | None = None,
         name: str | None = None,
     ) -> None:
         self.name = name or snake_case(type(self).__name__)
@@ -152,9 +120,9 @@ class Optimizer(Configured):
         if callable(value):
             self._rate: Any = value
         elif held is None:
-            self._rate = Variable(_rate(self._label, value), trainable=False)
+            self._rate = Variable(rate_from(self._label, value), trainable=False)
         elif isinstance(held, Variable):
-            held.assign(_rate(self._label, value))
+            held.assign(rate_from(self._label, value))
         else:
             raise ArgumentError(
                 "the learning rate follows a schedule",
@@ -276,22 +244,23 @@ class Optimizer(Configured):
             unrecorded(f"state of {self.name!r}", self._begin, pairs, list(variables))
         if self.loss_scale_factor is not None:
             pairs = [(g / self.loss_scale_factor, v) for g, v in pairs]
+        calls = ops.add(self._iterations.value, 1)
         if self.gradient_accumulation_steps is None:
-            new = self._step(pairs)
+            new = self._step(pairs, calls)
         else:
-            new = self._step_in_turn(pairs, self.gradient_accumulation_steps)
+            new = self._step_in_turn(pairs, calls, self.gradient_accumulation_steps)
         if self.use_ema:
             new |= self._averaged(new)
         for _, variable in pairs:
             if variable.constraint is not None:
                 new[variable] = variable.constraint(new[variable])
-        new[self._iterations] = ops.add(self._iterations.value, 1)
+        new[self._iterations] = calls
         return new
 
-    def _step(self, pairs: list[Pair]) -> Values:
-        """The next values after a whole step."""
+    def _step(self, pairs: list[Pair], step: Tensor) -> Values:
+        """The next values after a whole step, of this number."""
         pairs = clipped(pairs, self.clipvalue, self.clipnorm, self.global_clipnorm)
-        rate, step = as_tensor(self.learning_rate), ops.add(as_tensor(self.iterations), 1)
+        rate = as_tensor(self.learning_rate)
         kinds: dict[Kind, list[Pair]] = {}
         for pair in pairs:
             kinds.setdefault(pair[1].current._kind, []).append(pair)
@@ -301,11 +270,12 @@ class Optimizer(Configured):
             new.update(self._changed(members, *numbers))
         return new
 
-    def _step_in_turn(self, pairs: list[Pair], steps: int) -> Values:
+    def _step_in_turn(self, pairs: list[Pair], calls: Tensor, steps: int) -> Values:
         """The next values where a step is made in every call of a number of them."""
-        due = ops.equal(ops.remainder(ops.add(self._iterations.value, 1), steps), 0)
+        due = ops.equal(ops.remainder(calls, steps), 0)
         sums = {v: g + self._slots(v)["gradient_accumulator"].value for g, v in pairs}
-        new = self._step([(total / float(steps), v) for v, total in sums.items()])
+        means = [(total / float(steps), v) for v, total in sums.items()]
+        new = self._step(means, ops.add(self.iterations, 1))
         new = {v: ops.where(due, value, v.value) for v, value in new.items()}
         for variable, total in sums.items():
             slot = self._slots(variable)["gradient_accumulator"]
@@ -393,11 +363,3 @@ class Optimizer(Configured):
         return (
             f"<{type(self).__name__}: learning_rate={rate}, step {int(self._iterations.current)}>"
         )
-
-
-def _rate(name: str, rate: TensorLike) -> Any:
-    value = as_tensor(rate, "float32")
-    ok = not value.ndim and float(value) >= 0
-    expected = "a number of at least 0, or a schedule"
-    require(ok, rate, "not a learning rate", name, "learning_rate", expected)
-    return value

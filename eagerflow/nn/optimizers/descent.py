@@ -6,8 +6,8 @@ from typing import Annotated, Any, Unpack
 
 from eagerflow.nn.arguments import number
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.optimizers.base import LearningRate, Momentum, OptimizerOptions
 from eagerflow.nn.optimizers.one_op import OneOpOptimizer
+from eagerflow.nn.optimizers.options import LearningRate, Momentum, OptimizerOptions
 from eagerflow.ops.nn.optimizer_updates import lion_update, momentum_update
 from eagerflow.tensor import Tensor
 

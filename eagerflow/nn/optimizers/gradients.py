@@ -34,6 +34,7 @@ def pairs_of(
             argument="grads",
             expected="one gradient, or None, for each variable",
         )
+    found: list[Pair] = []
     for gradient, variable in zip(grads, variables, strict=True):
         if not isinstance(variable, Variable):
             raise GradientError(
@@ -43,7 +44,9 @@ def pairs_of(
                 received=summary(variable),
                 expected="Variables",
             )
-        if gradient is not None and tuple(gradient.shape) != variable.shape:
+        if gradient is None:
+            continue
+        if tuple(gradient.shape) != variable.shape:
             raise ShapeError(
                 "the gradient has another shape than its variable",
                 op=name,
@@ -51,7 +54,8 @@ def pairs_of(
                 received=summary(gradient),
                 expected=summary(variable),
             )
-    return [(as_tensor(g), v) for g, v in zip(grads, variables, strict=True) if g is not None]
+        found.append((as_tensor(gradient), variable))
+    return found
 
 
 def clipped(

@@ -9,7 +9,8 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.optimizers.base import LearningRate, Optimizer, Values
+from eagerflow.nn.optimizers.base import Optimizer, Values
+from eagerflow.nn.optimizers.options import LearningRate
 from eagerflow.nn.optimizers.table import get
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable

@@ -10,12 +10,12 @@ from eagerflow import ops
 from eagerflow.nn.arguments import Count, Float
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.optimizers.adam import MeansOptimizer, MeansOptions
-from eagerflow.nn.optimizers.base import (
+from eagerflow.nn.optimizers.base import Optimizer
+from eagerflow.nn.optimizers.options import (
     Beta,
     CommonOptions,
     LearningRate,
     Momentum,
-    Optimizer,
     OptimizerOptions,
 )
 from eagerflow.ops.nn.optimizer_updates import adam_direction, adam_update

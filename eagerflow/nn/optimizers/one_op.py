@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 from eagerflow.nn.optimizers.base import Optimizer, Values
@@ -17,6 +18,13 @@ __all__ = ["OneOpOptimizer"]
 
 MAX_SMALL_ELEMENTS = 1 << 14  # of a variable that is changed together with others
 MIN_SMALL_VARIABLES = 6  # for which that pays
+
+
+@cache
+def _names(step_op: Callable[..., Any]) -> tuple[list[str], list[str]]:
+    """What an op takes, and its attributes but for the weight decay, which variables decide."""
+    op = op_of(step_op)
+    return list(op.data), [name for name in op.attributes if name != "weight_decay"]
 
 
 class OneOpOptimizer(Optimizer):
@@ -36,10 +44,10 @@ class OneOpOptimizer(Optimizer):
     def _arguments(self, rate: Tensor, step: Tensor) -> tuple[list[Tensor], dict[str, Any]]:
         """The op's numbers, and its attributes but for the weight decay."""
         assert self.step_op is not None
-        op, numbers = op_of(self.step_op), self.numbers(rate, step)
-        names = [name for name in op.attributes if name != "weight_decay"]
-        given = [numbers[name] for name in op.data if name in numbers]
-        return given, {name: getattr(self, name) for name in names}
+        data, attributes = _names(self.step_op)
+        numbers = self.numbers(rate, step)
+        given = [numbers[name] for name in data if name in numbers]
+        return given, {name: getattr(self, name) for name in attributes}
 
     def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         numbers, options = self._arguments(rate, step)
