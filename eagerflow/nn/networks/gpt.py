@@ -9,7 +9,7 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import INTEGERS
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ShapeError
 from eagerflow.nn.arguments import Count, TensorLike, is_count, require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.initializers import RandomNormal
@@ -73,32 +73,20 @@ class GPT(Model):
     ((1, 3, 50), 2288)
     """
 
-    vocabulary: int
-    context: int
-    width: int
-    depth: int
-    heads: int
-    dropout: float
-
-    @arguments
     def __init__(
         self,
-        vocabulary: Count = 50_257,
-        context: Count = 1024,
-        width: Count = 768,
-        depth: Count = 12,
-        heads: Count = 12,
-        dropout: Rate = 0.1,
+        vocabulary: int = 50_257,
+        context: int = 1024,
+        width: int = 768,
+        depth: int = 12,
+        heads: int = 12,
+        dropout: float = 0.1,
         name: str | None = None,
         dtype: Any = None,
     ) -> None:
-        if width % heads:
-            raise ArgumentError(
-                f"{heads} heads cannot share a width of {width}",
-                op=self._label,
-                argument="heads",
-                expected="a divisor of width",
-            )
+        super().__init__(name=name, dtype=dtype)
+        require(width % heads == 0, heads, "no divisor of the width", self._label, "heads")
+        self.context = context
         how: dict[str, Any] = {"dtype": self.dtype_policy}
         small = RandomNormal(stddev=0.02)
         self.tokens = ReversibleEmbedding(
@@ -122,7 +110,7 @@ class GPT(Model):
     ) -> Tensor:
         x = self.tokens(inputs)
         x = self.drop(x + self.positions(x, start_index=position))
-        known = [None] * self.depth if caches is None else caches
+        known = [None] * len(self.blocks) if caches is None else caches
         for block, cache in zip(self.blocks, known, strict=True):
             x = block(x, cache=cache, position=position)
         return self.tokens(self.norm(x), reverse=True)
