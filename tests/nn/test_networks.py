@@ -1,4 +1,4 @@
-"""Networks of the literature: their sizes, and that each learns, is captured, saved and verified."""
+"""Networks of the literature: their sizes, and that each learns, is captured and saved."""
 
 import numpy as np
 
