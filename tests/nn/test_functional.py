@@ -165,6 +165,7 @@ def test_a_chain_has_the_free_sizes_and_the_batch_of_its_input():
     assert model(ef.tensor([[1, 2, 3], [0, 1, 2]])).shape == (2, 3, 3)
     assert model(ef.tensor([[1, 2], [0, 1]])).shape == (2, 2, 3)
     assert model.inputs[0].shape[0] == 2
+    assert ef.nn.model_from_json(model.to_json()).get_config() == model.get_config()
 
 
 def test_what_no_model_uses_goes_away():
