@@ -74,6 +74,8 @@ class Variable(Operators):
 
     def own(self, tensor: Tensor) -> Tensor:
         """A Tensor of its own, so that its key means "this Variable's value" to every tape."""
+        if type(tensor._kind) is SymbolicKind:
+            tensor._array.refuse("assign")
         made = new_tensor(tensor._array, tensor._kind)
         if self.trainable:
             made._key = next_key()
@@ -117,8 +119,6 @@ class Variable(Operators):
             )
         if tensor.dtype != current.dtype:
             tensor = self._cast(tensor)
-        if type(tensor._kind) is SymbolicKind:
-            tensor._array.refuse("assign")
         return tensor
 
     def _cast(self, tensor: Tensor) -> Tensor:

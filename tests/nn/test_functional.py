@@ -133,6 +133,17 @@ def test_training_and_dropout():
     assert float((always(ones) == 0).sum()) > 20
 
 
+def test_layers_that_assign_are_called_on_symbols():
+    """What they would assign is not known there; on tensors they do."""
+    x = ef.nn.Input((5, 4), batch_size=2)
+    norm, kept = ef.nn.BatchNormalization(), ef.nn.LSTM(3, stateful=True)
+    model = ef.nn.Model(x, kept(norm(x, training=True)))
+    assert not np.asarray(norm.moving_mean).any() and not np.asarray(kept.states[0]).any()
+    found = model(floats(2, 5, 4))
+    assert np.asarray(norm.moving_mean).any()
+    same(kept.states[0], found)
+
+
 def test_variables_and_constants_between_layers():
     factor = ef.Variable([2.0, 3.0], name="factor")
     x = ef.nn.Input((2,))
