@@ -160,7 +160,7 @@ class Trace(Recorder):
             return known[1]
         if concrete and not self.lifts:
             return self._constant(tensor)
-        if type(array) is Value and not (array.owner and array.owner._open):
+        if type(array) is Value and not getattr(array.owner, "_open", False):
             array.refuse("an op")
         value = Value(self.unique("captured"), tensor.shape, tensor.dtype, self)
         self.captured[id(tensor)] = (tensor, value)

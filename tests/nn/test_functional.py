@@ -224,6 +224,7 @@ def test_symbols_tell_what_they_are():
         (lambda x: ef.nn.Dense(2).output, ArgumentError, "is in no model"),
         (lambda x: ef.nn.Model(x, ef.nn.Dense(2)(x)).get_layer("z"), ArgumentError, "no layer 'z'"),
         (lambda x: ef.Variable(1.0).assign(x.sum()), CaptureError, "assign needs a number"),
+        (lambda x: ef.function(lambda: x + 1.0)(), CaptureError, "an op needs a number"),
     ],
 )
 def test_errors(wrong, error, words):
