@@ -21,6 +21,7 @@ def alexnet(
     filters: Sequence[int] = (96, 256, 384, 384, 256),
     groups: int = 2,
     units: int = 4096,
+    dropout: float = 0.5,
     normalized: bool = True,
     name: str = "alexnet",
 ) -> Sequential:
@@ -28,9 +29,10 @@ def alexnet(
 
     Inputs have shape (batch, rows, columns, channels), at least 63 rows and columns. ``filters``
     are those of the five convolutions, of which the second, fourth and fifth see their inputs in
-    ``groups``; ``units`` is the width of both hidden dense layers; ``normalized`` puts local
-    response normalization behind the first two convolutions. Rows and columns are padded by 2, so
-    that images of 224 x 224, of which the paper tells, give the 55 x 55 positions that it counts.
+    ``groups``; ``units`` is the width of both hidden dense layers, of whose inputs ``dropout`` are
+    lost; ``normalized`` puts local response normalization behind the first two convolutions. Rows
+    and columns are padded by 2, so that images of 224 x 224, of which the paper tells, give the 55
+    x 55 positions that it counts.
     With ``filters=(64, 192, 384, 256, 256)``, ``groups=1`` and ``normalized=False`` it is the
     network of "One weird trick", 2014, which torchvision has, of 61,100,840 parameters. Source:
     Krizhevsky and others, "ImageNet classification with deep convolutional neural networks", 2012.
@@ -67,9 +69,9 @@ def alexnet(
         convolution(4, 3, groups=groups),
         *pooled(False),
         Flatten(),
-        Dropout(0.5),
+        Dropout(dropout),
         Dense(units, "relu"),
-        Dropout(0.5),
+        Dropout(dropout),
         Dense(units, "relu"),
         Dense(classes, name="logits"),
     ]

@@ -28,6 +28,7 @@ def vgg(
     input_shape: Sequence[int] = (224, 224, 3),
     width: int = 64,
     units: int = 4096,
+    dropout: float = 0.5,
     name: str | None = None,
 ) -> Sequential:
     """VGG: logits of ``classes`` for images, from ``depth`` layers that have weights.
@@ -35,10 +36,10 @@ def vgg(
     Inputs have shape (batch, rows, columns, channels), rows and columns at least 32. ``depth`` is
     11, 13, 16 or 19, of 132,863,336, 133,047,848, 138,357,544 and 143,667,240 parameters.
     ``width`` is the number of filters of the first convolutions, ``units`` the width of both hidden
-    dense layers. Weights begin as He and others had them in 2015; the paper trains the shallow
-    networks first, and begins the deep ones with their weights. Raises ArgumentError for other
-    depths. Source: Simonyan and Zisserman, "Very deep convolutional networks for large-scale image
-    recognition", 2014.
+    dense layers, of whose outputs ``dropout`` are lost. Weights begin as He and others had them in
+    2015; the paper trains the shallow networks first, and begins the deep ones with their weights.
+    Raises ArgumentError for other depths. Source: Simonyan and Zisserman, "Very deep convolutional
+    networks for large-scale image recognition", 2014.
 
     >>> model = ef.nn.networks.vgg(11, 10, (32, 32, 3), width=4, units=16)
     >>> model(ef.zeros((2, 32, 32, 3))).shape, model.count_params()
@@ -55,7 +56,7 @@ def vgg(
         layers.append(MaxPooling2D(2))
     layers.append(Flatten())
     for _ in range(2):
-        layers += [Dense(units, "relu", kernel_initializer="he_normal"), Dropout(0.5)]
+        layers += [Dense(units, "relu", kernel_initializer="he_normal"), Dropout(dropout)]
     layers.append(Dense(classes, name="logits"))
     return Sequential(
         [Input(tuple(input_shape), name="images"), *layers], name=name or f"vgg{depth}"
