@@ -2,6 +2,8 @@
 
 import os
 import re
+import subprocess
+import sys
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import eagerflow as ef
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import initializers, networks
+from eagerflow.nn.layer import weights_asked
 from eagerflow.nn.networks import GPT, bert, lstm_language_model, resnet, resnet_cifar, vgg
 
 RNG = np.random.default_rng(0)
@@ -289,6 +292,7 @@ def test_outputs_are_those_of_keras(ours, theirs, options, listed):
     other = getattr(keras.applications, theirs)(
         weights=None, classes=10, classifier_activation=None, **options
     )
+    assert model.count_params() == other.count_params()
     model.layers[-1].set_weights([np.full_like(w, 0.01) for w in model.layers[-1].get_weights()])
     last = [layer for layer in other.layers if layer.weights][-1]
     last.set_weights([np.full_like(w, 0.01) for w in last.get_weights()])
@@ -415,6 +419,36 @@ def test_it_computes_in_the_dtype_that_it_is_given():
     model = GPT(12, 8, 8, 2, 2, dtype="mixed_bfloat16")
     assert model(WORDS).dtype == "bfloat16" and model.weights[0].dtype == "float32"
     assert model.generate(WORDS[:, :3], 2, seed=0).shape == (4, 5)
+
+
+def test_a_new_process_loads_it(tmp_path):
+    path = tmp_path / "gpt.ef"
+    model = made(ROWS["gpt"])
+    model.save(path)
+    program = (
+        "import sys, eagerflow as ef; ef.nn; loaded = 'eagerflow.nn.networks' in sys.modules; "
+        f"print(loaded, ef.nn.load_model({str(path)!r}).count_params())"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["False", str(model.count_params())]
+
+
+def test_a_depth_is_not_made_before_its_weights_are_allowed():
+    made = []
+
+    def asked(shape, name):
+        made.append(name)
+        if len(made) > 100:
+            raise MemoryError("enough")
+
+    token = weights_asked.set(asked)
+    try:
+        with pytest.raises(MemoryError, match="enough"):
+            GPT(12, 8, 8, depth=10**12, heads=2)
+    finally:
+        weights_asked.reset(token)
 
 
 # Single ones ------------------------------------------------------------------------------------

@@ -96,9 +96,11 @@ class GPT(Model):
             context, RandomNormal(stddev=0.01), name="positions", **how
         )
         self.drop = Dropout(dropout, **how)
-        self.blocks = [
-            _Block(width, heads, dropout, name=f"block_{i}", **how) for i in range(depth)
-        ]
+        self.blocks: list[_Block] = []
+        for i in range(depth):  # each with its weights, so that what limits them meets any depth
+            block = _Block(width, heads, dropout, name=f"block_{i}", **how)
+            block.compute_output_shape((None, None, width))
+            self.blocks.append(block)
         self.norm = LayerNormalization(epsilon=1e-5, name="norm", **how)
         self(Input((None,), dtype="int64", name="tokens"))  # makes the weights
 
