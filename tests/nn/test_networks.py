@@ -108,7 +108,14 @@ ROWS = {
     "gpt": Row(partial(GPT, 12, 8, 8, 2, 2), WORDS, np.roll(WORDS, -1, axis=1), rate=0.05),
     "bert": Row(classifier_of_bert, {"tokens": WORDS, "segments": WORDS % 2}, rate=0.01),
 }
-by_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+LARGE = "inception_v3", "resnet18", "resnet50", "mobilenet", "mobilenet_v2"  # many kernels each
+by_row = pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=name, marks=[pytest.mark.slow] if name in LARGE else [])
+        for name, row in ROWS.items()
+    ],
+)
 
 
 def made(row, **options):
