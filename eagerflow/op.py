@@ -321,16 +321,12 @@ class LateSignature(inspect.Signature):
 
     def __init__(self, find: Callable[[], inspect.Signature]) -> None:
         self._find = cache(find)
+        self._return_annotation = self.empty
 
     @property
     def parameters(self) -> Any:
         """The parameters by name."""
         return self._find().parameters
-
-    @property
-    def return_annotation(self) -> Any:
-        """The annotation of the result."""
-        return self._find().return_annotation
 
     def replace(self, **changes: Any) -> inspect.Signature:  # type: ignore[override]
         """A plain signature, as of a method, from which ``self`` has been taken."""

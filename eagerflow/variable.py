@@ -74,6 +74,8 @@ class Variable(Operators):
 
     def own(self, tensor: Tensor) -> Tensor:
         """A Tensor of its own, so that its key means "this Variable's value" to every tape."""
+        if type(tensor._kind) is SymbolicKind:
+            tensor._array.refuse("assign")
         made = new_tensor(tensor._array, tensor._kind)
         if self.trainable:
             made._key = next_key()
@@ -104,9 +106,8 @@ class Variable(Operators):
     def fitted(self, value: Any) -> Tensor:
         """``value`` as a Tensor that this Variable can hold; ShapeError or DTypeError if not."""
         current = self.current
-        alike = type(value) is Tensor and value._kind is current._kind
-        if alike and value._array.shape == current._array.shape:
-            return value  # type: ignore[no-any-return]
+        if type(value) is Tensor and value._kind is current._kind and value.shape == current.shape:
+            return value
         kind = number_type(value)
         fits = kind is not None and join_scalar(current.dtype, kind) == current.dtype
         tensor = as_tensor(value, current.dtype if fits else None, current.device, copy=True)
@@ -120,8 +121,6 @@ class Variable(Operators):
             )
         if tensor.dtype != current.dtype:
             tensor = self._cast(tensor)
-        if type(tensor._kind) is SymbolicKind:
-            tensor._array.refuse("assign")
         return tensor
 
     def _cast(self, tensor: Tensor) -> Tensor:

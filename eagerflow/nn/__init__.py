@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 from eagerflow.added import added_losses
 from eagerflow.nn import (
     activations,
@@ -80,6 +83,7 @@ __all__ = sorted(
         "metrics",
         "model_from_config",
         "model_from_json",
+        "networks",
         "optimizers",
         "plot_model",
         "regularizers",
@@ -89,4 +93,10 @@ __all__ = sorted(
     ]
 )
 
-__getattr__, __dir__ = members(__name__, __all__)
+_missing, __dir__ = members(__name__, __all__)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "networks":  # loaded when it is first used
+        return importlib.import_module(f"{__name__}.networks")
+    return _missing(name)

@@ -20,6 +20,7 @@ ops and layers are looked up by their names, and classes of users are given as `
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -30,6 +31,9 @@ from eagerflow.nn.layer import Layer, layer_classes
 from eagerflow.variable import Variable
 
 __all__ = ["clone_model", "model_from_config", "model_from_json"]
+
+_ON_DEMAND = {"GPT": "eagerflow.nn.networks"}
+"""Where classes are that are loaded when a configuration names them."""
 
 
 def registered(layer: Any) -> str:
@@ -78,6 +82,8 @@ def layer_from(found: Any, name: str | None = None) -> Any:
     if name is not None and own.get("name") is None:
         own["name"] = name
     cls = "InputLayer" if cls == "Input" else "Model" if cls == "Functional" else cls
+    if cls in _ON_DEMAND:
+        importlib.import_module(_ON_DEMAND[cls])
     return find("layer", cls, layer_classes).from_config(own)
 
 

@@ -18,7 +18,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
-from eagerflow.recorder import Recorder, process
+from eagerflow.recorder import Recorder, process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
@@ -28,11 +28,17 @@ __all__ = ["VariableRead", "infer", "is_symbolic", "symbol", "symbols"]
 class _Symbols(Recorder):
     """Answers calls on symbolic tensors with more of them; nodes hang on what they make."""
 
-    is_open = True  # a body of a loop or a branch may take its values, as those of a trace
-
     def __init__(self) -> None:
         self.kinds: dict[Any, SymbolicKind] = {}
         self._variables: WeakValueDictionary[int, VariableRead] = WeakValueDictionary()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls are answered so now: then bodies of loops and branches may take values."""
+        recorder = recorder_state()[1]
+        while recorder is not None and not isinstance(recorder, _Symbols):
+            recorder = recorder.outer
+        return recorder is not None
 
     def tensor(self, value: Value) -> Tensor:
         """The Tensor that stands for a value."""
@@ -95,11 +101,14 @@ class _Symbols(Recorder):
 class VariableRead:
     """The owner of values that stand for a Variable."""
 
-    is_open = True
-
     def __init__(self, variable: Variable) -> None:
         self.variable = variable
         self.refusal = symbols.refusal
+
+    @property
+    def is_open(self) -> bool:
+        """Whether symbolic tensors are computed with now."""
+        return symbols.is_open
 
 
 class _Inference(_Symbols):

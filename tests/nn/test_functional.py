@@ -133,6 +133,17 @@ def test_training_and_dropout():
     assert float((always(ones) == 0).sum()) > 20
 
 
+def test_layers_that_assign_are_called_on_symbols():
+    """What they would assign is not known there; on tensors they do."""
+    x = ef.nn.Input((5, 4), batch_size=2)
+    norm, kept = ef.nn.BatchNormalization(), ef.nn.LSTM(3, stateful=True)
+    model = ef.nn.Model(x, kept(norm(x, training=True)))
+    assert not np.asarray(norm.moving_mean).any() and not np.asarray(kept.states[0]).any()
+    found = model(floats(2, 5, 4))
+    assert np.asarray(norm.moving_mean).any()
+    same(kept.states[0], found)
+
+
 def test_variables_and_constants_between_layers():
     factor = ef.Variable([2.0, 3.0], name="factor")
     x = ef.nn.Input((2,))
@@ -157,6 +168,15 @@ def test_free_sizes_and_dtypes():
     same(model(ef.tensor([[1, 2, 3]])), [[2, 6, 12]])
     same(model(ef.tensor([[1, 2]])), [[2, 6]])
     assert ef.nn.Input((2, None), batch_size=3).shape[0] == 3
+
+
+def test_a_chain_has_the_free_sizes_and_the_batch_of_its_input():
+    ids = ef.nn.Input((None,), batch_size=2, dtype="int64", name="ids")
+    model = ef.nn.Sequential([ids, ef.nn.Embedding(5, 3)])
+    assert model(ef.tensor([[1, 2, 3], [0, 1, 2]])).shape == (2, 3, 3)
+    assert model(ef.tensor([[1, 2], [0, 1]])).shape == (2, 2, 3)
+    assert model.inputs[0].shape[0] == 2
+    assert ef.nn.model_from_json(model.to_json()).get_config() == model.get_config()
 
 
 def test_what_no_model_uses_goes_away():
@@ -204,6 +224,7 @@ def test_symbols_tell_what_they_are():
         (lambda x: ef.nn.Dense(2).output, ArgumentError, "is in no model"),
         (lambda x: ef.nn.Model(x, ef.nn.Dense(2)(x)).get_layer("z"), ArgumentError, "no layer 'z'"),
         (lambda x: ef.Variable(1.0).assign(x.sum()), CaptureError, "assign needs a number"),
+        (lambda x: ef.function(lambda: x + 1.0)(), CaptureError, "an op needs a number"),
     ],
 )
 def test_errors(wrong, error, words):
