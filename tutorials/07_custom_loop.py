@@ -147,7 +147,9 @@ means = curves.reshape(-1, 50, 2).mean(axis=1)
 axes.plot(np.arange(50, STEPS + 1, 50), means, label=["critic", "generator"])
 axes.axhline(2 * np.log(2), color="gray", linewidth=0.8, linestyle="--")
 axes.axhline(np.log(2), color="gray", linewidth=0.8, linestyle="--")
-axes.set(xlabel="step", ylabel="loss, mean of 50 steps", title="dashed: nobody can tell real from made")
+axes.set(
+    xlabel="step", ylabel="loss, mean of 50 steps", title="dashed: nobody can tell real from made"
+)
 legend = axes.legend()
 
 # %% [markdown]
