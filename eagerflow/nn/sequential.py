@@ -47,7 +47,8 @@ class Sequential(Model):
 
     def _add(self, layer: Any) -> None:
         if is_symbolic(layer):
-            layer = InputLayer(layer.shape[1:], dtype=layer.dtype, name=layer._array.name)
+            batch, *shape = (n if isinstance(n, int) else None for n in layer.shape)
+            layer = InputLayer(shape, batch, dtype=layer.dtype, name=layer._array.name)
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
                 f"{layer!r} is not a layer",
