@@ -192,8 +192,8 @@ legend = axes.legend()
 
 # %% [markdown]
 # What was learned elsewhere counts most where there is least to learn from. A frozen body alone is
-# soon not enough: the digits 5 to 9 ask for other features. And with about twenty images of each
-# digit, the network that began with nothing has caught up.
+# soon not enough: the digits 5 to 9 ask for other features. And with twenty images of each digit,
+# the network that began with nothing is about as good.
 
 # %%
 means = dict(zip(names, results[:2].mean(axis=(0, 1)), strict=True))
