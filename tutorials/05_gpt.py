@@ -122,10 +122,10 @@ history = model.fit(
 # %% [markdown]
 # ## What it has learned
 #
-# The loss is the mean of -log p, p being the probability that the model gave to the right character.
-# Two simpler models to compare with: one knows how frequent each character is, the other how
-# frequent each is behind the one before. Below the second line, the network makes use of more than
-# one character.
+# The loss is the mean of -log p, p being the probability that the model gave to the right
+# character. Two simpler models to compare with: one knows how frequent each character is, the other
+# how frequent each is behind the one before. Below the second line, the network makes use of more
+# than one character.
 
 # %%
 size = len(characters)
@@ -146,16 +146,16 @@ print(f"characters {loss_one:.2f}, pairs {loss_two:.2f}, GPT {final:.2f}")
 assert final < loss_two
 
 # %% [markdown]
-# How sure is it? For each character of a held-out line, the probability that it had for the network,
-# which knew only what stands to the left.
+# How sure is it? For each character of a held-out piece, the probability that it had for the
+# network, which knew only what stands to the left.
 
 # %%
-line = held_out[200 : 200 + CONTEXT + 1]
-probabilities = ef.softmax(model(line[None, :-1]))[0].numpy()
-right = probabilities[np.arange(CONTEXT), line[1:]]
+piece = held_out[200 : 200 + CONTEXT + 1]
+probabilities = ef.softmax(model(piece[None, :-1]))[0].numpy()
+right = probabilities[np.arange(CONTEXT), piece[1:]]
 figure, axes = plt.subplots(figsize=(11, 2.2), layout="constrained")
 axes.bar(np.arange(CONTEXT), right, color=plt.cm.viridis(right))
-axes.set_xticks(np.arange(CONTEXT), [c.replace("\n", "⏎") for c in characters[line[1:]]])
+axes.set_xticks(np.arange(CONTEXT), [c.replace("\n", "⏎") for c in characters[piece[1:]]])
 axes.set(ylabel="probability", ylim=(0, 1), title="high within words, low where a word begins")
 
 # %% [markdown]
