@@ -12,8 +12,8 @@
 # # A small GPT that writes characters
 #
 # A transformer reads our own pages, letter by letter, and learns to guess the next one. It has one
-# thousandth of the weights of the smallest GPT-2 and trains for about a minute, so it will write no
-# sense; what it learns in that minute can be watched. It needs `pip install "eagerflow[plot]"`, no
+# thousandth of the weights of the smallest GPT-2 and trains for a minute or less, so it will write
+# no sense; what it learns in that minute can be watched. It needs `pip install "eagerflow[plot]"`, no
 # GPU and no download, but a clone of the repository, where the pages are.
 
 # %%
@@ -156,7 +156,8 @@ right = probabilities[np.arange(CONTEXT), piece[1:]]
 figure, axes = plt.subplots(figsize=(11, 2.2), layout="constrained")
 axes.bar(np.arange(CONTEXT), right, color=plt.cm.viridis(right))
 axes.set_xticks(np.arange(CONTEXT), [c.replace("\n", "⏎") for c in characters[piece[1:]]])
-axes.set(ylabel="probability", ylim=(0, 1), title="high within words, low where a word begins")
+axes.set(ylabel="probability", ylim=(0, 1))
+title = axes.set_title("high within words, low where a word begins")
 
 # %% [markdown]
 # The temperature divides the logits: at 0 the most probable character is always taken, which soon
