@@ -13,8 +13,8 @@
 #
 # A transformer reads our own pages, letter by letter, and learns to guess the next one. It has one
 # thousandth of the weights of the smallest GPT-2 and trains for a minute or less, so it will write
-# no sense; what it learns in that minute can be watched. It needs `pip install "eagerflow[plot]"`, no
-# GPU and no download, but a clone of the repository, where the pages are.
+# no sense; what it learns in that minute can be watched. It needs `pip install "eagerflow[plot]"`,
+# no GPU and no download, but a clone of the repository, where the pages are.
 
 # %%
 from pathlib import Path
