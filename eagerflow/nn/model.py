@@ -62,18 +62,6 @@ class Model(Trainer):
         self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
         if inputs is not None:
             self._join(inputs, outputs)
-        self._graph = Untracked(None)
-        self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
-        if inputs is not None:
-            self._join(inputs, outputs)
-        self.optimizer: Any = None
-        self.stop_training = False
-        self.run_eagerly = False
-        self._losses: Any = None
-        self._metrics: Any = None
-        self._loss_tracker: Any = None
-        self._warned = False
-        self._captured = Untracked({})  # steps, by their names
 
     # A graph of layers ---------------------------------------------------------------------
 
