@@ -160,6 +160,10 @@ class Trainer(Layer):
                     argument="y",
                     expected="y, or batches (x, y)",
                 )
+            if y_pred is None:
+                raise ArgumentError(
+                    "the model gives None", op=self.name, argument="call", hint="return outputs"
+                )
             names = self.output_names(y_pred)
             parts = [self._losses(y, y_pred, sample_weight, names), *parts]
         if not parts:
@@ -250,10 +254,10 @@ class Trainer(Layer):
         return y_pred
 
     def _own_train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
-        return self.train_step(pack_data(x, y, sample_weight))
+        return training.checked(self.train_step(pack_data(x, y, sample_weight)), "train_step")
 
     def _own_test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
-        return self.test_step(pack_data(x, y, sample_weight))
+        return training.checked(self.test_step(pack_data(x, y, sample_weight)), "test_step")
 
     def _predict_batch(self, x: Nest) -> Any:
         return self.predict_step(x)
