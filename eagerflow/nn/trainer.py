@@ -313,9 +313,14 @@ class Trainer(Layer):
             ("initial_epoch", initial_epoch, 0),
             ("steps_per_epoch", steps_per_epoch, 1),
             ("validation_steps", validation_steps, 1),
+            (
+                "validation_freq",
+                None if isinstance(validation_freq, Sequence) else validation_freq,
+                1,
+            ),
         ):
             fits = value is None or is_count(value, least)
-            require(fits, value, "not a number of " + name, "fit", name, "an integer")
+            require(fits, value, "no count", "fit", name, f"an integer from {least}")
         if validation_split and validation_data is None:
             (x, y, sample_weight), validation_data = split_validation(
                 x, y, sample_weight, validation_split

@@ -123,7 +123,9 @@ class Recurrent(Layer):
             )
             received = f"shape {tuple(sequences_shape)}"
             expected = f"shape (batch, steps, {axes})"
-            hint = "return_sequences=True in the recurrent layer before" if rank == 2 else None
+            hint = (
+                "return_sequences=True in a recurrent layer before this one" if rank == 2 else None
+            )
             raise self._misfit("the input does not fit this layer", received, expected, hint)
         batch, _, *rest = sequences_shape
         build_part(self.cell, (batch, *rest))
