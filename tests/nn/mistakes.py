@@ -301,7 +301,7 @@ DATA = [
         "validation every 0 epochs",
         lambda net: fit(net, validation_data=(X, Y), validation_freq=0),
         ArgumentError,
-        "fit validation_freq 0 integer from 1",
+        "fit validation_freq 0 at least 1",
     ),
     (
         "a generator that is split",
