@@ -167,11 +167,14 @@ def _refuse_start(size: int, start: bytes | bytearray, length: int) -> NoReturn:
     known = next((what for mark, what in _BEGINNINGS.items() if start.startswith(mark)), None)
     if known is not None:
         fail(
-            f"this is not a saved graph: it begins like {known}",
-            expected="a file that graph.save wrote",
+            f"this is no saved graph or model: it begins like {known}",
+            expected="a file that graph.save or model.save wrote",
         )
     if size < 8:
-        fail(f"the file ends after {size} bytes", expected="a file that graph.save wrote")
+        fail(
+            f"the file ends after {size} bytes",
+            expected="a file that graph.save or model.save wrote",
+        )
     fail(
         "the file is no safetensors file, or it is cut off",
         received=f"{size:,} bytes, of which the header is said to take {length:,}",

@@ -24,6 +24,7 @@ from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
 from eagerflow.nn.layers.activation import *
+from eagerflow.nn.layers.aliases import *
 from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *

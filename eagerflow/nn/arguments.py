@@ -19,6 +19,7 @@ __all__ = [
     "is_count",
     "number",
     "require",
+    "require_counts",
 ]
 
 Check = Callable[[Any], Any]
@@ -54,6 +55,13 @@ def is_count(value: Any, least: int = 1) -> bool:
         return not isinstance(value, bool) and index(value) >= least
     except TypeError:
         return False
+
+
+def require_counts(op: str, least: int, **values: Any) -> None:
+    """Raise ArgumentError unless each value is None or an integer of at least ``least``."""
+    for name, value in values.items():
+        fits = value is None or is_count(value, least)
+        require(fits, value, "no count", op, name, f"an integer of at least {least}")
 
 
 def count(value: Any) -> int:

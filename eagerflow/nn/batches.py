@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.nn.arguments import Nest, is_count, require
 from eagerflow.nn.nests import only_numbers
 from eagerflow.ops import random
@@ -26,6 +26,8 @@ __all__ = [
     "split_validation",
     "validation_source",
 ]
+
+_NUMBERS = "biufcV"  # kinds of NumPy's dtypes; V is bfloat16 and its like
 
 Batch = tuple[Nest, Nest, Nest]
 """Inputs, targets (or None) and weights of the examples (or None)."""
@@ -102,6 +104,16 @@ class Batches(Source):
                     argument=name,
                     received=", ".join(f"{n} {summary(a)}" for n, a in named),
                     expected="first axes of the same length",
+                )
+            if leaf.dtype.kind not in _NUMBERS:
+                raise DTypeError(
+                    "the array holds no numbers",
+                    op=op,
+                    argument=name,
+                    received=f"NumPy's dtype {leaf.dtype}",
+                    expected="numbers or bools",
+                    hint="ef.nn.StringLookup or ef.nn.TextVectorization make numbers of texts, "
+                    "array.astype('float32') of Python's objects",
                 )
         self.size = len(named[0][1])
         if not self.size:
@@ -211,6 +223,13 @@ def make_source(
 
     ``class_weight`` maps classes to weights, by which those of the examples are multiplied.
     """
+    if x is None:
+        raise ArgumentError(
+            "there are no inputs",
+            op=op,
+            argument="x",
+            expected="arrays, or an iterable of batches",
+        )
     if class_weight is not None:
         return Weighted(make_source(x, y, weight, batch_size, op), class_weight, op)
     if is_stream(x):
@@ -297,7 +316,7 @@ def class_weights(y: Nest, class_weight: dict[int, float], sample_weight: Nest, 
     if labels.ndim > 1 and labels.shape[-1] > 1:
         labels = labels.argmax(axis=-1)
     labels = labels.reshape(len(labels), -1)[:, 0].astype(np.int64)
-    if not isinstance(class_weight, dict) or any(key < 0 for key in class_weight):
+    if not isinstance(class_weight, dict) or not all(is_count(key, 0) for key in class_weight):
         raise ArgumentError(
             f"{class_weight!r} does not map classes to weights",
             op=op,

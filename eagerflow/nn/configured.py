@@ -26,7 +26,7 @@ from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_orig
 
 import numpy as np
 
-from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.errors import ArgumentError, KeywordError, short_repr
 from eagerflow.guard import call_with
 from eagerflow.op import LateSignature
 
@@ -152,7 +152,7 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
         try:
             given = _by_name(signature, self, *args, **kwargs)
         except TypeError as error:
-            raise TypeError(f"{type(self).__name__}() {error}") from None
+            raise _refusal(type(self).__name__, signature, kwargs, error) from None
         super(cls, self).__init__(**{key: given[key] for key in given if key not in own})
         for name, check in checks.items():
             try:
@@ -166,6 +166,33 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
     signature = LateSignature(lambda: facts().signature)
     construct.__signature__ = signature  # type: ignore[attr-defined]
     return construct
+
+
+_OLD_NAMES = {
+    "batch_input_shape": "ef.nn.Input(batch_shape=...) at the head of the model",
+    "input_dim": "ef.nn.Input((features,)) at the head of the model",
+    "input_shape": "ef.nn.Input(shape) at the head of the model",
+    "lr": "learning_rate",
+    "decay": "a schedule of ef.nn.schedules as learning_rate",
+}
+"""Arguments of former versions of Keras, and what stands in their place."""
+
+
+def _refusal(
+    cls: str, signature: Signature, given: Mapping[str, Any], error: TypeError
+) -> TypeError:
+    """The error of arguments that a constructor does not take."""
+    known = [name for name, _ in _others(signature.parameters)]
+    unknown = [key for key in given if key not in known]
+    if not unknown:
+        return TypeError(f"{cls}() {error}")
+    close = difflib.get_close_matches(unknown[0], known, 1)
+    return KeywordError(
+        f"there is no argument {unknown[0]!r}",
+        op=cls,
+        expected="one of " + ", ".join(known),
+        hint=_OLD_NAMES.get(unknown[0]) or (close[0] if close else None),
+    )
 
 
 def _others(parameters: Mapping[str, Parameter]) -> Iterable[tuple[str, Parameter]]:

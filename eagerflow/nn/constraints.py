@@ -12,7 +12,18 @@ from eagerflow.nn.configured import Configured, arguments, from_config, named_cl
 from eagerflow.ops.attributes import Axes
 from eagerflow.tensor import Tensor
 
-__all__ = ["Constraint", "MaxNorm", "MinMaxNorm", "NonNeg", "UnitNorm", "get"]
+__all__ = [
+    "Constraint",
+    "MaxNorm",
+    "MinMaxNorm",
+    "NonNeg",
+    "UnitNorm",
+    "get",
+    "max_norm",
+    "min_max_norm",
+    "non_neg",
+    "unit_norm",
+]
 
 _EPSILON = 1e-7
 
@@ -128,6 +139,10 @@ class MinMaxNorm(_Norm):
         allowed = ops.clip(norms, self.min_value, self.max_value)
         return ops.add(allowed * self.rate, ops.multiply(norms, 1.0 - self.rate))
 
+
+# Keras has the classes under their names as functions too.
+max_norm, min_max_norm = MaxNorm, MinMaxNorm
+non_neg, unit_norm = NonNeg, UnitNorm
 
 _TABLE = named_classes(Constraint)
 

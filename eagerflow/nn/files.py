@@ -24,6 +24,12 @@ __all__ = ["Contents", "loads", "read", "write"]
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
 
+_KERAS = "in Keras model.save_weights('x.weights.h5'), and model.load_weights(path) here"
+_TORCH = "safetensors.torch.save_file(module.state_dict(), path), and ef.nn.from_torch(model, path)"
+_OTHERS = {".keras": _KERAS, ".h5": _KERAS, ".hdf5": _KERAS, ".pt": _TORCH, ".pth": _TORCH}
+"""What to do with files of other libraries, by their endings."""
+
+
 class Contents(NamedTuple):
     """What a file holds: texts and arrays, by name."""
 
@@ -55,6 +61,7 @@ def read(path: Any, op: str) -> Contents:
             return _read(file, found.st_size)
     except FileFormatError as error:
         _tell(error, op, path)
+        error.hint = error.hint or _OTHERS.get(os.path.splitext(str(path))[1])
         raise
     except OSError as error:
         refuse(error, "read", str(path))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from eagerflow import ops
 from eagerflow.dtypes import as_dtype
 from eagerflow.nn.arguments import Float, choice, number
-from eagerflow.nn.configured import arguments, from_config, snake_case
+from eagerflow.nn.configured import arguments, from_config
 from eagerflow.nn.constant_initializers import (
     STFT,
     Constant,
@@ -41,7 +41,23 @@ __all__ = [
     "TruncatedNormal",
     "VarianceScaling",
     "Zeros",
+    "constant",
     "get",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "identity",
+    "lecun_normal",
+    "lecun_uniform",
+    "ones",
+    "orthogonal",
+    "random_normal",
+    "random_uniform",
+    "stft",
+    "truncated_normal",
+    "variance_scaling",
+    "zeros",
 ]
 
 
@@ -273,8 +289,16 @@ class Orthogonal(_Random):
         return ops.astype(ops.reshape(tall, tuple(shape)) * self.gain, as_dtype(dtype))
 
 
+# Keras has the classes under their names as functions too.
+constant, identity, ones, zeros = Constant, Identity, Ones, Zeros
+glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
+he_normal, he_uniform = HeNormal, HeUniform
+lecun_normal, lecun_uniform = LecunNormal, LecunUniform
+random_normal, random_uniform, truncated_normal = RandomNormal, RandomUniform, TruncatedNormal
+orthogonal, stft, variance_scaling = Orthogonal, STFT, VarianceScaling
+
 _TABLE: dict[str, Any] = {
-    snake_case(name): globals()[name] for name in __all__ if name not in ("Initializer", "get")
+    name: globals()[name] for name in __all__ if name.islower() and name != "get"
 }
 _TABLE |= {"normal": RandomNormal, "one": Ones, "uniform": RandomUniform, "zero": Zeros}
 _TABLE |= {f"{name}_initializer": _TABLE[name] for name in ("identity", "orthogonal", "stft")}

@@ -164,9 +164,20 @@ class Model(Trainer):
 
     # Configurations --------------------------------------------------------------------------
 
+    def build(self, input_shape: Any) -> None:
+        """Make the weights for inputs of this shape, in which None is any size, without a call.
+
+        >>> model = ef.nn.Sequential([ef.nn.Dense(2)])
+        >>> model.build((None, 4))
+        >>> model.count_params()
+        10
+        """
+        if self.built or self._built_for.held is None:  # else a first call is under way
+            self.compute_output_shape(input_shape)
+
     def _build_for(self, inputs: Any, args: Any, kwargs: Any) -> None:
-        super()._build_for(inputs, args, kwargs)
         self._built_for = Untracked(tree.map_leaves(_spec_of, ((inputs, *args), kwargs)))
+        super()._build_for(inputs, args, kwargs)
 
     def get_config(self) -> dict[str, Any]:
         graph = self._graph.held

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any
 
 from eagerflow.dtypes import DType, as_dtype
+from eagerflow.errors import DTypeError
 from eagerflow.nn.configured import Configured
 
 __all__ = ["DTypePolicy", "dtype_policy", "get", "set_dtype_policy"]
+
+
+_MIXED = "mixed_bfloat16", "mixed_float16"
 
 
 class DTypePolicy(Configured):
@@ -23,6 +28,14 @@ class DTypePolicy(Configured):
 
     def __init__(self, name: Any) -> None:
         self.mixed = mixed = isinstance(name, str) and name.startswith("mixed_")
+        if mixed and name not in _MIXED:
+            close = difflib.get_close_matches(name, _MIXED, 1)
+            raise DTypeError(
+                f"{name!r} is no policy of dtypes",
+                argument="dtype",
+                expected=f"a dtype, {' or '.join(map(repr, _MIXED))}",
+                hint=repr(close[0]) if close else None,
+            )
         self.compute_dtype: DType = as_dtype(name.removeprefix("mixed_") if mixed else name)
         self.variable_dtype: DType = as_dtype("float32") if mixed else self.compute_dtype
         self.name = name if mixed else self.compute_dtype.name

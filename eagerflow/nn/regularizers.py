@@ -14,7 +14,18 @@ from eagerflow.nn.configured import Configured, arguments, from_config, named_cl
 from eagerflow.nn.lengths import unit
 from eagerflow.tensor import Tensor
 
-__all__ = ["L1", "L1L2", "L2", "OrthogonalRegularizer", "Regularizer", "get"]
+__all__ = [
+    "L1",
+    "L1L2",
+    "L2",
+    "OrthogonalRegularizer",
+    "Regularizer",
+    "get",
+    "l1",
+    "l1_l2",
+    "l2",
+    "orthogonal_regularizer",
+]
 
 Factor = Annotated[
     float,
@@ -115,6 +126,10 @@ class OrthogonalRegularizer(Regularizer):
         apart = cosines * (1.0 - ops.eye(size, dtype=cosines.dtype))
         return ops.sum(apart) * (self.factor / max(size * (size - 1), 1))
 
+
+# Keras has the classes under their names as functions too.
+l1, l2, l1_l2 = L1, L2, L1L2
+orthogonal_regularizer = OrthogonalRegularizer
 
 _TABLE = named_classes(Regularizer, l1_l2=L1L2)
 

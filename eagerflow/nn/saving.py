@@ -186,6 +186,12 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
 
 def save_weights(model: Any, path: Any) -> None:
     """See ``Model.save_weights``."""
+    if not model.built:
+        raise ArgumentError(
+            f"{model.name!r} has no weights yet",
+            op="save_weights",
+            hint="call the model, or put ef.nn.Input(shape) at its head",
+        )
     arrays = {name: weight.numpy() for name, weight in named_weights(model).items()}
     files.write(path, {"format": _WEIGHTS, "version": VERSION}, arrays, "save_weights")
 

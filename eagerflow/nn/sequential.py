@@ -36,6 +36,13 @@ class Sequential(Model):
         super().__init__(**options)
         self.head: InputLayer | None = None
         self.layers = []
+        if isinstance(layers, Layer):
+            raise ArgumentError(
+                f"{layers!r} is no list of layers",
+                op=self._label,
+                argument="layers",
+                hint="ef.nn.Sequential([layer, ...])",
+            )
         for layer in layers:
             self._add(layer)
         self._build_if_known()

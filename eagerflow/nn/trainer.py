@@ -13,7 +13,7 @@ from eagerflow import tree
 from eagerflow.added import added_losses
 from eagerflow.errors import ArgumentError, CaptureError, GradientError
 from eagerflow.nn import optimizers, training
-from eagerflow.nn.arguments import Nest, is_count, require
+from eagerflow.nn.arguments import Nest, require_counts
 from eagerflow.nn.batches import make_source, split_validation, validation_source
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, losses_of, output_names
@@ -160,6 +160,10 @@ class Trainer(Layer):
                     argument="y",
                     expected="y, or batches (x, y)",
                 )
+            if y_pred is None:
+                raise ArgumentError(
+                    "the model gives None", op=self.name, argument="call", hint="return outputs"
+                )
             names = self.output_names(y_pred)
             parts = [self._losses(y, y_pred, sample_weight, names), *parts]
         if not parts:
@@ -250,10 +254,10 @@ class Trainer(Layer):
         return y_pred
 
     def _own_train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
-        return self.train_step(pack_data(x, y, sample_weight))
+        return training.checked(self.train_step(pack_data(x, y, sample_weight)), "train_step")
 
     def _own_test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
-        return self.test_step(pack_data(x, y, sample_weight))
+        return training.checked(self.test_step(pack_data(x, y, sample_weight)), "test_step")
 
     def _predict_batch(self, x: Nest) -> Any:
         return self.predict_step(x)
@@ -304,14 +308,15 @@ class Trainer(Layer):
         GradientError where the loss depends on no weight.
         """
         self._check_compiled("fit")
-        for name, value, least in (
-            ("epochs", epochs, 0),
-            ("initial_epoch", initial_epoch, 0),
-            ("steps_per_epoch", steps_per_epoch, 1),
-            ("validation_steps", validation_steps, 1),
-        ):
-            fits = value is None or is_count(value, least)
-            require(fits, value, "not a number of " + name, "fit", name, "an integer")
+        listed = isinstance(validation_freq, Sequence)
+        require_counts("fit", 0, epochs=epochs, initial_epoch=initial_epoch)
+        require_counts(
+            "fit",
+            1,
+            steps_per_epoch=steps_per_epoch,
+            validation_steps=validation_steps,
+            validation_freq=None if listed else validation_freq,
+        )
         if validation_split and validation_data is None:
             (x, y, sample_weight), validation_data = split_validation(
                 x, y, sample_weight, validation_split

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from eagerflow import tree
 from eagerflow.dispatch import user_frame
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import CallbackList, History
 from eagerflow.nn.progress import Progress
 from eagerflow.tensor import Operators
 
-__all__ = ["check_first", "evaluate", "fit", "in_form", "plain", "predict"]
+__all__ = ["check_first", "checked", "evaluate", "fit", "in_form", "plain", "predict"]
 
 MAX_SHOWN_NAMES = 4  # in a warning
 
@@ -56,19 +56,28 @@ def fit(
             progress.begin(epoch, known)
             batches = progress.watch(source.epoch(shuffle, steps))
             own = _run(model, "train", batches, told, epoch == epochs.start)
-            logs = model.logs(own)
+            before, logs = logs, model.logs(own)
             if validation is not None and _is_due(epoch, validation_freq):
                 told.on_test_begin({})
                 found = _run(model, "test", validation.epoch(steps=validation_steps), told)
                 logs |= model.logs(found, "val_")
                 told.on_test_end(logs)
             progress.end(logs)
+            if _is_nan(logs) and not _is_nan(before) and not model.stop_training:
+                _warn(
+                    f"the loss of {model.name!r} is nan after epoch {epoch + 1}: ef.debug_nans() "
+                    "names the op that made it, ef.nn.callbacks.TerminateOnNaN() stops there"
+                )
             told.on_epoch_end(epoch, logs)
             if model.stop_training:
                 break
         model.optimizer.finalize_variable_values(model.trainable_weights)
         told.on_train_end(logs)
     return history
+
+
+def _is_nan(logs: Mapping[str, Any]) -> bool:
+    return bool(np.isnan(logs.get("loss", 0.0)).any())
 
 
 def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:
@@ -104,17 +113,33 @@ def check_first(model: Any, y_pred: Any) -> None:
     if model.is_checked:
         return
     model.is_checked = True
-    unused = [w.name for w in model.trainable_weights if not model.optimizer.has_changed(w)]
+    trained = model.trainable_weights
+    if model.weights and not trained:
+        _warn(f"{model.name!r} has no weights to train: all are frozen (layer.trainable = True)")
+    unused = [w.name for w in trained if not model.optimizer.has_changed(w)]
     if unused:
         more = len(unused) - MAX_SHOWN_NAMES
         shown = ", ".join(unused[:MAX_SHOWN_NAMES]) + (f" and {more} more" if more > 0 else "")
-        frame = user_frame(sys._getframe(1))
-        warnings.warn_explicit(
-            f"the loss of {model.name!r} does not depend on {shown}: they are not trained",
-            UserWarning,
-            frame.f_code.co_filename,
-            frame.f_lineno,
+        _warn(f"the loss of {model.name!r} does not depend on {shown}: they are not trained")
+
+
+def _warn(words: str) -> None:
+    """Warn at the line of the user's that trains."""
+    frame = user_frame(sys._getframe(1))
+    place = frame.f_code.co_filename, frame.f_lineno
+    warnings.warn_explicit(words, UserWarning, *place)
+
+
+def checked(found: Any, method: str) -> Any:
+    """What a step of the user's gives; ArgumentError where it is no dict."""
+    if not isinstance(found, Mapping):
+        raise ArgumentError(
+            f"it gives {short_repr(found)}",
+            op=method,
+            expected="a dict of numbers by name",
+            hint="return {'loss': loss}, or self.get_metrics_result()",
         )
+    return found
 
 
 def _check_probabilities(loss: Any, y_pred: Any) -> None:

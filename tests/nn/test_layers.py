@@ -366,3 +366,14 @@ def test_activations_come_back_from_configurations(activation):
     layer = ef.nn.Dense(2, activation)
     again = ef.nn.Dense.from_config(layer.get_config())
     np.testing.assert_array_equal(again.activation(x), layer.activation(x))
+
+
+def test_a_model_is_built_for_a_shape():
+    model = ef.nn.Sequential([ef.nn.Dense(2), ef.nn.Dense(3)])
+    with pytest.raises(ef.errors.ShapeError, match="no feature axis"):
+        model.build((None,))
+    model.build((None, 4))
+    assert model.built and model.count_params() == 19
+    model.build((None, 4))
+    assert model.count_params() == 19 and model(ef.ones((5, 4))).shape == (5, 3)
+    assert model.compute_output_shape((None, 4)) == (None, 3)

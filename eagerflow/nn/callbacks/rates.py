@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from numbers import Real
 from typing import Annotated, Any
@@ -25,8 +26,9 @@ def _rate(model: Any) -> float:
 class LearningRateScheduler(Callback):
     """Sets the learning rate of each epoch: ``schedule(epoch, rate)``, from the rate before.
 
-    Epochs are counted from 0. ``verbose=1`` prints the rate. ``logs`` get a ``learning_rate``.
-    Raises ArgumentError where the schedule gives no number, or the optimizer follows one already.
+    A function of the epoch alone will do. Epochs are counted from 0. ``verbose=1`` prints the
+    rate. ``logs`` get a ``learning_rate``. Raises ArgumentError where the schedule gives no number,
+    or the optimizer follows one already.
 
     >>> halve = ef.nn.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.5)
     >>> halve.verbose
@@ -35,12 +37,18 @@ class LearningRateScheduler(Callback):
 
     schedule: Callable[..., Any]
     verbose: int
+    _takes_epoch_alone = False
 
     @arguments
-    def __init__(self, schedule: Callable[..., Any], verbose: int = 0) -> None: ...
+    def __init__(self, schedule: Callable[..., Any], verbose: int = 0) -> None:
+        try:
+            inspect.signature(schedule).bind(0, 0.0)
+        except TypeError:
+            self._takes_epoch_alone = True
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        found = self.schedule(epoch, _rate(self.model))
+        given = epoch, _rate(self.model)
+        found = self.schedule(*given[: 1 if self._takes_epoch_alone else 2])
         if not isinstance(found, Real | Operators) or isinstance(found, bool):
             raise ArgumentError(
                 f"the schedule gave {short_repr(found)}",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from eagerflow.nn.layers import (
     activation,
+    aliases,
     attention,
     cells,
     convolution,
@@ -33,6 +34,7 @@ from eagerflow.nn.layers import (
     wrappers,
 )
 from eagerflow.nn.layers.activation import *
+from eagerflow.nn.layers.aliases import *
 from eagerflow.nn.layers.attention import *
 from eagerflow.nn.layers.cells import *
 from eagerflow.nn.layers.convolution import *
@@ -64,6 +66,7 @@ from eagerflow.nn.layers.wrappers import *
 __all__ = sorted(
     [
         *activation.__all__,
+        *aliases.__all__,
         *attention.__all__,
         *cells.__all__,
         *convolution.__all__,

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
+from eagerflow.errors import ArgumentError
 from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import Untracked, arguments, unique
@@ -260,18 +261,29 @@ class InputLayer(Layer):
 
 
 def Input(
-    shape: ShapeLike,
+    shape: ShapeLike | None = None,
     batch_size: int | None = None,
     dtype: DTypeLike = None,
     name: str | None = None,
+    batch_shape: ShapeLike | None = None,
 ) -> Tensor:
     """A symbolic tensor that stands for the inputs of a model, to be given to layers and ops.
 
-    ``shape`` is that of one example, without the batch axis; None is any size.
+    ``shape`` is that of one example, without the batch axis; None is any size. ``batch_shape`` is
+    given instead of it and has the batch axis. Raises ArgumentError unless one of them is given.
 
     >>> x = ef.nn.Input((4,))
     >>> model = ef.nn.Model(x, ef.nn.Dense(2)(x))
     >>> model.count_params()
     10
     """
-    return InputLayer(shape, batch_size, name=name or unique("input"), dtype=dtype).output
+    if (shape is None) == (batch_shape is None):
+        raise ArgumentError(
+            "the shape of an example is not given" if shape is None else "two shapes are given",
+            op="Input",
+            argument="shape",
+            expected="shape, without the batch axis, or batch_shape, with it",
+            hint="ef.nn.Input((4,)), or ef.nn.Input(batch_shape=(None, 4))",
+        )
+    whole: Any = batch_shape if shape is None else (batch_size, *shape)
+    return InputLayer(whole[1:], whole[0], name=name or unique("input"), dtype=dtype).output

@@ -55,7 +55,8 @@ class _Merge(Layer):
             return self.merge(list(inputs), masks)
         except ShapeError as error:
             received = ", ".join(str(tuple(x.shape)) for x in inputs)
-            raise self._misfit("the tensors do not fit together", received) from error
+            words = f"the tensors do not fit together: {error.problem}"
+            raise self._misfit(words, received, error.expected) from error
 
     def merge(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         """The one tensor that the list becomes; a mask is None where a tensor has none."""

@@ -124,7 +124,10 @@ class Recurrent(Layer):
             )
             received = f"shape {tuple(sequences_shape)}"
             expected = f"shape (batch, steps, {axes})"
-            raise self._misfit("the input does not fit this layer", received, expected)
+            hint = (
+                "return_sequences=True in a recurrent layer before this one" if rank == 2 else None
+            )
+            raise self._misfit("the input does not fit this layer", received, expected, hint)
         batch, _, *rest = sequences_shape
         build_part(self.cell, (batch, *rest))
         if self.stateful:

@@ -37,6 +37,7 @@ from eagerflow.nn.losses.probabilistic import (
     binary_crossentropy,
     categorical_crossentropy,
     categorical_generalized_cross_entropy,
+    crossentropy,
     kl_divergence,
     poisson,
     sparse_categorical_crossentropy,
@@ -116,8 +117,10 @@ class _UserLoss(Loss):
         self.call = function  # type: ignore[method-assign]
 
 
-_ALIASES = {
+_ALIASES: dict[str, Any] = {
     "bce": BinaryCrossentropy,
+    "ce": crossentropy,
+    "crossentropy": crossentropy,
     "kld": KLDivergence,
     "mae": MeanAbsoluteError,
     "mape": MeanAbsolutePercentageError,

@@ -68,7 +68,8 @@ def same_shape(
         op=name,
         received=f"y_true {summary(y_true)}, y_pred {summary(y_pred)}",
         expected="equal shapes",
-        hint="SparseCategoricalCrossentropy for targets that are class numbers"
+        hint="for class numbers: SparseCategoricalCrossentropy, SparseCategoricalAccuracy, or "
+        f"ef.one_hot(y_true, {y_pred.shape[-1]})"
         if y_true.ndim + 1 == y_pred.ndim
         else None,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.dims import DimLike
 from eagerflow.nn.arguments import Float, TensorLike, number
 from eagerflow.nn.configured import arguments
@@ -138,6 +139,16 @@ def sparse_categorical_crossentropy(
         each = ops.where(counts, each, 0.0)
         set_mask(each, counts)
     return each
+
+
+def crossentropy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
+    """The cross-entropy that shapes speak for: of class numbers, one-hot targets, or yes and no."""
+    y_true, y_pred = as_tensor(y_true), as_tensor(y_pred)
+    if not y_pred.ndim or y_pred.shape[-1] == 1:
+        return binary_crossentropy(y_true, y_pred)
+    if y_true.shape != y_pred.shape:
+        return sparse_categorical_crossentropy(y_true, y_pred)
+    return categorical_crossentropy(y_true, y_pred)
 
 
 def categorical_generalized_cross_entropy(

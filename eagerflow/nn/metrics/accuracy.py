@@ -34,7 +34,12 @@ def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 
 def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0.5) -> Tensor:
-    """1 where a prediction is on its target's side of the threshold."""
+    """1 where a prediction is on its target's side of the threshold; shapes are equal.
+
+    >>> ef.nn.metrics.binary_accuracy([[1.0], [0.0]], [[0.7], [0.6]])
+    Tensor([[1.],
+            [0.]], shape=(2, 1), float32, cpu:0)
+    """
     y_true, y_pred = same_shape("binary_accuracy", y_true, y_pred)
     above = ops.astype(ops.greater(y_pred, threshold), y_true.dtype)
     return ops.astype(ops.equal(above, y_true), "float32")
@@ -54,13 +59,21 @@ def _one_hot(name: str, y_true: TensorLike, y_pred: TensorLike) -> tuple[Tensor,
 
 
 def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """1 where the largest prediction is that of the one-hot target."""
+    """1 where the largest prediction is that of the one-hot target; shapes are equal.
+
+    >>> ef.nn.metrics.categorical_accuracy([[0.0, 1.0]], [[0.2, 0.8]])
+    Tensor([1.], float32, cpu:0)
+    """
     labels, y_pred = _one_hot("categorical_accuracy", y_true, y_pred)
     return ops.astype(ops.equal(ops.argmax(y_pred, axis=-1), labels), "float32")
 
 
 def sparse_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """1 where the largest prediction is that of the target, a class number."""
+    """1 where the largest prediction is that of the target, a class number.
+
+    >>> ef.nn.metrics.sparse_categorical_accuracy([1, 0], [[0.2, 0.8], [0.1, 0.9]])
+    Tensor([1., 0.], float32, cpu:0)
+    """
     labels, y_pred = class_numbers("sparse_categorical_accuracy", y_true, y_pred)
     return ops.astype(ops.equal(ops.argmax(y_pred, axis=-1), labels), "float32")
 
@@ -73,7 +86,11 @@ def _in_top(labels: Tensor, y_pred: Tensor, k: int) -> Tensor:
 
 
 def top_k_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike, k: int = 5) -> Tensor:
-    """1 where the class of the one-hot target is among the ``k`` largest predictions."""
+    """1 where the class of the one-hot target is among the ``k`` largest predictions.
+
+    >>> ef.nn.metrics.top_k_categorical_accuracy([[0, 1, 0]], [[0.2, 0.3, 0.5]], k=2)
+    Tensor([1.], float32, cpu:0)
+    """
     labels, y_pred = _one_hot("top_k_categorical_accuracy", y_true, y_pred)
     return _in_top(labels, y_pred, k)
 
@@ -81,7 +98,13 @@ def top_k_categorical_accuracy(y_true: TensorLike, y_pred: TensorLike, k: int = 
 def sparse_top_k_categorical_accuracy(
     y_true: TensorLike, y_pred: TensorLike, k: int = 5, from_sorted_ids: bool = False
 ) -> Tensor:
-    """1 where the target, a class number, is among the ``k`` largest predictions."""
+    """1 where the target, a class number, is among the ``k`` largest predictions.
+
+    With ``from_sorted_ids`` predictions are class numbers, the likeliest first.
+
+    >>> ef.nn.metrics.sparse_top_k_categorical_accuracy([1], [[0.2, 0.3, 0.5]], k=1)
+    Tensor([0.], float32, cpu:0)
+    """
     labels, y_pred = class_numbers("sparse_top_k_categorical_accuracy", y_true, y_pred)
     if not from_sorted_ids:
         return _in_top(labels, y_pred, k)

@@ -60,7 +60,9 @@ def _attention_spec(
     ):
         if x.shape[axis] != q.shape[axis]:
             raise ShapeError(
-                f"{what} differ: {q.shape[axis]} in q, {x.shape[axis]} in {name}", argument=name
+                f"{what} differ: {q.shape[axis]} in q, {x.shape[axis]} in {name}",
+                argument=name,
+                expected=f"equal {what} in q, k and v" if axis == 0 else "equal widths in q and k",
             )
     if k.shape[1:3] != v.shape[1:3]:
         raise ShapeError(
