@@ -47,7 +47,8 @@ class Sequential(Model):
 
     def _add(self, layer: Any) -> None:
         if is_symbolic(layer):
-            layer = InputLayer(layer.shape[1:], dtype=layer.dtype, name=layer._array.name)
+            batch = layer.shape[0] if isinstance(layer.shape[0], int) else None
+            layer = InputLayer(layer.shape[1:], batch, dtype=layer.dtype, name=layer._array.name)
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
                 f"{layer!r} is not a layer",

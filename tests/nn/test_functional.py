@@ -159,6 +159,14 @@ def test_free_sizes_and_dtypes():
     assert ef.nn.Input((2, None), batch_size=3).shape[0] == 3
 
 
+def test_a_chain_has_the_free_sizes_and_the_batch_of_its_input():
+    ids = ef.nn.Input((None,), batch_size=2, dtype="int64", name="ids")
+    model = ef.nn.Sequential([ids, ef.nn.Embedding(5, 3)])
+    assert model(ef.tensor([[1, 2, 3], [0, 1, 2]])).shape == (2, 3, 3)
+    assert model(ef.tensor([[1, 2], [0, 1]])).shape == (2, 2, 3)
+    assert model.inputs[0].shape[0] == 2
+
+
 def test_what_no_model_uses_goes_away():
     layer = ef.nn.Dense(2)
     gone = weakref.ref(layer)

@@ -247,7 +247,8 @@ class InputLayer(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         sizes = tuple(inputs.shape[1:])
-        unlike = [a for a, b in zip(sizes, self.shape, strict=False) if b is not None and a != b]
+        pairs = zip(sizes, self.shape, strict=False)
+        unlike = [a for a, b in pairs if isinstance(b, int) and a != b]  # others are any size
         if len(sizes) != len(self.shape) or unlike:
             self.expect(inputs, rank=len(self.shape) + 1)
             raise self._misfit(
