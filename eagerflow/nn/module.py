@@ -74,6 +74,10 @@ class Module(Configured):
         """The Variables that training leaves to the layers: running means, frozen weights."""
         return [w for w in self.weights if not w.trainable]
 
+    variables = weights
+    trainable_variables = trainable_weights
+    non_trainable_variables = non_trainable_weights
+
     @property
     def trainable(self) -> bool:
         """Whether training changes the weights; setting it freezes or frees all below."""

@@ -22,12 +22,18 @@ def keras():
 
 
 def leaves(nest):
-    return [np.asarray(x, "float32") for x in ef.tree.flatten(nest)[0]]
+    """The arrays of a nest, of dicts in the order of their keys."""
+    if isinstance(nest, dict):
+        nest = [nest[key] for key in sorted(nest)]
+    if isinstance(nest, list | tuple):
+        return [leaf for item in nest for leaf in leaves(item)]
+    return [np.asarray(nest, "float32")]
 
 
-def agree(a, b, rtol=2e-4, atol=1e-4, names=None):
+def agree(a, b, rtol=2e-4, atol=1e-4):
     assert set(a) == set(b)
     for name in b:
+        assert not isinstance(b[name], dict) or set(a[name]) == set(b[name])
         for x, y in zip(leaves(a[name]), leaves(b[name]), strict=True):
             assert x.shape == y.shape, name
             np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=name)
@@ -48,12 +54,10 @@ def begun(program, library):
 
 def numbers(model, data):
     """What training leaves behind: histories, evaluations, predictions, weights."""
-    found = dict(model.fit(**data, **FIT).history)
-    found |= model.evaluate(data["x"], data.get("y"), verbose=0, return_dict=True)
-    return found | {
-        "predictions": model.predict(data["x"], verbose=0),
-        "weights": model.get_weights(),
-    }
+    found = {"history": model.fit(**data, **FIT).history}
+    found["evaluated"] = model.evaluate(data["x"], data.get("y"), verbose=0, return_dict=True)
+    found["predicted"] = model.predict(data["x"], verbose=0)
+    return found | {"weights": model.get_weights()}
 
 
 @by_trained
@@ -80,4 +84,8 @@ def test_captured_scripts_are_eager_scripts(program, monkeypatch, tmp_path):
 
 @by_script
 def test_numbers_of_scripts_are_those_of_keras(program, keras, tmp_path):
-    agree(program(Eagerflow(), tmp_path / "ours"), program(keras, tmp_path / "theirs"))
+    try:
+        theirs = program(keras, tmp_path / "theirs")
+    except ImportError as error:  # of Keras, for texts
+        pytest.skip(str(error))
+    agree(program(Eagerflow(), tmp_path / "ours"), theirs)

@@ -23,7 +23,7 @@ def several_labels(keras):
         keras.optimizers.Adam(0.02),
         "binary_crossentropy",
         metrics=[
-            "accuracy",
+            "binary_accuracy",
             keras.metrics.AUC(multi_label=True, num_thresholds=50),
             keras.metrics.Precision(thresholds=0.4),
             keras.metrics.Recall(name="found"),

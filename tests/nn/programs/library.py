@@ -23,6 +23,7 @@ class _Ops:
     def __getattr__(self, name):
         return getattr(ef, _OPS.get(name, name))
 
+    shape = staticmethod(lambda x: x.shape)
     norm = staticmethod(lambda x, axis: ef.linalg.vector_norm(x, axis=axis))
 
 

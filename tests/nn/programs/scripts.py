@@ -142,17 +142,13 @@ def classes_of_ones_own_are_saved(keras, folder):
             self.activation = keras.activations.get(activation)
             self.dense = keras.layers.Dense(units)
 
-        def build(self, input_shape):
-            self.dense.build(input_shape)
-            self.built = True
-
         def call(self, inputs):
             h = self.dense(inputs)
             return h * self.activation(h)
 
         def get_config(self):
             config = super().get_config()
-            config.update(units=self.units, activation=keras.activations.serialize(self.activation))
+            config.update(units=self.units, activation=self.activation.__name__)
             return config
 
     @keras.saving.register_keras_serializable(package="tests")
@@ -195,7 +191,7 @@ def clones_and_configurations(keras, folder):
         copy.set_weights(model.get_weights())
         found[name] = copy.predict(X, verbose=0)
     layer = keras.layers.Dense.from_config(model.get_layer("h").get_config())
-    layer.build((None, 6))
+    layer(X)
     layer.set_weights(model.get_layer("h").get_weights())
     return found | {"layer": layer(X), "shape": layer.compute_output_shape((2, 6))}
 
@@ -275,10 +271,12 @@ def texts(keras, folder):
     model = keras.start(keras.Model(x, keras.layers.Dense(1, "sigmoid")(h)))
     model.compile("adam", "binary_crossentropy")
     history = model.fit(ids, np.array([0.0, 1.0, 1.0, 0.0]), epochs=2, shuffle=False, verbose=0)
-    words = len(vectorize.get_vocabulary())
+    names = keras.layers.StringLookup(vocabulary=["Oslo", "Rome"], output_mode="one_hot")
+    towns = names(np.array([["Oslo"], ["Rome"], ["Oslo"], ["Bern"]]))
     return {
         "ids": ids,
-        "words": words,
+        "words": len(vectorize.get_vocabulary()),
+        "towns": towns,
         "bags": bags(np.array(texts)),
         "loss": history.history["loss"],
     }
@@ -289,24 +287,21 @@ def tables(keras, folder):
     """Columns of numbers and of names, made ready and put together."""
     layers = keras.layers
     ages = np.array([[20.0], [35.0], [50.0], [65.0]], "float32")
-    towns = np.array([["Oslo"], ["Rome"], ["Oslo"], ["Bern"]])
     codes = np.array([[3], [7], [3], [9]])
     normalize = layers.Normalization()
     normalize.adapt(ages)
     buckets = layers.Discretization(bin_boundaries=[30.0, 60.0], output_mode="one_hot")
-    names = layers.StringLookup(vocabulary=["Oslo", "Rome"], output_mode="one_hot")
     numbers = layers.IntegerLookup(vocabulary=[3, 7], num_oov_indices=2)
     encoded = layers.CategoryEncoding(num_tokens=5, output_mode="multi_hot")
     hashed = layers.Hashing(num_bins=6)(codes)
     found = {
         "ages": normalize(ages),
         "buckets": buckets(ages),
-        "towns": names(towns),
         "codes": numbers(codes),
         "encoded": encoded(np.asarray(numbers(codes))),
         "hashed": hashed,
     }
-    columns = [np.asarray(found[n], "float32") for n in ("ages", "buckets", "towns", "encoded")]
+    columns = [np.asarray(found[n], "float32") for n in ("ages", "buckets", "encoded")]
     table = np.concatenate(columns, axis=1)
     model = keras.Sequential([keras.Input((table.shape[1],)), layers.Dense(1)])
     keras.start(model).compile("sgd", "mse")
@@ -345,12 +340,13 @@ def translation_step_by_step(keras, folder):
 @script
 def states_that_stay(keras, folder):
     layer = keras.layers.GRU(4, stateful=True, return_sequences=True)
-    model = keras.Sequential([keras.Input((3, 3), batch_size=4), layer, keras.layers.Dense(1)])
-    keras.start(model)
+    layer(SERIES[:4, :3])
+    keras.start(layer)
+    layer.reset_states()
     parts = [SERIES[:4, :3], SERIES[:4, 3:6]]
-    together = [np.asarray(model(part)) for part in parts]
-    layer.reset_state() if hasattr(layer, "reset_state") else layer.reset_states()
-    return {"together": together, "again": model(parts[0])}
+    together = [np.asarray(layer(part)) for part in parts]
+    layer.reset_states()
+    return {"together": together, "again": layer(parts[0])}
 
 
 @script
@@ -370,7 +366,7 @@ def tests_of_layers(keras, folder):
     """Shapes, names, numbers of parameters, and weights set by hand."""
     layers = keras.layers
     dense = layers.Dense(3, name="dense")
-    dense.build((None, 4))
+    dense(np.ones((2, 4), "float32"))
     dense.set_weights([np.eye(4, 3, dtype="float32"), np.arange(3, dtype="float32")])
     conv = layers.Conv2D(2, 3, strides=2, padding="same")
     shape = conv.compute_output_shape((None, 9, 8, 3))

@@ -75,7 +75,7 @@ def encoder_and_decoder(keras):
     source, target = keras.Input((None,), name="source"), keras.Input((None,), name="target")
     embedded = layers.Embedding(11, 4, mask_zero=True)(source)
     _, h, c = layers.LSTM(5, return_state=True)(embedded)
-    decoded = layers.Embedding(11, 4, mask_zero=True)(target)
+    decoded = layers.Embedding(11, 4)(target)  # Keras forgets masks beside an initial state
     decoded, _, _ = layers.LSTM(5, return_sequences=True, return_state=True)(
         decoded, initial_state=[h, c]
     )
@@ -98,24 +98,28 @@ def attention_over_a_sentence(keras):
     added = layers.AdditiveAttention()([q, a, a])
     h = layers.Concatenate()([layers.GlobalAveragePooling1D()(x) for x in (q, dot, added)])
     model = keras.Model([question, answer], layers.Dense(1, activation="sigmoid")(h))
-    model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=[keras.metrics.AUC()])
+    model.compile(
+        keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=[keras.metrics.AUC(name="auc")]
+    )
     words = np.where(WORDS == 0, 1, WORDS)
     return model, {"x": [WORDS, words[::-1].copy()], "y": (Y > 0).astype("float32")}
 
 
 def _encoder_block(keras, x, **call):
     layers = keras.layers
-    attended = layers.MultiHeadAttention(num_heads=2, key_dim=3, dropout=0.0)(x, x, **call)
+    # Without biases: that of the keys has no gradient but rounding, of which Adam makes steps.
+    attention = layers.MultiHeadAttention(num_heads=2, key_dim=3, use_bias=False)
+    attended = attention(x, x, **call)
     x = layers.LayerNormalization(epsilon=1e-6)(layers.Add()([x, attended]))
     h = layers.Dense(8, activation="gelu")(x)
-    return layers.LayerNormalization(epsilon=1e-6)(x + layers.Dense(4)(h))
+    return layers.LayerNormalization(epsilon=1e-6)(layers.Add()([x, layers.Dense(4)(h)]))
 
 
 @trained
 def text_transformer(keras):
     layers = keras.layers
     ids = keras.Input((7,), dtype="int32")
-    positions = keras.ops.arange(7)
+    positions = keras.ops.cumsum(keras.ops.ones_like(ids), axis=1) - 1
     x = layers.Embedding(11, 4)(ids) + layers.Embedding(7, 4)(positions)
     x = _encoder_block(keras, _encoder_block(keras, x))
     x = layers.Dropout(0.0)(layers.GlobalAveragePooling1D()(x))
@@ -157,9 +161,10 @@ def cross_attention(keras):
     memory = layers.Dense(4)(source)
     query = layers.Reshape((3, 2))(target)
     query = layers.Dense(4)(query)
-    attention = layers.MultiHeadAttention(2, 3, value_dim=2, output_shape=5)
+    attention = layers.MultiHeadAttention(2, 3, value_dim=2, output_shape=5, use_bias=False)
     h, scores = attention(query, memory, return_attention_scores=True)
-    h = layers.Concatenate()([layers.Flatten()(h), layers.Flatten()(scores)])
+    sharpest = keras.ops.max(scores, axis=(1, 3))
+    h = layers.Concatenate()([layers.Flatten()(h), sharpest])
     model = keras.Model([source, target], layers.Dense(1)(h))
     model.compile(keras.optimizers.Adam(0.01), "mse")
     return model, {"x": {"source": SERIES, "target": X}, "y": Y}
@@ -170,7 +175,8 @@ def grouped_queries(keras):
     layers = keras.layers
     x = keras.Input((7, 3))
     h = layers.Dense(8)(x)
-    h = h + layers.GroupQueryAttention(head_dim=4, num_query_heads=4, num_key_value_heads=2)(h, h)
+    attention = layers.GroupQueryAttention(4, 4, 2, use_bias=False)
+    h = h + attention(h, h)
     model = keras.Model(x, layers.EinsumDense("btd,dk->bk", output_shape=(3,), bias_axes="k")(h))
     loss = keras.losses.CategoricalFocalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.Lion(0.003), loss)
