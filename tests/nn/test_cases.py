@@ -65,7 +65,7 @@ def test_captured_and_symbolic(row):
 
 @by_row
 def test_saved_and_loaded(row, tmp_path, request):
-    """A model in a file does what it did, and so does its graph, which takes batches of any size."""
+    """A model in a file does what it did, and so does its graph, with batches of any size."""
     layer, inputs = made(row)
     if layer.activity_regularizer is not None:
         reason = "a layer divides the cost of its outputs by a batch size that has to be known"

@@ -14,6 +14,8 @@ import pytest
 import eagerflow as ef
 from tests.nn.peers import torch
 
+pytestmark = pytest.mark.slow
+
 STEPS = 200
 RATE, EPSILON, DECAY = 2.0**-9, 1e-7, 0.01
 
@@ -153,7 +155,7 @@ def images(dtype):
         yield x.reshape(8, 8, 8, 3).astype(dtype), classes
 
 
-# name: our model, PyTorch's forward pass, batches, how far our float32 may stray
+# name: our model, PyTorch's forward pass, batches
 NETWORKS = {
     "GPT": (gpt, torch_gpt, sentences),
     "LSTM": (language_model, torch_language_model, sentences),
