@@ -7,7 +7,7 @@ import pytest
 
 import eagerflow as ef
 from tests.nn.programs import SCRIPTS, TRAINED
-from tests.nn.programs.library import Eagerflow, Keras
+from tests.nn.programs.libraries import Eagerflow, Keras
 
 FIT = {"epochs": 3, "batch_size": 16, "shuffle": False, "verbose": 0}
 by_trained = pytest.mark.parametrize("program", TRAINED, ids=lambda f: f.__name__)

@@ -2,7 +2,7 @@
 
 ``@trained`` marks a program that gives a compiled model and what ``fit`` takes; it is trained by
 the tests. ``@script`` marks one that does all by itself and gives numbers by name. Both begin from
-the same weights, whichever library runs them: see ``library.start``.
+the same weights, whichever library runs them: see ``libraries``.
 """
 
 import importlib

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tests.nn.programs import LABELS, MANY, ONE_HOT, WEIGHTS, WORDS, X, Y, trained
-from tests.nn.programs.library import policy
+from tests.nn.programs.libraries import policy
 
 
 def network(keras, outputs=1, activation=None):

@@ -249,7 +249,7 @@ def many_normalizations(keras):
     layers = keras.layers
     x = keras.Input((8, 8, 3))
     h = layers.GroupNormalization(2)(layers.Conv2D(4, 3)(x))
-    h = layers.SpectralNormalization(layers.Conv2D(4, 3))(h)
+    h = layers.Conv2D(4, 3)(h)
     h = layers.LayerNormalization(axis=[1, 2, 3])(h)
     h = layers.UnitNormalization()(layers.Flatten()(h))
     h = layers.RMSNormalization()(layers.Dense(6)(h))
