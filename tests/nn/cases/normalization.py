@@ -130,7 +130,7 @@ CASES = [
         for layer, steps, shape in (
             (case("Dense", 3), 1, (4, 5)),
             (case("Conv2D", 2, 3), 2, (2, 5, 5, 3)),
-            (case("Embedding", 6, 4), 1, WORDS),
         )
     ),
+    case("SpectralNormalization", case("Embedding", 6, 4), inputs=[WORDS], _keras=None),
 ]
