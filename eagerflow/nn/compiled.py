@@ -88,12 +88,14 @@ class CompiledLosses(Module):
         targets = for_outputs(y, names, "y")
         shares = for_outputs(sample_weight, names, "sample_weight", all_alike=True)
         total: Any = None
+        several = sum(loss is not None for loss in found) > 1
         rows = zip(names, found, tree.flatten(y_pred)[0], targets, shares, weights, strict=True)
         for name, loss, prediction, target, share, weight in rows:
             if loss is None:
                 continue
             value = loss(target, prediction, share)
-            self._track(f"{name}_loss", value, prediction)
+            if several:
+                self._track(f"{name}_loss", value, prediction)
             value = value if weight is None else value * weight
             total = value if total is None else total + value
         return total

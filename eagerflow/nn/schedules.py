@@ -18,6 +18,7 @@ __all__ = [
     "CosineDecayRestarts",
     "ExponentialDecay",
     "InverseTimeDecay",
+    "LearningRateSchedule",
     "LinearWarmup",
     "PiecewiseConstantDecay",
     "PolynomialDecay",
@@ -43,6 +44,9 @@ class Schedule(Configured):
     def __call__(self, step: TensorLike) -> Tensor:
         """The learning rate of this step."""
         raise ArgumentError("the class has no __call__", op=type(self).__name__)
+
+
+LearningRateSchedule = Schedule  # its name in Keras
 
 
 def _number(step: TensorLike) -> Any:

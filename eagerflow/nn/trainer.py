@@ -103,7 +103,9 @@ class Trainer(Layer):
         if self._losses is None or self._metrics is None:
             return []
         listed = [self._loss_tracker, *self._losses.trackers, *self._metrics.metrics]
-        own = [part for part in self._parts() if isinstance(part, Metric)]
+        layers = (part for part in self.walk() if isinstance(part, Layer))
+        held = [vars(part) for part in layers if part is self or not isinstance(part, Trainer)]
+        own = tree.instances(held, (Metric,))
         return list(dict.fromkeys([*listed, *own]))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -260,7 +262,7 @@ class Trainer(Layer):
         return training.checked(self.test_step(pack_data(x, y, sample_weight)), "test_step")
 
     def _predict_batch(self, x: Nest) -> Any:
-        return self.predict_step(x)
+        return self.predict_step(pack_data(x))
 
     def batch_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
         """The step ``"train"`` or ``"test"`` to run, and whether it gives numbers of its own."""

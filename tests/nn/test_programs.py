@@ -6,52 +6,86 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from tests.nn.programs import PROGRAMS
+from tests.nn.programs import SCRIPTS, TRAINED
+from tests.nn.programs.libraries import Eagerflow, Keras
 
-by_program = pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+FIT = {"epochs": 3, "batch_size": 16, "shuffle": False, "verbose": 0}
+by_trained = pytest.mark.parametrize("program", TRAINED, ids=lambda f: f.__name__)
+by_script = pytest.mark.parametrize("program", SCRIPTS, ids=lambda f: f.__name__)
 
 
-@by_program
+@pytest.fixture(scope="session")
+def keras():
+    os.environ.setdefault("KERAS_BACKEND", "jax")
+    found = pytest.importorskip("keras", reason="Keras is not installed")
+    return Keras(found, pytest.importorskip("jax", reason="JAX is not installed"))
+
+
+def leaves(nest):
+    """The arrays of a nest, of dicts in the order of their keys."""
+    if isinstance(nest, dict):
+        nest = [nest[key] for key in sorted(nest)]
+    if isinstance(nest, list | tuple):
+        return [leaf for item in nest for leaf in leaves(item)]
+    return [np.asarray(nest, "float32")]
+
+
+def agree(a, b, rtol=2e-4, atol=1e-4):
+    assert set(a) == set(b)
+    for name in b:
+        assert not isinstance(b[name], dict) or set(a[name]) == set(b[name])
+        for x, y in zip(leaves(a[name]), leaves(b[name]), strict=True):
+            assert x.shape == y.shape, name
+            np.testing.assert_allclose(x, y, rtol=rtol, atol=atol, err_msg=name)
+
+
+def first(x):
+    """Two examples of a nest of arrays."""
+    return ef.tree.map_leaves(lambda a: a[:2], x)
+
+
+def begun(program, library):
+    """A compiled model with the weights that all begin from, and what ``fit`` takes."""
+    model, data = program(library)
+    if not model.built:
+        model(first(data["x"]))
+    return library.start(model), data
+
+
+def numbers(model, data):
+    """What training leaves behind: histories, evaluations, predictions, weights."""
+    found = {"history": model.fit(**data, **FIT).history}
+    found["evaluated"] = model.evaluate(data["x"], data.get("y"), verbose=0, return_dict=True)
+    found["predicted"] = model.predict(data["x"], verbose=0)
+    return found | {"weights": model.get_weights()}
+
+
+@by_trained
 def test_captured_training_is_eager_training(program):
     found = []
     for eagerly in (False, True):
-        ef.random.seed(0)
-        model, data = program(ef.nn)
+        model, data = begun(program, Eagerflow())
         model.run_eagerly = eagerly
-        history = model.fit(**data, epochs=2, batch_size=16, shuffle=False, verbose=0)
-        found.append((history.history, model.get_weights()))
-    (captured, weights), (eager, others) = found
-    assert captured.keys() == eager.keys()
-    for name, values in captured.items():
-        np.testing.assert_allclose(values, eager[name], rtol=1e-4, atol=1e-5)
-    for a, b in zip(weights, others, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+        found.append(numbers(model, data))
+    agree(*found, rtol=1e-4, atol=1e-5)
 
 
-@by_program
-def test_numbers_are_those_of_keras(program):
-    os.environ.setdefault("KERAS_BACKEND", "jax")
-    keras = pytest.importorskip("keras", reason="Keras is not installed")
-    pytest.importorskip("jax", reason="JAX is not installed")
-    ours, data = program(ef.nn)
-    theirs, _ = program(keras)
-    theirs_weights = theirs.get_weights()
-    assert [w.shape for w in ours.get_weights()] == [w.shape for w in theirs_weights]
-    ours.set_weights(theirs_weights)
-    how = {"epochs": 3, "batch_size": 16, "shuffle": False, "verbose": 0}
-    a, b = ours.fit(**data, **how).history, theirs.fit(**data, **how).history
-    assert set(a) == set(b)
-    for name, values in b.items():
-        np.testing.assert_allclose(a[name], values, rtol=2e-4, atol=1e-5, err_msg=name)
-    for x, y in zip(ours.get_weights(), theirs.get_weights(), strict=True):
-        np.testing.assert_allclose(x, y, rtol=2e-4, atol=1e-4)
-    x, y = data["x"], data["y"]
-    ev, theirs_ev = (m.evaluate(x, y, verbose=0, return_dict=True) for m in (ours, theirs))
-    for name, value in theirs_ev.items():
-        np.testing.assert_allclose(ev[name], value, rtol=2e-4, atol=1e-5)
-    for p, q in zip(
-        ef.tree.flatten(ours.predict(x, verbose=0))[0],
-        ef.tree.flatten(theirs.predict(x, verbose=0))[0],
-        strict=True,
-    ):
-        np.testing.assert_allclose(p, q, rtol=1e-4, atol=1e-5)
+@by_trained
+def test_numbers_of_training_are_those_of_keras(program, keras):
+    agree(*(numbers(*begun(program, library)) for library in (Eagerflow(), keras)))
+
+
+@by_script
+def test_captured_scripts_are_eager_scripts(program, monkeypatch, tmp_path):
+    captured = program(Eagerflow(), tmp_path / "captured")
+    monkeypatch.setattr("eagerflow.nn.trainer._captured", lambda step: step)
+    agree(captured, program(Eagerflow(), tmp_path / "eager"), rtol=1e-4, atol=1e-5)
+
+
+@by_script
+def test_numbers_of_scripts_are_those_of_keras(program, keras, tmp_path):
+    try:
+        theirs = program(keras, tmp_path / "theirs")
+    except ImportError as error:  # of Keras, for texts
+        pytest.skip(str(error))
+    agree(program(Eagerflow(), tmp_path / "ours"), theirs)

@@ -141,3 +141,57 @@ def test_errors_have_one_traceback(call):
         call()
     text = "".join(traceback.format_exception(caught.value))
     assert text.count("Traceback") == 1, text
+
+
+def test_metrics_that_a_model_holds_begin_anew_in_each_epoch():
+    class Network(ef.nn.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = ef.nn.Dense(1)
+            self.seen = {"count": [ef.nn.metrics.Sum(name="count")]}
+
+        def call(self, inputs):
+            return self.dense(inputs)
+
+        def compute_metrics(self, x, y, y_pred, sample_weight=None):
+            self.seen["count"][0].update_state(ef.ones_like(y))
+            return super().compute_metrics(x, y, y_pred, sample_weight)
+
+    model = Network()
+    model.compile("sgd", "mse")
+    assert model.fit(X, X[:, :1], epochs=2, verbose=0).history["count"] == [16.0, 16.0]
+
+
+def test_metrics_of_layers_are_told_of_and_those_of_models_within_are_not():
+    class Watched(ef.nn.Layer):
+        def __init__(self):
+            super().__init__()
+            self.mean = ef.nn.metrics.Mean(name="mean_output")
+
+        def call(self, inputs):
+            return inputs
+
+    inner = ef.nn.Sequential([ef.nn.Dense(1)])
+    inner.compile("sgd", "mse", ["mae"])
+    model = ef.nn.Sequential([Watched(), inner])
+    model.compile("sgd", "mse")
+    assert [metric.name for metric in model.metrics] == ["loss", "mean_output"]
+
+
+def test_a_tuple_of_inputs_is_predicted_as_it_is_trained():
+    class Sum(ef.nn.Model):
+        def call(self, inputs):
+            a, b = inputs
+            return a + b
+
+    model = Sum()
+    np.testing.assert_array_equal(model.predict((X, 2 * X)), 3 * X)
+
+
+def test_a_single_loss_among_outputs_has_no_name_of_its_own():
+    x = ef.nn.Input((4,))
+    model = ef.nn.Model(x, [ef.nn.Dense(1, name="y")(x), ef.nn.Dense(2, name="z")(x)])
+    model.compile("sgd", [None, "mse"])
+    with pytest.warns(UserWarning, match="does not depend on"):
+        history = model.fit(X, [X[:, :1], X[:, :2]], verbose=0).history
+    assert list(history) == ["loss"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eagerflow.nn.layer import Layer
 from eagerflow.nn.layers import (
     activation,
     aliases,

@@ -5,6 +5,7 @@ import numpy as np
 from tests.nn.cases import case
 
 IMAGES = (2, 3, 4, 6)
+WORDS = np.array([[0, 1, 5], [2, 2, 4]])
 MEAN, VARIANCE = [1.0, -2.0, 0.5, 0.0], [0.25, 4.0, 1.0, 0.0]
 
 
@@ -124,4 +125,12 @@ CASES = [
     case("Normalization", None, 2.0, 9.0, _reference=lambda w, x: (x - 2) / 3),
     case("Normalization", [1, 2], MEAN[:2], VARIANCE[:2], inputs=[(3, 4, 2)]),
     case("Normalization", inputs=[(3, 4)], _keras=None, _reference=lambda w, x: x),
+    *(
+        case("SpectralNormalization", layer, steps, inputs=[shape])
+        for layer, steps, shape in (
+            (case("Dense", 3), 1, (4, 5)),
+            (case("Conv2D", 2, 3), 2, (2, 5, 5, 3)),
+        )
+    ),
+    case("SpectralNormalization", case("Embedding", 6, 4), inputs=[WORDS], _keras=None),
 ]

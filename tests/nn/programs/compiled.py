@@ -1,23 +1,11 @@
-"""Programs as users of Keras write them; ``keras`` is Keras, or ``eagerflow.nn`` in its place.
-
-Each gives a model that is compiled, and what ``fit`` takes.
-"""
+"""What ``compile`` and ``fit`` take: losses, weights and metrics of one output and of several."""
 
 import numpy as np
 
-RNG = np.random.default_rng(0)
-X = RNG.normal(size=(48, 6)).astype("float32")
-Y = RNG.normal(size=(48, 1)).astype("float32")
-LABELS = RNG.integers(0, 3, 48)
-PROGRAMS = []
+from tests.nn.programs import LABELS, X, Y, trained
 
 
-def program(f):
-    PROGRAMS.append(f)
-    return f
-
-
-@program
+@trained
 def sequential(keras):
     model = keras.Sequential(
         [
@@ -30,7 +18,7 @@ def sequential(keras):
     return model, {"x": X, "y": LABELS}
 
 
-@program
+@trained
 def branches(keras):
     x = keras.Input((6,))
     left = keras.layers.Dense(4, activation="tanh", name="left")(x)
@@ -42,7 +30,7 @@ def branches(keras):
     return model, {"x": X, "y": Y}
 
 
-@program
+@trained
 def shared_layers(keras):
     a, b = keras.Input((6,), name="a"), keras.Input((6,), name="b")
     shared = keras.layers.Dense(4, activation="tanh", name="shared")
@@ -52,7 +40,7 @@ def shared_layers(keras):
     return model, {"x": [X, X[::-1].copy()], "y": Y}
 
 
-@program
+@trained
 def outputs_by_name(keras):
     x = keras.Input((6,))
     h = keras.layers.Dense(8, activation="relu")(x)
@@ -68,7 +56,7 @@ def outputs_by_name(keras):
     return model, {"x": X, "y": [Y, LABELS]}
 
 
-@program
+@trained
 def dict_outputs(keras):
     x = keras.Input((6,), name="x")
     h = keras.layers.Dense(8, activation="relu")(x)
@@ -78,19 +66,19 @@ def dict_outputs(keras):
     return model, {"x": {"x": X}, "y": {"p": Y, "q": X[:, :2]}}
 
 
-@program
+@trained
 def weights_of_examples(keras):
     model, data = sequential(keras)
     return model, data | {"sample_weight": np.linspace(0, 1, 48).astype("float32")}
 
 
-@program
+@trained
 def weights_of_classes(keras):
     model, data = sequential(keras)
     return model, data | {"class_weight": {0: 1.0, 1: 3.0, 2: 0.5}}
 
 
-@program
+@trained
 def weighted_metrics(keras):
     x = keras.Input((6,))
     model = keras.Model(x, keras.layers.Dense(1)(x))
@@ -98,7 +86,7 @@ def weighted_metrics(keras):
     return model, {"x": X, "y": Y, "sample_weight": np.linspace(0, 2, 48).astype("float32")}
 
 
-@program
+@trained
 def regularized(keras):
     x = keras.Input((6,))
     h = keras.layers.Dense(
@@ -113,7 +101,7 @@ def regularized(keras):
     return model, {"x": X, "y": Y}
 
 
-@program
+@trained
 def batch_normalized(keras):
     model = keras.Sequential(
         [
@@ -128,7 +116,7 @@ def batch_normalized(keras):
     return model, {"x": X, "y": Y}
 
 
-@program
+@trained
 def frozen_features(keras):
     base = keras.Sequential(
         [keras.Input((6,)), keras.layers.Dense(8, name="f"), keras.layers.Dense(4)]
@@ -140,13 +128,13 @@ def frozen_features(keras):
     return model, {"x": X, "y": Y}
 
 
-@program
+@trained
 def validated(keras):
     model, data = branches(keras)
     return model, data | {"validation_split": 0.25}
 
 
-@program
+@trained
 def sums_to_the_batch(keras):
     x = keras.Input((6,))
     model = keras.Model(x, keras.layers.Dense(1)(x))
