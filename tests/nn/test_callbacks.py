@@ -411,3 +411,13 @@ def test_monitors_do_what_those_of_keras_do():
             mine.on_train_end()
             other.on_train_end()
             assert float(ours.weight) == theirs.weights[0]
+
+
+@pytest.mark.parametrize("schedule", [lambda epoch: 0.25, lambda epoch, rate: 0.25, np.maximum])
+def test_a_schedule_may_take_the_epoch_alone(schedule):
+    scheduler = callbacks.LearningRateScheduler(schedule)
+    model = ef.nn.Sequential([ef.nn.Input((1,)), ef.nn.Dense(1)])
+    model.compile(ef.nn.optimizers.SGD(0.25), "mse")
+    scheduler.set_model(model)
+    scheduler.on_epoch_begin(0)
+    assert float(model.optimizer.learning_rate) == 0.25

@@ -45,6 +45,8 @@ class LearningRateScheduler(Callback):
             inspect.signature(schedule).bind(0, 0.0)
         except TypeError:
             self._takes_epoch_alone = True
+        except ValueError:  # a function of C's, which does not say
+            pass
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         given = epoch, _rate(self.model)
