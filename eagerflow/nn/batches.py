@@ -27,6 +27,7 @@ __all__ = [
     "validation_source",
 ]
 
+BATCH_SIZE = 32  # where none is given
 _NUMBERS = "biufcV"  # kinds of NumPy's dtypes; V is bfloat16 and its like
 
 Batch = tuple[Nest, Nest, Nest]
@@ -80,11 +81,12 @@ class Source:
 class Batches(Source):
     """Arrays with examples along their first axes, cut into batches.
 
-    Without shuffling, a batch is a view; with it, its rows are gathered once, and nothing
-    else is ever copied.
+    ``batch_size`` is 32 where it is None. Without shuffling, a batch is a view; with it, its rows
+    are gathered once, and nothing else is ever copied.
     """
 
-    def __init__(self, x: Nest, y: Nest, weight: Nest, batch_size: int, op: str) -> None:
+    def __init__(self, x: Nest, y: Nest, weight: Nest, batch_size: int | None, op: str) -> None:
+        batch_size = BATCH_SIZE if batch_size is None else batch_size
         expected = "an integer of at least 1"
         require(is_count(batch_size), batch_size, "not a batch size", op, "batch_size", expected)
         self.batch_size = batch_size
@@ -217,7 +219,7 @@ def is_stream(x: Nest) -> bool:
 
 
 def make_source(
-    x: Nest, y: Nest, weight: Nest, batch_size: int, op: str, class_weight: Any = None
+    x: Nest, y: Nest, weight: Nest, batch_size: int | None, op: str, class_weight: Any = None
 ) -> Source:
     """Batches of arrays, or of an iterable that makes them itself.
 
@@ -260,7 +262,7 @@ def _is_data(x: Nest) -> bool:
     )
 
 
-def validation_source(data: Any, batch_size: int) -> Source:
+def validation_source(data: Any, batch_size: int | None) -> Source:
     """What ``fit`` is given as ``validation_data``: ``(x, y)``, ``(x, y, weight)``, an iterable."""
     if not isinstance(data, tuple) and (not isinstance(data, list) or is_stream(data)):
         data = data, None

@@ -28,7 +28,15 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["LayerCall", "LayerGraph", "call_layer", "graph_between", "layer_of", "run"]
+__all__ = [
+    "LayerCall",
+    "LayerGraph",
+    "call_layer",
+    "call_of",
+    "graph_between",
+    "layer_of",
+    "run",
+]
 
 
 # Calls of layers ----------------------------------------------------------------------------------
@@ -39,6 +47,7 @@ class LayerCall:
 
     ``structure`` is the nest of the positional and the named arguments, ``leaves`` what stood in
     it, where ``TENSOR`` marks tensors; ``results`` is the nest of what the layer returned.
+    ``masks`` are symbolic tensors like the masks of the results, by their places.
     """
 
     def __init__(self, layer: Any, structure: Any, leaves: list[Any], results: Any) -> None:
@@ -46,6 +55,10 @@ class LayerCall:
         self.structure = structure
         self.leaves = leaves
         self.results = results
+        self.masks: dict[int, Any] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"masks": {}}  # of use only while models are made
 
     def arguments(self, operands: Iterable[Any]) -> Any:
         """Positional and named arguments, with ``operands`` in place of the tensors."""
@@ -142,6 +155,12 @@ def in_order(outputs: Iterable[Value], inputs: Iterable[Value]) -> list[Node]:
 def layer_of(node: Node) -> Any:
     """The layer that a node calls; None where it calls an op."""
     return node.op.kernel.layer if isinstance(node.op.kernel, LayerCall) else None
+
+
+def call_of(tensor: Tensor) -> Any:
+    """The LayerCall that makes a symbolic tensor; None where no layer does."""
+    node = tensor._array.node
+    return node.op.kernel if node is not None and layer_of(node) is not None else None
 
 
 def owner_of(node: Node) -> Any:
@@ -299,8 +318,20 @@ def _sizes(graph: Graph, leaves: list[Any]) -> Sizes:
 def _matched(graph: Graph, inputs: Nest) -> list[Any]:
     """A value for each input of the graph: by name where both are dicts, else in order."""
     names = graph.inputs.names
-    if isinstance(inputs, dict) and set(names) <= set(inputs):
-        return [inputs[n] for n in names]
+    if isinstance(inputs, dict):
+        if set(names) <= set(inputs):
+            return [inputs[n] for n in names]
+        wanted = graph.argument_structure
+        keys = sorted(map(str, wanted.keys)) if wanted and wanted.container is dict else names
+        if sorted(map(str, inputs)) != list(keys):
+            missing = [n for n in keys if n not in inputs]
+            raise ArgumentError(
+                f"there is no input {missing[0]!r} among them" if missing else "too many inputs",
+                op=graph.name,
+                argument="inputs",
+                received=", ".join(map(repr, inputs)),
+                expected=", ".join(map(repr, names)),
+            )
     leaves = tree.flatten(inputs)[0]
     if len(leaves) != len(names):
         raise ArgumentError(

@@ -12,6 +12,8 @@ from weakref import ref
 
 from eagerflow import ops, tree
 from eagerflow.dtypes import DType
+from eagerflow.nn.layer_graph import call_of
+from eagerflow.nn.symbols import is_symbolic
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -26,15 +28,17 @@ __all__ = [
 ]
 
 known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
-"""The masks there are, by the identities of their tensors."""
+"""The masks there are, by the identities of their tensors; calls of layers hold symbolic ones."""
 
 
 def set_mask(tensor: Any, mask: Any) -> None:
     """Give a tensor this mask, bools of its first axes; None takes its own away."""
-    if mask is None:
-        known_masks.pop(id(tensor), None)
+    key = id(tensor)
+    if is_symbolic(tensor):
+        call_of(tensor).masks[tensor._array.index] = mask
+    elif mask is None:
+        known_masks.pop(key, None)
     elif isinstance(tensor, Tensor):
-        key = id(tensor)
         known_masks[key] = ref(tensor, lambda _: known_masks.pop(key, None)), mask
 
 
@@ -45,14 +49,15 @@ def mask_of(tensor: Any) -> Any:
     >>> mask_of(ef.nn.Embedding(3, 1, mask_zero=True)([[1, 0]]))
     Tensor([[ True, False]], shape=(1, 2), bool, cpu:0)
     """
+    if is_symbolic(tensor):
+        call = call_of(tensor)
+        return None if call is None else call.masks.get(tensor._array.index)
     found = known_masks.get(id(tensor)) if known_masks else None
     return None if found is None else found[1]  # it goes with its tensor: the id is no other's
 
 
 def masks_of(nest: Any) -> Any:
     """The masks of the tensors of a nest, or None where no tensor has one."""
-    if not known_masks:
-        return None
     if isinstance(nest, Tensor):
         return mask_of(nest)
     found = tree.map_leaves(mask_of, nest)

@@ -18,6 +18,7 @@ from eagerflow.nn.graph_reading import PARTS, graph_ends
 from eagerflow.nn.graph_writing import graph_config
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layer_graph import graph_between, layer_of, run
+from eagerflow.nn.layers.core import input_layer
 from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.state import Misfits
 from eagerflow.nn.symbols import symbol
@@ -59,6 +60,7 @@ class Model(Trainer):
     ) -> None:
         super().__init__(**options)
         self._graph = Untracked(None)
+        self._heads = Untracked([])  # InputLayers of a graph
         self._built_for = Untracked(None)  # the arguments of the first call, specs for tensors
         if inputs is not None:
             self._join(inputs, outputs)
@@ -72,10 +74,14 @@ class Model(Trainer):
         self._ends = Untracked((inputs, outputs))
         ends = "inputs", "outputs"  # which the graph tells of
         self._config = Untracked({k: v for k, v in self._config.held.items() if k not in ends})
+        self._heads = Untracked(list(map(input_layer, tree.flatten(inputs)[0])))
         self._layers = list(dict.fromkeys(filter(None, map(layer_of, graph.nodes))))
         self._read = list(graph.variables.values())
         self.built = True
         self.output_shape = shapes_of(outputs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_heads": Untracked([])}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -84,6 +90,7 @@ class Model(Trainer):
             leaves = [symbol(v.shape, v.dtype, v.name) for v in graph.inputs]
             inputs = tree.unflatten(graph.argument_structure, leaves)
             self._ends = Untracked((inputs, run(graph, inputs)))
+            self._heads = Untracked(list(map(input_layer, leaves)))
 
     @property
     def graph(self) -> Graph | None:
@@ -106,8 +113,11 @@ class Model(Trainer):
 
     @property
     def layers(self) -> list[Any]:
-        """The layers that the model is made of, in the order of a graph or of attributes."""
-        return self.sublayers if self._graph.held is None else list(self._layers)
+        """The layers that the model is made of, in the order of a graph or of attributes.
+
+        The InputLayers of a model from symbolic tensors come first.
+        """
+        return self.sublayers if self._graph.held is None else [*self._heads.held, *self._layers]
 
     def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
         """The layer of this name, or at this place among ``layers``; ArgumentError if none."""
@@ -159,7 +169,7 @@ class Model(Trainer):
         print_fn(model_table(self))
 
     def __repr__(self) -> str:
-        state = f", {self.count_params()} parameters" if self.built else ""
+        state = f", {self.count_params():,} parameters" if self.built else ""
         return printable(f"<{type(self).__name__} {self.name}: {len(self.layers)} layers{state}>")
 
     # Configurations --------------------------------------------------------------------------
@@ -213,19 +223,24 @@ class Model(Trainer):
 
     # Files -----------------------------------------------------------------------------------
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: str | os.PathLike[str], overwrite: bool = True) -> None:
         """Write the model into one file, of which ``ef.nn.load_model`` makes it again.
 
         The file is in the safetensors format: the configuration and what the model was compiled
         with as text, weights, the optimizer's state and that of random generators as tensors. It
         is written whole or not at all. What has no configuration, such as a function of the
         user's in place of a layer, is left out with a warning. Raises FileFormatError where the
-        system refuses.
+        system refuses, and where the file is there unless ``overwrite``.
         """
+        saving.refuse_to_overwrite(path, overwrite, "save")
         saving.save(self, path)
 
-    def save_weights(self, path: str | os.PathLike[str]) -> None:
-        """Write the weights alone into a safetensors file, by the paths of their layers."""
+    def save_weights(self, path: str | os.PathLike[str], overwrite: bool = True) -> None:
+        """Write the weights alone into a safetensors file, by the paths of their layers.
+
+        Raises FileFormatError where the file is there, unless ``overwrite``.
+        """
+        saving.refuse_to_overwrite(path, overwrite, "save_weights")
         saving.save_weights(self, path)
 
     def load_weights(self, path: str | os.PathLike[str], strict: bool = True) -> Misfits:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import warnings
 from collections.abc import Mapping
 from contextvars import Context, copy_context
@@ -18,6 +19,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
 from eagerflow.nn import files, state
+from eagerflow.nn.base_layer import weights_asked
 from eagerflow.nn.configuration import (
     CustomObjects,
     missing_in,
@@ -27,7 +29,6 @@ from eagerflow.nn.configuration import (
 from eagerflow.nn.configured import plain, with_custom_objects
 from eagerflow.nn.graph_reading import arguments_from
 from eagerflow.nn.graph_writing import arguments_config
-from eagerflow.nn.layer import weights_asked
 from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
 from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
@@ -61,6 +62,14 @@ def save(model: Any, path: Any) -> None:
         else:
             _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
     write_state(model, path, facts, {}, "save")
+
+
+def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
+    """Raise FileFormatError where there is a file, unless it may be overwritten."""
+    if not overwrite and os.path.exists(path):
+        raise FileFormatError(
+            "there is a file of this name", op=op, argument=str(path), hint="overwrite=True"
+        )
 
 
 def write_state(

@@ -10,7 +10,7 @@ from eagerflow.nn.arguments import Nest
 from eagerflow.nn.configuration import described, layer_from
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer, LayerOptions
-from eagerflow.nn.layers.core import InputLayer
+from eagerflow.nn.layers.core import InputLayer, input_layer
 from eagerflow.nn.model import Model
 from eagerflow.nn.nests import shapes_of
 from eagerflow.nn.symbols import is_symbolic
@@ -34,6 +34,7 @@ class Sequential(Model):
 
     def __init__(self, layers: Iterable[Any] = (), **options: Unpack[LayerOptions]) -> None:
         super().__init__(**options)
+        self._config = Untracked({k: v for k, v in self._config.held.items() if k != "layers"})
         self.head: InputLayer | None = None
         self.layers = []
         if isinstance(layers, Layer):
@@ -54,8 +55,7 @@ class Sequential(Model):
 
     def _add(self, layer: Any) -> None:
         if is_symbolic(layer):
-            batch, *shape = (n if isinstance(n, int) else None for n in layer.shape)
-            layer = InputLayer(shape, batch, dtype=layer.dtype, name=layer._array.name)
+            layer = input_layer(layer)
         if isinstance(layer, type) or not callable(layer):
             raise ArgumentError(
                 f"{layer!r} is not a layer",
@@ -82,6 +82,10 @@ class Sequential(Model):
             self._ends = Untracked((self.head.output, outputs))
             self.built = True
             self.output_shape = shapes_of(outputs)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._build_if_known()
 
     def call(self, inputs: Nest) -> Any:
         if self.head is not None:

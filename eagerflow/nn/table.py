@@ -10,8 +10,8 @@ __all__ = ["model_table"]
 
 
 def _shape(shape: Any) -> str:
-    if shape is None:
-        return "?"
+    if shape is None:  # of a layer that another one does not call, but computes by itself
+        return ""
     if isinstance(shape, tuple) and all(not isinstance(size, tuple) for size in shape):
         return f"({', '.join(['batch', *map(str, shape[1:])])})" if shape else "()"
     return str(shape)
@@ -28,7 +28,8 @@ def _bytes(count: int) -> str:
 
 def _rows(layer: Any, depth: int = 0) -> list[tuple[str, str, str]]:
     rows = []
-    for part in layer.sublayers:
+    heads = getattr(layer, "_heads", None)
+    for part in [*(heads.held if heads else ()), *layer.sublayers]:
         count = part.count_params()
         frozen = "" if part.trainable or not count else " (frozen)"
         label = f"{'  ' * depth}{part.name} ({type(part).__name__})"

@@ -7,6 +7,7 @@ from eagerflow.errors import (
     ArgumentError,
     CaptureError,
     DTypeError,
+    GradientError,
     IndexRangeError,
     KeywordError,
     ShapeError,
@@ -33,7 +34,68 @@ def then(layer, *inputs):
     return [layer(x) for x in inputs]
 
 
+def without_base(base):
+    """A layer or model of a user's whose constructor forgets that of its base."""
+
+    def __init__(self):
+        self.inner = nn.Dense(2)
+
+    members = {"__init__": __init__, "call": lambda self, x: self.inner(x)}
+    return type("Mine", (base,), members)()
+
+
+PAIR = {name: nn.Input((4,), name=name) for name in ("a", "b")}
+JOINED = nn.Model(PAIR, PAIR["a"] + PAIR["b"], name="joined")
+
 LAYERS = [
+    (
+        "a layer without the constructor of its base",
+        lambda net: without_base(nn.Layer)(X),
+        ArgumentError,
+        "Mine super().__init__() try: first line",
+    ),
+    (
+        "a model without the constructor of its base",
+        lambda net: without_base(nn.Model).compile("sgd", "mse"),
+        ArgumentError,
+        "Mine super().__init__() try: first line",
+    ),
+    (
+        "a weight whose shape is a number",
+        lambda net: weight(3)(X),
+        ArgumentError,
+        "own shape 3 a tuple of sizes",
+    ),
+    (
+        "a weight's name in the place of its shape",
+        lambda net: weight("w", (4, 2))(X),
+        ArgumentError,
+        "own shape 'w' a tuple of sizes name='w'",
+    ),
+    (
+        "an input under another name",
+        lambda net: JOINED({"a": X, "c": X}),
+        ArgumentError,
+        "joined inputs 'b' expected: 'a', 'b'",
+    ),
+    (
+        "a list of texts for a layer",
+        lambda net: nn.Dense(2, name="words")(["a", "b"]),
+        DTypeError,
+        "str expected: numbers",
+    ),
+    (
+        "a rate in words",
+        lambda net: nn.optimizers.SGD("fast"),
+        ArgumentError,
+        "SGD learning_rate 'fast' expected: a number",
+    ),
+    (
+        "gradients that are all None",
+        lambda net: nn.optimizers.SGD(0.1).apply([None], net.weights[:1]),
+        GradientError,
+        "sgd grads no variable has a gradient try: tape.why",
+    ),
     ("negative units", lambda net: nn.Dense(-3), ArgumentError, "Dense units -3 at least 1"),
     ("units of a fraction", lambda net: nn.Dense(2.5), ArgumentError, "Dense units 2.5 integer"),
     ("a rate in percent", lambda net: nn.Dropout(50), ArgumentError, "Dropout rate 50 from 0"),

@@ -64,12 +64,9 @@ def test_captured_and_symbolic(row):
 
 
 @by_row
-def test_saved_and_loaded(row, tmp_path, request):
+def test_saved_and_loaded(row, tmp_path):
     """A model in a file does what it did, and so does its graph, with batches of any size."""
     layer, inputs = made(row)
-    if layer.activity_regularizer is not None:
-        reason = "a layer divides the cost of its outputs by a batch size that has to be known"
-        request.applymarker(pytest.mark.xfail(raises=ef.errors.CaptureError, reason=reason))
     symbols = [ef.nn.Input(x.shape[1:], dtype=x.dtype.name) for x in inputs]
     model = ef.nn.Model(symbols, run(row, layer, symbols))
     model.save(tmp_path / "model.ef")

@@ -10,6 +10,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from eagerflow.nn.masks import mask_of
 from eagerflow.nn.symbols import is_symbolic
 
 RNG = np.random.default_rng(0)
@@ -41,7 +42,7 @@ def test_towers():
     joined = ef.concat([shared(a), shared(b) * 2.0], axis=1)
     same(found["sum"], joined.sum(axis=1))
     same(found["out"], model.get_layer("out")(joined))
-    assert [layer.name for layer in model.layers] == ["shared", "out"]
+    assert [layer.name for layer in model.layers] == ["a", "b", "shared", "out"]
     assert len(model.weights) == 4
     by_name = model({"b": b, "a": a})
     same(by_name["out"], found["out"])
@@ -73,7 +74,7 @@ def test_models_in_models():
     outer = ef.nn.Model(x, ef.nn.Dense(1)(inner(x) + inner(x * 2.0)))
     v = floats(2, 4)
     same(outer(v), outer.layers[-1](inner(v) + inner(v * 2.0)))
-    assert outer.layers[0] is inner and len(outer.weights) == 4
+    assert outer.layers[0].output is x and outer.layers[1] is inner and len(outer.weights) == 4
 
 
 @pytest.mark.parametrize("way", ["graph", "sequential"])
@@ -197,6 +198,43 @@ def test_copies():
     a, b = floats(2, 3), floats(2, 3)
     assert float(ef.abs(model([a, b])["out"]).sum()) > 0
     same(again([a, b])["out"], np.zeros((2, 2)))
+
+
+def test_copies_of_a_chain():
+    model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(3, name="out"), ef.nn.Dropout(0.5)])
+    again = pickle.loads(pickle.dumps(copy.deepcopy(model)))
+    assert again.head is not model.head and again.output.shape == model.output.shape
+    x = floats(2, 4)
+    same(again(x), model(x))
+    onward = ef.nn.Model(again.inputs, ef.nn.Dense(2)(again.get_layer("out").output))
+    assert onward(x).shape == (2, 2)
+
+
+def test_masks_reach_layers_between_symbols():
+    """A call that needs a mask is given one, and a layer that says nothing passes none on."""
+
+    class Pool(ef.nn.Layer):
+        def call(self, inputs, mask=None):
+            return ef.sum(inputs * mask.astype("float32")[:, :, None], axis=1)
+
+    class Steps(ef.nn.Layer):
+        def call(self, inputs):
+            return ef.sum(inputs, axis=1)
+
+    ids = ef.nn.Input((3,), dtype="int64")
+    embedded = ef.nn.Dropout(0.5)(ef.nn.Embedding(5, 2, mask_zero=True)(ids))
+    with pytest.warns(UserWarning, match="was given a mask and passes none on"):
+        summed = Steps()(embedded)
+    model = ef.nn.Model(ids, [Pool()(embedded), summed])
+    given = ef.tensor([[1, 2, 0], [3, 0, 0]])
+    vectors = model.layers[1].embeddings.numpy()
+    pooled, summed = model(given)
+    same(pooled, [vectors[1] + vectors[2], vectors[3]])
+    same(summed, [vectors[1] + vectors[2] + vectors[0], vectors[3] + 2 * vectors[0]])
+    assert mask_of(summed) is None and mask_of(pooled) is None
+    inner = ef.nn.Model(ids, embedded)
+    outer = ef.nn.Model(ids, Pool()(inner(ids)))
+    same(outer(given), pooled)
 
 
 def test_symbols_tell_what_they_are():

@@ -14,7 +14,7 @@ import eagerflow as ef
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn import initializers, networks
-from eagerflow.nn.layer import weights_asked
+from eagerflow.nn.base_layer import weights_asked
 from eagerflow.nn.networks import GPT, bert, lstm_language_model, resnet, resnet_cifar, vgg
 
 RNG = np.random.default_rng(0)

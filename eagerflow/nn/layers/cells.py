@@ -26,7 +26,7 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 def cell_from(value: Any) -> Any:
     """A cell from itself, a list of cells, or its configuration; ArgumentError for others."""
     if isinstance(value, list | tuple):
-        return StackedRNNCells(value)
+        return StackedRNNCells(value, name="stacked_rnn_cells")
     found = value
     if isinstance(value, dict):
         found = from_config("cell", value, layer_classes, callable)
@@ -43,13 +43,12 @@ CellLike = Annotated[Any, cell_from]
 """A cell, a list of cells that stand on one another, or a configuration."""
 
 
-def build_part(part: Any, input_shape: Shape) -> None:
-    """Make the weights of a cell or a layer within another, if it has none yet."""
+def build_part(part: Any, input_shape: Shape, owner: str) -> None:
+    """Make the weights of a cell or a layer within another one, the ``owner``, if it has none."""
     if isinstance(part, Layer) and not part.built:
         part.build(input_shape)
-        part.built = True
-        if not part.trainable:
-            part.trainable = False  # its new weights as well
+        for weight in part.weights:
+            weight.name = f"{owner}/{weight.name}"
 
 
 def output_size(cell: Any) -> int:
@@ -111,7 +110,7 @@ class StackedRNNCells(Layer):
 
     def build(self, input_shape: Shape) -> None:
         for cell in self.cells:
-            build_part(cell, input_shape)
+            build_part(cell, input_shape, self.name)
             input_shape = (input_shape[0], output_size(cell))
 
     def stepper(self, batch: DimLike, training: bool) -> Step:

@@ -8,7 +8,8 @@ from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
-from eagerflow.errors import ArgumentError
+from eagerflow.display import summary
+from eagerflow.errors import ArgumentError, printable
 from eagerflow.nn.activations import ActivationLike
 from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import Untracked, arguments, unique
@@ -239,7 +240,17 @@ class InputLayer(Layer):
         self, shape: ShapeLike, batch_size: int | None = None, **options: Unpack[LayerOptions]
     ) -> None:
         self.built, self.output_shape = True, (batch_size, *self.shape)
-        self.symbol = Untracked(symbol((batch_size, *self.shape), self.dtype, self.name))
+        self._make_symbol()
+
+    def _make_symbol(self) -> None:
+        self.symbol = Untracked(symbol(self.output_shape, self.dtype, self.name))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"symbol": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_symbol()  # a copy stands at the head of a model of its own
 
     @property
     def output(self) -> Tensor:
@@ -258,6 +269,17 @@ class InputLayer(Layer):
                 f"(batch, {', '.join(map(str, self.shape))})",
             )
         return inputs
+
+    def __repr__(self) -> str:
+        return printable(f"<InputLayer {self.name}: {summary(self.output)}>")
+
+
+def input_layer(x: Tensor) -> InputLayer:
+    """The layer whose output is this symbolic tensor, which nothing has made."""
+    batch, *shape = (n if isinstance(n, int) else None for n in x.shape)
+    layer = InputLayer(shape, batch, dtype=x.dtype, name=x._array.name)
+    layer.symbol = Untracked(x)
+    return layer
 
 
 def Input(

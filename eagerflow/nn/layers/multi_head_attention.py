@@ -13,6 +13,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Count, count, require
 from eagerflow.nn.configured import Untracked, arguments
 from eagerflow.nn.layers.attention_axes import AttentionAxes
+from eagerflow.nn.layers.cells import build_part
 from eagerflow.nn.layers.core import KernelBase, KernelOptions, Rate
 from eagerflow.nn.layers.einsum_dense import EinsumDense
 from eagerflow.nn.layers.key_value_cache import KeyValueCache
@@ -148,10 +149,7 @@ class _HeadAttention(KernelBase):
             dtype=self.dtype_policy,
             name=name,
         )
-        layer.build(shape)
-        layer.built = True
-        for weight in layer.weights:
-            weight.name = f"{self.name}/{weight.name}"
+        build_part(layer, shape, self.name)
         return layer
 
     def make_cache(self, batch_size: int, length: int) -> KeyValueCache:

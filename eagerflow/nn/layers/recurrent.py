@@ -129,7 +129,7 @@ class Recurrent(Layer):
             )
             raise self._misfit("the input does not fit this layer", received, expected, hint)
         batch, _, *rest = sequences_shape
-        build_part(self.cell, (batch, *rest))
+        build_part(self.cell, (batch, *rest), self.name)
         if self.stateful:
             if batch is None:
                 raise ArgumentError(

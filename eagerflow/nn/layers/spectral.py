@@ -44,7 +44,7 @@ class SpectralNormalization(Wrapper):
     ) -> None: ...
 
     def build(self, input_shape: Shape) -> None:
-        build_part(self.layer, input_shape)
+        build_part(self.layer, input_shape, self.name)
         kernel = getattr(self.layer, "kernel", getattr(self.layer, "embeddings", None))
         if not isinstance(kernel, Variable):
             raise ArgumentError(

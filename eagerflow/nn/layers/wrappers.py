@@ -150,7 +150,7 @@ class Bidirectional(Layer):
 
     def build(self, sequences_shape: Shape, initial_state_shape: Any = None) -> None:
         for part in (self.forward_layer, self.backward_layer):
-            build_part(part, sequences_shape)
+            build_part(part, sequences_shape, self.name)
         if self._given.held is not None:
             self.set_weights(self._given.held)
 
@@ -211,7 +211,7 @@ class TimeDistributed(Wrapper):
         if len(input_shape) < 3:
             received = f"shape {tuple(input_shape)}"
             raise self._misfit("there are no steps", received, "shape (batch, steps, ...)")
-        build_part(self.layer, (input_shape[0], *input_shape[2:]))
+        build_part(self.layer, (input_shape[0], *input_shape[2:]), self.name)
 
     def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
         self.expect(inputs, min_rank=3)

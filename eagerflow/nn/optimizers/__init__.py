@@ -50,6 +50,4 @@ offer(
     RMSprop,
     SGD,
     ScheduleFreeAdamW,
-    adamw=AdamW,
-    rmsprop=RMSprop,
 )

@@ -55,6 +55,14 @@ def pairs_of(
                 expected=summary(variable),
             )
         found.append((as_tensor(gradient), variable))
+    if variables and not found:
+        raise GradientError(
+            "no variable has a gradient",
+            op=name,
+            argument="grads",
+            received=f"None for each of {len(variables)} variables",
+            hint="tape.why(loss, variable) tells where the path breaks",
+        )
     return found
 
 

@@ -58,7 +58,8 @@ class OptimizerOptions(CommonOptions, total=False):
 
 def rate_from(name: str, rate: TensorLike) -> Any:
     """A learning rate as a tensor; ArgumentError, which names the optimizer, for what is none."""
-    value = as_tensor(rate, "float32")
+    text = isinstance(rate, str)
+    value = as_tensor(-1.0 if text else rate, "float32")
     ok = not value.ndim and float(value) >= 0
     expected = "a number of at least 0, or a schedule"
     require(ok, rate, "not a learning rate", name, "learning_rate", expected)

@@ -12,9 +12,10 @@ __all__ = ["get", "offer"]
 _classes: dict[str, type[Optimizer]] = {}
 
 
-def offer(*classes: type[Optimizer], **aliases: type[Optimizer]) -> None:
-    """Let ``get`` find classes by their names in snake case, and by aliases."""
-    _classes.update({snake_case(cls.__name__): cls for cls in classes}, **aliases)
+def offer(*classes: type[Optimizer]) -> None:
+    """Let ``get`` find classes by their names in snake case, or without capitals."""
+    for cls in classes:
+        _classes[snake_case(cls.__name__)] = _classes[cls.__name__.lower()] = cls
 
 
 def get(identifier: Any) -> Any:

@@ -1,0 +1,267 @@
+"""What a layer is beside what it computes: names, weights, costs, errors, a configuration."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Self
+
+from eagerflow.added import add_loss, losses_so_far
+from eagerflow.dims import DimLike
+from eagerflow.display import summary
+from eagerflow.dtypes import DType, as_dtype, is_floating
+from eagerflow.errors import ArgumentError, ShapeError, printable
+from eagerflow.nn import constraints, initializers, policy, regularizers
+from eagerflow.nn.arguments import require
+from eagerflow.nn.configured import Untracked, snake_case, unique
+from eagerflow.nn.module import Module
+from eagerflow.ops.attributes import DTypeLike, Sizes
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable
+
+__all__ = ["BaseLayer", "weights_asked"]
+
+_OPTIONS = {"name": "name", "dtype": "dtype_policy", "trainable": "trainable"}
+
+weights_asked: ContextVar[Callable[[tuple[int, ...], str], None] | None] = ContextVar(
+    "eagerflow_weights_asked", default=None
+)
+"""What is told shape and name of each weight before it is made, and may refuse it."""
+
+
+class BaseLayer(Module):
+    """Base of layers: how they are called, their weights, and what is told of them."""
+
+    def __init__(
+        self,
+        *,
+        name: str | None = None,
+        dtype: Any = None,
+        trainable: bool = True,
+        activity_regularizer: Any = None,
+    ) -> None:
+        known = name is None or isinstance(name, str)
+        require(known, name, "not a name", type(self).__name__, "name", "a string")
+        self.name = name or unique(snake_case(type(self).__name__))
+        self.dtype_policy = policy.get(dtype)
+        self.activity_regularizer = regularizers.get(activity_regularizer)
+        self.built = False
+        self.output_shape: Any = None
+        self._trainable = bool(trainable)
+        self._weights: list[Variable] = []
+        self._regularized = Untracked([])  # pairs of a Variable and what it costs
+        self._ends = Untracked(())  # inputs and outputs of the last call on symbolic tensors
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the weights."""
+        return self.dtype_policy.variable_dtype
+
+    @property
+    def compute_dtype(self) -> DType:
+        """The dtype that inputs get, and that is computed in."""
+        return self.dtype_policy.compute_dtype
+
+    if not TYPE_CHECKING:  # else any attribute would seem to be there
+
+        def __getattr__(self, name: str) -> Any:
+            private = name[0] == "_" != name[1:2]
+            if "_weights" not in vars(self) and (private or name in ("built", "dtype_policy")):
+                raise ArgumentError(
+                    "__init__ has not called super().__init__()",
+                    op=type(self).__name__,
+                    hint="super().__init__() as its first line",
+                )
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def _mark_built(self) -> None:
+        """Make weights no more; those of a frozen layer are frozen."""
+        self.built = True
+        if not self._trainable:
+            self.trainable = False
+
+    # Weights and costs ---------------------------------------------------------------------
+
+    def value(self, weight: Variable | None) -> Any:
+        """The value of a weight in the dtype that is computed in; None stays None."""
+        if weight is None:
+            return None
+        found = weight.value
+        mixed = self.dtype_policy.mixed and is_floating(found.dtype)
+        return found.astype(self.dtype_policy.compute_dtype) if mixed else found
+
+    def add_weight(
+        self,
+        shape: Sizes = (),
+        initializer: Any = "glorot_uniform",
+        name: str | None = None,
+        trainable: bool = True,
+        dtype: DTypeLike = None,
+        regularizer: Any = None,
+        constraint: Any = None,
+    ) -> Variable:
+        """A new Variable of this layer.
+
+        ``shape`` is a tuple of sizes, ``initializer`` a name or an object of
+        ``ef.nn.initializers``; ``regularizer`` makes of it a part of the loss, and ``constraint``
+        is applied to it after each step of an optimizer. Raises ArgumentError for an unknown
+        initializer, ShapeError for sizes that are not known.
+        """
+        sizes = isinstance(shape, tuple | list) and not any(isinstance(n, str) for n in shape)
+        expected = "a tuple of sizes: add_weight((4, 2), name='w')"
+        require(sizes, shape, "no shape", self.name, "shape", expected)
+        if any(not isinstance(size, int) for size in shape):
+            raise ShapeError(
+                f"the shape {tuple(shape)} of a weight is not known",
+                op=self.name,
+                argument=name,
+                expected="integers",
+            )
+        asked = weights_asked.get()
+        if asked is not None:
+            asked(tuple(shape), f"{self.name}/{name}")
+        values = initializers.get(initializer)(tuple(shape), as_dtype(dtype or self.dtype))
+        label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
+        variable = Variable(values, label, trainable=trainable)
+        self._weights.append(variable)
+        found = regularizers.get(regularizer)
+        if found is not None:
+            self._regularized.held.append((variable, found))
+        variable.constraint = constraints.get(constraint)
+        return variable
+
+    def add_loss(self, loss: Any) -> None:
+        """Add a number to the loss that training makes small, from within ``call``."""
+        add_loss(loss)
+
+    @property
+    def losses(self) -> list[Any]:
+        """What the regularizers of all weights give now, and what the call under way has added.
+
+        ``Model.fit`` adds these to the loss; a step of one's own does so within
+        ``ef.nn.added_losses``.
+        """
+        own = [
+            regularizer(variable)
+            for layer in self.walk()
+            if isinstance(layer, BaseLayer)
+            for variable, regularizer in layer._regularized.held
+            if variable.trainable
+        ]
+        return own + losses_so_far()
+
+    # Errors --------------------------------------------------------------------------------
+
+    def expect(
+        self,
+        inputs: Tensor,
+        rank: int | None = None,
+        min_rank: int = 0,
+        last: DimLike | None = None,
+    ) -> None:
+        """Raise a ShapeError that names this layer unless ``inputs`` has this rank and width."""
+        shape = inputs.shape
+        if rank is not None and len(shape) != rank:
+            wanted = f"{rank} axes"
+        elif len(shape) < min_rank:
+            wanted = f"at least {min_rank} axes"
+        elif last is not None and shape[-1] != last:
+            wanted = f"size {last} along the last axis, as in the first input"
+        else:
+            return
+        single = len(shape) == (rank or min_rank) - 1
+        raise self._misfit(
+            "the input does not fit this layer",
+            summary(inputs),
+            wanted,
+            "the first axis holds the examples: x[None] for a single one" if single else None,
+        )
+
+    def _misfit(
+        self, problem: str, received: str, expected: str | None = None, hint: str | None = None
+    ) -> ShapeError:
+        """The error of inputs that this layer does not take."""
+        return ShapeError(
+            problem,
+            op=self._label,
+            argument="inputs",
+            received=received,
+            expected=expected,
+            hint=hint,
+        )
+
+    @property
+    def _label(self) -> str:
+        """The layer as errors name it."""
+        return f"{type(self).__name__} {self.name!r}"
+
+    def _note(self, error: Exception) -> None:
+        """Let an error say in which layer it was raised, the innermost one."""
+        if not getattr(error, "__notes__", None):
+            error.add_note(f"in layer {self.name!r} ({type(self).__name__})")
+
+    # The tree ------------------------------------------------------------------------------
+
+    @property
+    def sublayers(self) -> list[BaseLayer]:
+        """The layers that are attributes of this one, or in lists, tuples or dicts of it."""
+        return [part for part in self._parts() if isinstance(part, BaseLayer)]
+
+    @property
+    def input(self) -> Any:
+        """The symbolic tensors that the layer was last called on."""
+        return self._end(0)
+
+    @property
+    def output(self) -> Any:
+        """The symbolic tensors that the layer last made, to go on from in another model."""
+        return self._end(1)
+
+    def _end(self, which: int) -> Any:
+        if not self._ends.held:
+            raise ArgumentError(
+                "the layer is in no model of symbolic tensors",
+                op=self._label,
+                hint="x = ef.nn.Input(shape), y = layer(x)",
+            )
+        return self._ends.held[which]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_ends": Untracked(())}  # copies stand in graphs of their own
+
+    # Configuration ----------------------------------------------------------------------------
+
+    def get_config(self) -> dict[str, Any]:
+        return self._as_it_is({"name": self.name} | super().get_config())
+
+    def _as_it_is(self, config: dict[str, Any]) -> dict[str, Any]:
+        """A configuration with what has changed since, or was left to the usual policy."""
+        now = {"name": self.name, "dtype": self.dtype_policy.name, "trainable": self._trainable}
+        usual = {"dtype": "float32", "trainable": True}
+        return config | {k: v for k, v in now.items() if k in config or v != usual.get(k)}
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """A new layer made with the arguments in ``config``.
+
+        ``name``, ``dtype`` and ``trainable`` are set afterwards where the constructor does not take
+        them, as those of most users' classes.
+        """
+        parameters = inspect.signature(cls.__init__).parameters
+        takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+        later = {key for key in _OPTIONS if not takes_any and key not in parameters}
+        made = super().from_config({k: v for k, v in config.items() if k not in later})
+        for key in later & set(config):
+            setattr(made, _OPTIONS[key], policy.get(config[key]) if key == "dtype" else config[key])
+        return made
+
+    def __repr__(self) -> str:
+        shown = [
+            f"{key}={value!r}"
+            for key, value in self.get_config().items()
+            if key not in ("name", "dtype", "trainable") and not isinstance(value, list | dict)
+        ][:3]
+        state = f", {self.count_params():,} parameters" if self.built else ""
+        options = ", ".join(shown) or "no options"
+        return printable(f"<{type(self).__name__} {self.name}: {options}{state}>")

@@ -1,0 +1,290 @@
+"""CompiledLayer: a layer with a loss, an optimizer and metrics, and what a step of training is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, reduce
+from operator import add
+from typing import Any, Unpack
+
+from eagerflow import tree
+from eagerflow.added import added_losses
+from eagerflow.errors import ArgumentError, CaptureError, GradientError
+from eagerflow.nn import optimizers, training
+from eagerflow.nn.arguments import Nest
+from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, losses_of, output_names
+from eagerflow.nn.configured import Untracked
+from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.metrics import Mean, Metric
+from eagerflow.nn.nests import examples, pack_data, unpack_data
+from eagerflow.tape import GradientTape
+
+__all__ = ["CompiledLayer"]
+
+
+class CompiledLayer(Layer):
+    """Base of models: ``compile`` says how they are trained, ``train_step`` is one step of it."""
+
+    supports_masking = False  # the layers within give outputs their masks
+    stop_training = False
+    _initial_epoch = 0
+    run_eagerly = False
+    optimizer: Any = None
+
+    def __init__(self, **options: Unpack[LayerOptions]) -> None:
+        super().__init__(**options)
+        self._losses: Any = None
+        self._metrics: Any = None
+        self._loss_tracker: Any = None
+        self._compiled_with = Untracked(None)  # the arguments of compile
+        self.is_checked = False  # whether a first step has been looked at
+        self._captured = Untracked({})  # steps, by their names
+
+    def output_names(self, outputs: Nest) -> list[str]:
+        """A name for each output, by which losses, metrics and targets may be given."""
+        return output_names(outputs)
+
+    # How it is trained -------------------------------------------------------------------
+
+    def compile(
+        self,
+        optimizer: Any = "rmsprop",
+        loss: Any = None,
+        metrics: Any = None,
+        loss_weights: Any = None,
+        weighted_metrics: Any = None,
+        run_eagerly: bool = False,
+        steps_per_execution: int = 1,
+        jit_compile: bool | str = "auto",
+        auto_scale_loss: bool = True,
+    ) -> None:
+        """Say how the model is trained.
+
+        ``optimizer``, ``loss`` and each of ``metrics`` are names or objects of
+        ``ef.nn.optimizers``, ``ef.nn.losses`` and ``ef.nn.metrics``; a loss or metric may be a
+        function of ``(y_true, y_pred)``. A model of several outputs has a loss for all, a list of
+        them or a dict by the outputs' names, and likewise ``loss_weights``, ``metrics`` and
+        ``weighted_metrics``, which alone heed the weights of examples. Steps are captured as
+        graphs when they run first; ``run_eagerly=True`` runs them op by op, for looking into them.
+        ``auto_scale_loss`` scales the loss of models that compute in float16.
+        ``steps_per_execution`` and ``jit_compile`` are there for Keras's sake and change nothing.
+        Raises ArgumentError for names that do not exist.
+        """
+        self._compiled_with = Untracked(
+            {
+                "optimizer": optimizer,
+                "loss": loss,
+                "metrics": metrics,
+                "loss_weights": loss_weights,
+                "weighted_metrics": weighted_metrics,
+                "run_eagerly": run_eagerly,
+                "auto_scale_loss": auto_scale_loss,
+            }
+        )
+        made = optimizers.get(optimizer)
+        if auto_scale_loss and self.compute_dtype == "float16":
+            made = optimizers.LossScaleOptimizer(made)
+        self.optimizer = made
+        self._losses = CompiledLosses(loss, loss_weights)
+        self._metrics = CompiledMetrics(metrics, weighted_metrics, self._losses)
+        self._loss_tracker = Mean("loss")
+        self.run_eagerly = bool(run_eagerly)
+        self._captured = Untracked({})
+        self.is_checked = False
+
+    @property
+    def loss(self) -> Any:
+        """The loss that ``compile`` was given: an object, or a nest of them."""
+        return None if self._losses is None else self._losses.given
+
+    @loss.setter
+    def loss(self, loss: Any) -> None:
+        self._check_compiled("loss")
+        self._losses.given = losses_of(loss)
+
+    @property
+    def metrics(self) -> list[Any]:
+        """What ``fit`` tells of: the mean of the loss, of each output's, and all metrics."""
+        if self._losses is None or self._metrics is None:
+            return []
+        listed = [self._loss_tracker, *self._losses.trackers, *self._metrics.metrics]
+        layers = (part for part in self.walk() if isinstance(part, Layer))
+        held = [
+            vars(part) for part in layers if part is self or not isinstance(part, CompiledLayer)
+        ]
+        own = tree.instances(held, (Metric,))
+        return list(dict.fromkeys([*listed, *own]))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_captured": Untracked({})}  # copies capture their own
+
+    def _step(self, name: str) -> Callable[..., Any]:
+        """A step by its name: captured, unless the model is run eagerly."""
+        step: Callable[..., Any] = getattr(self, name)
+        if self.run_eagerly:
+            return step
+        captured: dict[str, Callable[..., Any]] = self._captured.held
+        if name not in captured:
+            captured[name] = _captured(step)
+        return partial(self._run_captured, captured[name])
+
+    def _run_captured(self, step: Callable[..., Any], *args: Any) -> Any:
+        try:
+            return step(*args)
+        except CaptureError as error:
+            error.hint = (f"{error.hint}; " if error.hint else "") + (
+                "or model.compile(..., run_eagerly=True), which captures nothing"
+            )
+            raise
+
+    def _check_compiled(self, op: str) -> None:
+        if self._losses is None:
+            raise ArgumentError(
+                "the model does not know how it is trained",
+                op=op,
+                hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
+            )
+
+    # One step ------------------------------------------------------------------------------
+
+    def compute_loss(
+        self,
+        x: Nest = None,
+        y: Nest = None,
+        y_pred: Nest = None,
+        sample_weight: Nest = None,
+        training: bool = True,
+    ) -> Any:
+        """The loss that training makes small; a subclass may have its own.
+
+        It is the weighted sum of the losses of all outputs, and of what regularizers and layers
+        add.
+        """
+        parts = self.losses
+        if self._losses is not None and self.loss is not None:
+            if y is None:
+                raise ArgumentError(
+                    "there are no targets",
+                    op=self.name,
+                    argument="y",
+                    expected="y, or batches (x, y)",
+                )
+            if y_pred is None:
+                raise ArgumentError(
+                    "the model gives None", op=self.name, argument="call", hint="return outputs"
+                )
+            names = self.output_names(y_pred)
+            parts = [self._losses(y, y_pred, sample_weight, names), *parts]
+        if not parts:
+            raise ArgumentError(
+                "there is no loss", op=self.name, argument="loss", hint="compile(loss='mse')"
+            )
+        return reduce(add, parts)
+
+    def compute_metrics(
+        self, x: Nest, y: Nest, y_pred: Nest, sample_weight: Nest = None
+    ) -> dict[str, Any]:
+        """Take a batch into the metrics, and give their results; a subclass may add its own."""
+        self._update_metrics(y, y_pred, sample_weight)
+        return self.get_metrics_result()
+
+    def _update_metrics(self, y: Nest, y_pred: Nest, sample_weight: Nest) -> None:
+        self._metrics.update(y, y_pred, sample_weight, self.output_names(y_pred))
+
+    def get_metrics_result(self) -> dict[str, Any]:
+        """The results of all metrics by name."""
+        found: dict[str, Any] = {}
+        for metric in self.metrics:
+            result = metric.result()
+            found |= result if isinstance(result, dict) else {metric.name: result}
+        return found
+
+    def reset_metrics(self) -> None:
+        """Let all metrics begin anew."""
+        for metric in self.metrics:
+            metric.reset_state()
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One step of training on a batch; gives the results of the metrics so far.
+
+        ``data`` is ``x``, ``(x, y)`` or ``(x, y, sample_weight)``. A subclass may have its own,
+        which returns a dict of numbers.
+        """
+        x, y, sample_weight = unpack_data(data)
+        y_pred = self._train_on(x, y, sample_weight)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Measure a batch without training on it; arguments are those of ``train_step``."""
+        x, y, sample_weight = unpack_data(data)
+        y_pred = self._test_on(x, y, sample_weight)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+    def predict_step(self, data: Any) -> Any:
+        """The outputs for a batch; a subclass may have its own."""
+        return self(unpack_data(data)[0], training=False)
+
+    def _train_on(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        """Change the weights by one step; gives the predictions."""
+        with GradientTape() as tape, added_losses():
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+            scaled = self.optimizer.scale_loss(loss)
+        variables = self.trainable_weights
+        grads = tape.gradient(scaled, variables, unconnected="none")
+        if variables and all(gradient is None for gradient in grads):
+            raise GradientError(
+                "the loss depends on none of the weights that are trained",
+                op=self.name,
+                received=f"{len(variables)} weights, as {variables[0].name}",
+                hint="tape.why(loss, weight) tells where the path breaks",
+            )
+        self.optimizer.apply(grads, variables)
+        self._loss_tracker.update_state(loss, examples(x))
+        return y_pred
+
+    def _test_on(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        with added_losses():
+            y_pred = self(x, training=False)
+            loss = self.compute_loss(x, y, y_pred, sample_weight, training=False)
+        self._loss_tracker.update_state(loss, examples(x))
+        return y_pred
+
+    # What is captured. Metrics tell their results when somebody asks, not in each step.
+
+    def _train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        y_pred = self._train_on(x, y, sample_weight)
+        self._update_metrics(y, y_pred, sample_weight)
+        return y_pred
+
+    def _test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        y_pred = self._test_on(x, y, sample_weight)
+        self._update_metrics(y, y_pred, sample_weight)
+        return y_pred
+
+    def _own_train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        return training.checked(self.train_step(pack_data(x, y, sample_weight)), "train_step")
+
+    def _own_test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+        return training.checked(self.test_step(pack_data(x, y, sample_weight)), "test_step")
+
+    def _predict_batch(self, x: Nest) -> Any:
+        return self.predict_step(pack_data(x))
+
+    def batch_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
+        """The step ``"train"`` or ``"test"`` to run, and whether it gives numbers of its own."""
+        methods = f"{kind}_step", "compute_metrics"
+        own = any(getattr(type(self), name) is not getattr(CompiledLayer, name) for name in methods)
+        return self._step(f"_own_{kind}_batch" if own else f"_{kind}_batch"), own
+
+    def logs(self, own: Any = None, prefix: str = "") -> dict[str, Any]:
+        """The results of all metrics as numbers, or what a step of the subclass gave."""
+        found = self.get_metrics_result() if own is None else own
+        return {f"{prefix}{name}": training.plain(value) for name, value in found.items()}
+
+
+def _captured(step: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that captures a step; layers that run op by op load nothing for it."""
+    from eagerflow.capture.function import Function
+
+    return Function(step)
