@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from eagerflow.added import add_loss, losses_so_far
 from eagerflow.dims import DimLike
@@ -33,6 +33,8 @@ weights_asked: ContextVar[Callable[[tuple[int, ...], str], None] | None] = Conte
 class BaseLayer(Module):
     """Base of layers: how they are called, their weights, and what is told of them."""
 
+    built = False
+
     def __init__(
         self,
         *,
@@ -46,7 +48,6 @@ class BaseLayer(Module):
         self.name = name or unique(snake_case(type(self).__name__))
         self.dtype_policy = policy.get(dtype)
         self.activity_regularizer = regularizers.get(activity_regularizer)
-        self.built = False
         self.output_shape: Any = None
         self._trainable = bool(trainable)
         self._weights: list[Variable] = []
@@ -63,17 +64,14 @@ class BaseLayer(Module):
         """The dtype that inputs get, and that is computed in."""
         return self.dtype_policy.compute_dtype
 
-    if not TYPE_CHECKING:  # else any attribute would seem to be there
-
-        def __getattr__(self, name: str) -> Any:
-            private = name[0] == "_" != name[1:2]
-            if "_weights" not in vars(self) and (private or name in ("built", "dtype_policy")):
-                raise ArgumentError(
-                    "__init__ has not called super().__init__()",
-                    op=type(self).__name__,
-                    hint="super().__init__() as its first line",
-                )
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+    def _check_constructor(self) -> None:
+        """Raise ArgumentError where a subclass has forgotten to call the constructor."""
+        if "_weights" not in vars(self):
+            raise ArgumentError(
+                "__init__ has not called super().__init__()",
+                op=type(self).__name__,
+                hint="super().__init__() as its first line",
+            )
 
     def _mark_built(self) -> None:
         """Make weights no more; those of a frozen layer are frozen."""

@@ -70,6 +70,7 @@ class CompiledLayer(Layer):
         ``steps_per_execution`` and ``jit_compile`` are there for Keras's sake and change nothing.
         Raises ArgumentError for names that do not exist.
         """
+        self._check_constructor()
         self._compiled_with = Untracked(
             {
                 "optimizer": optimizer,

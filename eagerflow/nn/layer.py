@@ -118,15 +118,27 @@ class Layer(BaseLayer):
     def __call__(
         self, inputs: Nest = _NAMED, *args: Any, training: bool | None = None, **kwargs: Any
     ) -> Any:
-        plain = type(inputs) is Tensor and type(inputs._kind) is Kind
-        if not plain or args or kwargs or known_masks or self._makes_masks or not self.built:
+        one = type(inputs) is Tensor and type(inputs._kind) is Kind and self.built
+        if not one or args or kwargs or known_masks or self._makes_masks:
             return self._call_in_general(inputs, args, kwargs, training)
-        return self._compute(self._as_input(inputs), (), kwargs, training)
+        if inputs._kind.dtype is not self.dtype_policy.compute_dtype:
+            inputs = self._as_input(inputs)
+        if training is not None or self.activity_regularizer is not None or recording():
+            return self._compute(inputs, (), kwargs, training)
+        try:  # the shortest way, of most eager calls
+            if "training" in self._takes:
+                return self.call(inputs, training=_training.get())
+            return self.call(inputs)
+        except Exception as error:
+            self._note(error)
+            raise
 
     def _call_in_general(
         self, inputs: Nest, args: tuple[Any, ...], kwargs: dict[str, Any], training: bool | None
     ) -> Any:
         """A call with masks, symbolic tensors, several arguments, or the first one."""
+        if not self.built:
+            self._check_constructor()
         if inputs is _NAMED:
             inputs = self._named_inputs(kwargs)
         if known_masks:
