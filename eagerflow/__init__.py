@@ -115,6 +115,9 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _CAPTURE:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
+    if name in ops.LATE:
+        found = globals()[name] = getattr(ops, name)
+        return found
     return _missing(name)
 
 
@@ -158,6 +161,7 @@ __all__ = sorted(
         *_LAZY,
         *_DTYPES,
         *ops.__all__,
+        *ops.LATE,
     ]
 )
 

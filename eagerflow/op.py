@@ -12,7 +12,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from operator import index
 from typing import Any, ClassVar, NamedTuple
 
@@ -320,7 +319,7 @@ class LateSignature(inspect.Signature):
     """A signature that ``find`` gives when somebody asks, since finding all of them takes long."""
 
     def __init__(self, find: Callable[[], inspect.Signature]) -> None:
-        self._find = cache(find)
+        self._find = find
         self._return_annotation = self.empty
 
     @property
@@ -344,15 +343,22 @@ class _Registry(Mapping[str, Op]):
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
+        self.late: Callable[[], None] | None = None  # registers those that nobody has used yet
 
     def __getitem__(self, name: str) -> Op:
-        return self._ops[name]
+        return self._ops[name] if name in self._ops else self._whole()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._ops)
+        return iter(self._whole())
 
     def __len__(self) -> int:
-        return len(self._ops)
+        return len(self._whole())
+
+    def _whole(self) -> dict[str, Op]:
+        late, self.late = self.late, None
+        if late is not None:
+            late()
+        return self._ops
 
     def add(self, op: Op) -> None:
         """Register a complete op under a free name."""

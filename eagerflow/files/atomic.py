@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 import stat
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -88,7 +87,7 @@ def _mode_before(target: str) -> int | None:
 
 
 def _new_name() -> str:
-    return f"{_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+    return f"{_PREFIX}{os.urandom(8).hex()}{_SUFFIX}"
 
 
 def _write(descriptor: int, data: memoryview) -> None:

@@ -7,7 +7,6 @@ and waits for it, so there is one kind of line.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -15,11 +14,13 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing.connection import Connection, wait
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from eagerflow.errors import EagerflowError
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
 
 __all__ = ["Ahead"]
 
@@ -154,7 +155,10 @@ class _Servant:
     """A process that does the work of one thread."""
 
     def __init__(self, work: Work) -> None:
+        import multiprocessing.connection  # takes as long to load as all layers
+
         context: Any = multiprocessing.get_context(START)
+        self.wait = multiprocessing.connection.wait
         self.ours, theirs = context.Pipe()
         self.process = context.Process(target=_serve, args=(self.ours, theirs, work), daemon=True)
         self.process.start()
@@ -164,7 +168,7 @@ class _Servant:
         try:
             self.ours.send(job)
             # Its end is seen also where another process has come to hold its end of the pipe.
-            if self.ours not in wait([self.ours, self.process.sentinel]):
+            if self.ours not in self.wait([self.ours, self.process.sentinel]):
                 raise EOFError
             found, error = self.ours.recv()
         except (EOFError, OSError):

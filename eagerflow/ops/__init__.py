@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
+from typing import TYPE_CHECKING, Any
 
+from eagerflow.op import ops as registry
 from eagerflow.ops import other_names
 from eagerflow.ops.creation.cast import *
 from eagerflow.ops.creation.filled import *
@@ -30,18 +33,13 @@ from eagerflow.ops.linear_algebra.einstein import *
 from eagerflow.ops.linear_algebra.matrices import *
 from eagerflow.ops.linear_algebra.systems import *
 from eagerflow.ops.methods import *
-from eagerflow.ops.nn.adaptive_updates import *
 from eagerflow.ops.nn.attention import *
 from eagerflow.ops.nn.batch_normalization import *
 from eagerflow.ops.nn.convolution import *
-from eagerflow.ops.nn.ctc import *
 from eagerflow.ops.nn.losses import *
 from eagerflow.ops.nn.normalization import *
-from eagerflow.ops.nn.optimizer_updates import *
 from eagerflow.ops.nn.pooling import *
-from eagerflow.ops.nn.recurrent import *
 from eagerflow.ops.nn.regularization import *
-from eagerflow.ops.nn.resizing import *
 from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.reductions.cumulative import *
 from eagerflow.ops.reductions.norms import *
@@ -67,4 +65,43 @@ __all__ = sorted(
     }
 )
 
+# These are loaded when one of their names is asked for: layers and optimizers alone use them.
+if TYPE_CHECKING:
+    from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.optimizer_updates import *
+    from eagerflow.ops.nn.recurrent import *
+    from eagerflow.ops.nn.resizing import *
+
+LATE = {
+    "adam_update": "optimizer_updates",
+    "ctc_loss": "ctc",
+    "gru": "recurrent",
+    "lstm": "recurrent",
+    "momentum_update": "optimizer_updates",
+    "resize": "resizing",
+    "resize_gradient": "resizing",
+    "simple_rnn": "recurrent",
+}
+"""Public names, and the modules that they come from."""
+
+
+def __getattr__(name: str) -> Any:
+    if name not in LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(load_late(LATE[name]), name)
+    return found
+
+
+def load_late(module: str) -> Any:
+    """A module of ops that is loaded when it is first used."""
+    return importlib.import_module(f"{__name__}.nn.{module}")
+
+
+def load_all() -> None:
+    """Load all modules of ops, which register theirs."""
+    for module in (*LATE.values(), "adaptive_updates"):
+        load_late(module)
+
+
+registry.late = load_all
 other_names.explain_methods(__all__)

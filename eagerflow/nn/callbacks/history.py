@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 from pathlib import Path
 from typing import Any
@@ -133,6 +132,8 @@ class CSVLogger(Callback):
             if not any(key.startswith("val_") for key in self._keys):
                 self._keys += [f"val_{key}" for key in self._keys]
         row = [_plain(numbers.get(key, "NA")) for key in self._keys]
+        import csv  # of use here alone
+
         # Opened for each epoch, so that nothing is lost and nothing left open where training ends.
         with open(self.filename, "a", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, delimiter=self.separator, lineterminator="\n")

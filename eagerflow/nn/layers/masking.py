@@ -51,7 +51,7 @@ class Masking(Layer):
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
 
-_OPS: dict[str, Any] = {name: getattr(ops, name) for name in ops.__all__}
+_OPS: dict[str, Any] = {name: getattr(ops, name) for name in (*ops.__all__, *ops.LATE)}
 
 
 def _function(value: Any) -> Callable[..., Any]:
