@@ -17,9 +17,9 @@ import numpy as np
 
 import eagerflow as ef
 
-STEPS = 20  # of an epoch
+STEPS = 50  # of an epoch
 SECONDS = 0.1  # of each timed block
-TARGET = 1.2
+TARGET = 1.05
 WORKERS = {"in the loop": 0, "a thread": 1, "a process": "processes:1"}
 
 

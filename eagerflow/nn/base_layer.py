@@ -64,6 +64,11 @@ class BaseLayer(Module):
         """The dtype that inputs get, and that is computed in."""
         return self.dtype_policy.compute_dtype
 
+    @classmethod
+    def is_ours(cls) -> bool:
+        """Whether the class is of this library, and not of a user's."""
+        return cls.__module__.startswith(f"{__package__}.")
+
     def _check_constructor(self) -> None:
         """Raise ArgumentError where a subclass has forgotten to call the constructor."""
         if "_weights" not in vars(self):

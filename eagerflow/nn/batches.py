@@ -140,6 +140,8 @@ class Batches(Source):
 def _rows(nest: Nest, chosen: Any, made: Any = as_tensor) -> Any:
     if nest is None:
         return None
+    if type(nest) is np.ndarray:
+        return made(nest[chosen])
     return tree.map_leaves(lambda array: made(array[chosen]), nest)
 
 

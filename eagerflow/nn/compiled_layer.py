@@ -109,11 +109,10 @@ class CompiledLayer(Layer):
         if self._losses is None or self._metrics is None:
             return []
         listed = [self._loss_tracker, *self._losses.trackers, *self._metrics.metrics]
-        layers = (part for part in self.walk() if isinstance(part, Layer))
-        held = [
-            vars(part) for part in layers if part is self or not isinstance(part, CompiledLayer)
-        ]
-        own = tree.instances(held, (Metric,))
+        # Models within have been compiled for themselves, and layers of ours have no metrics.
+        users = [x for x in self.walk() if isinstance(x, Layer) and not x.is_ours()]
+        held = [vars(x) for x in users if x is self or not isinstance(x, CompiledLayer)]
+        own = tree.instances(held, (Metric,)) if held else []
         return list(dict.fromkeys([*listed, *own]))
 
     def __getstate__(self) -> dict[str, Any]:
@@ -253,20 +252,19 @@ class CompiledLayer(Layer):
 
     # What is captured. Metrics tell their results when somebody asks, not in each step.
 
-    def _train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+    def _train_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
         y_pred = self._train_on(x, y, sample_weight)
         self._update_metrics(y, y_pred, sample_weight)
-        return y_pred
+        return y_pred if training.wants_probabilities(self.loss) else None
 
-    def _test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+    def _test_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> None:
         y_pred = self._test_on(x, y, sample_weight)
         self._update_metrics(y, y_pred, sample_weight)
-        return y_pred
 
-    def _own_train_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+    def _own_train_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
         return training.checked(self.train_step(pack_data(x, y, sample_weight)), "train_step")
 
-    def _own_test_batch(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
+    def _own_test_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
         return training.checked(self.test_step(pack_data(x, y, sample_weight)), "test_step")
 
     def _predict_batch(self, x: Nest) -> Any:

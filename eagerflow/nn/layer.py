@@ -90,7 +90,7 @@ class Layer(BaseLayer):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = cls.__module__.startswith("eagerflow.")
+        own = cls.is_ours()
         layer_classes[cls.__name__ if own else f"{cls.__module__}>{cls.__qualname__}"] = cls
         if "build" in vars(cls):
             cls.build = _marking(cls.build)  # type: ignore[method-assign]
@@ -207,8 +207,7 @@ class Layer(BaseLayer):
         return self.supports_masking and (masks is not None or self._makes_masks)
 
     def _tell_of_lost_mask(self) -> None:
-        ours = type(self).__module__.startswith("eagerflow.")
-        if not ours and "mask" not in self._takes:
+        if not self.is_ours() and "mask" not in self._takes:
             warnings.warn(
                 f"{self._label} was given a mask and passes none on: supports_masking = True in "
                 "the class does so, or a compute_mask of its own",

@@ -51,8 +51,11 @@ class Progress(ScopeGuard):
         if bar is not None:
             bar.close()
 
-    def watch(self, items: Any) -> Iterator[Any]:
+    def watch(self, items: Iterator[Any]) -> Iterator[Any]:
         """``items``, with a step counted after each."""
+        return items if self._bar is None else self._counted(items)
+
+    def _counted(self, items: Iterator[Any]) -> Iterator[Any]:
         for item in items:
             yield item
             if self._bar is not None:

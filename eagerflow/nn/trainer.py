@@ -146,9 +146,10 @@ class Trainer(CompiledLayer):
         ((x, y, weight),) = source.epoch()
         self.reset_metrics()
         step, own = self.batch_step(kind)
-        found = step(x, y, weight)
-        if kind == "train" and not own:
-            training.check_first(self, found)
+        if kind == "train" and not own and not self.is_checked:
+            found = training.first_step(self, step, (x, y, weight))
+        else:
+            found = step(*training.present((x, y, weight)))
         return training.in_form(self.logs(found if own else None), return_dict)
 
     def predict_on_batch(self, x: Nest) -> Any:

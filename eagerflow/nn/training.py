@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,24 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.dispatch import user_frame
 from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.nn.arguments import Nest
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import CallbackList, History
 from eagerflow.nn.progress import Progress
 from eagerflow.tensor import Operators
+from eagerflow.variable import assign_together
 
-__all__ = ["check_first", "checked", "evaluate", "fit", "in_form", "plain", "predict"]
+__all__ = [
+    "checked",
+    "evaluate",
+    "first_step",
+    "fit",
+    "in_form",
+    "plain",
+    "predict",
+    "present",
+    "wants_probabilities",
+]
 
 MAX_SHOWN_NAMES = 4  # in a warning
 
@@ -93,13 +105,15 @@ def _run(
     model.reset_metrics()
     step, own = model.batch_step(kind)
     begin, end = getattr(told, f"on_{kind}_batch_begin"), getattr(told, f"on_{kind}_batch_end")
-    wanted = told.listens(f"on_{kind}_batch_end")
+    announced, wanted = told.listens(f"on_{kind}_batch_begin"), told.listens(f"on_{kind}_batch_end")
     found: Any = None
-    for number, (x, y, weight) in enumerate(batches):
-        begin(number, {})
-        found = step(x, y, weight)
+    for number, batch in enumerate(batches):
+        if announced:
+            begin(number, {})
         if first and number == 0 and not own:
-            check_first(model, found)
+            found = first_step(model, step, batch)
+        else:
+            found = step(*present(batch))
         if wanted:
             end(number, model.logs(found if own else None))
         if kind == "train" and model.stop_training:
@@ -107,9 +121,30 @@ def _run(
     return found if own else None
 
 
-def check_first(model: Any, y_pred: Any) -> None:
-    """After the first step: say what would train badly, and otherwise say nothing."""
-    _check_probabilities(model.loss, y_pred)
+def present(batch: Batch) -> tuple[Nest, ...]:
+    """The parts of a batch that there are; a captured step finds tensors alone the fastest."""
+    x, y, weight = batch
+    return batch if weight is not None else (x,) if y is None else (x, y)
+
+
+def first_step(model: Any, step: Callable[..., Any], batch: Batch) -> Any:
+    """The first step of training; nothing is changed where its outputs do not suit the loss."""
+    before = {}
+    if wants_probabilities(model.loss):
+        known = *model.weights, *getattr(model.optimizer, "variables", ())
+        before = {variable: variable.value for variable in known}
+    found = step(*present(batch))
+    try:
+        _check_probabilities(model.loss, found)
+    except ArgumentError:
+        assign_together(before)
+        raise
+    _check_trained(model)
+    return found
+
+
+def _check_trained(model: Any) -> None:
+    """After the first step: warn of weights that are not trained."""
     if model.is_checked:
         return
     model.is_checked = True
@@ -142,9 +177,14 @@ def checked(found: Any, method: str) -> Any:
     return found
 
 
+def wants_probabilities(loss: Any) -> bool:
+    """Whether a loss takes probabilities, and could take logits in their place."""
+    return not getattr(loss, "from_logits", True)
+
+
 def _check_probabilities(loss: Any, y_pred: Any) -> None:
     """Logits given to a loss of probabilities would train badly."""
-    if getattr(loss, "from_logits", True) or not isinstance(y_pred, Operators):
+    if not wants_probabilities(loss) or not isinstance(y_pred, Operators):
         return
     if y_pred.size and float(y_pred.min()) < 0:
         raise ArgumentError(

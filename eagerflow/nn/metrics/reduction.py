@@ -35,6 +35,10 @@ def _of_examples(values: Any) -> Any:
     return values if values.ndim < 2 else values.mean(axis=tuple(range(1, values.ndim)))
 
 
+def _sum(values: Any) -> Any:
+    return values.sum() if values.ndim else values
+
+
 class Sum(Metric):
     """The sum of the numbers seen so far, which may be weighted.
 
@@ -80,9 +84,9 @@ class Mean(Metric):
         """
         weights = [sample_weight, mask_of(values)]
         values, weight = _joined(ops.astype(as_tensor(values), self.dtype), weights, self.name)
-        self.total.assign_add(_of_examples(values).sum())
+        self.total.assign_add(_sum(_of_examples(values)))
         if weight is not None:
-            self.count.assign_add(_of_examples(weight).sum())
+            self.count.assign_add(_sum(_of_examples(weight)))
         else:
             self.count.assign_add(values.shape[0] if values.ndim else 1)
 
