@@ -6,7 +6,8 @@ First, an epoch of ``fit`` on arrays against a loop over the same batches with a
 each batch: both begin from the same weights, and must have the same ones after an epoch. Then, an
 epoch of ``fit`` on a Loader whose ``map`` costs about as much for a batch as a step: in the loop
 itself, in a thread, and in a process. The ratio is to the longer one of loading and training
-alone, which is all that an epoch takes where one hides behind the other.
+alone, which is all that an epoch takes where one hides behind the other. That needs a core for
+each: on two cores, say OPENBLAS_NUM_THREADS=1, or a step takes both of them.
 """
 
 import statistics

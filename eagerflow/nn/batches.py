@@ -38,8 +38,10 @@ class Source:
     """Something that gives batches: a subclass says in ``once`` which, for one pass over it.
 
     ``steps`` is the number of batches of a pass, ``size`` that of examples; None if not known.
+    ``workers`` threads or processes prepare batches meanwhile.
     """
 
+    workers = 0
     steps: int | None = None
     size: int | None = None
     op = "fit"
@@ -173,7 +175,7 @@ class Weighted(Source):
 
     def __init__(self, source: Source, class_weight: dict[int, float], op: str) -> None:
         self.source, self.class_weight, self.op = source, class_weight, op
-        self.steps, self.size = source.steps, source.size
+        self.steps, self.size, self.workers = source.steps, source.size, source.workers
 
     def once(self, shuffle: bool = False) -> Iterator[Batch]:
         for x, y, weight in self.source.once(shuffle):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from eagerflow.nn.arguments import Nest
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import CallbackList, History
 from eagerflow.nn.progress import Progress
+from eagerflow.runtime.threads import Alone, thread_count
 from eagerflow.tensor import Operators
 from eagerflow.variable import assign_together
 
@@ -67,7 +69,8 @@ def fit(
             told.on_epoch_begin(epoch, {})
             progress.begin(epoch, known)
             batches = progress.watch(source.epoch(shuffle, steps))
-            own = _run(model, "train", batches, told, epoch == epochs.start)
+            with _beside(source):
+                own = _run(model, "train", batches, told, epoch == epochs.start)
             before, logs = logs, model.logs(own)
             if validation is not None and _is_due(epoch, validation_freq):
                 told.on_test_begin({})
@@ -86,6 +89,15 @@ def fit(
         model.optimizer.finalize_variable_values(model.trainable_weights)
         told.on_train_end(logs)
     return history
+
+
+def _beside(source: Source) -> Any:
+    """A context in which steps leave the workers of a source their processors.
+
+    Where there are none to spare, steps that share their work among threads wait for these.
+    """
+    crowded = source.workers and thread_count() - source.workers < 2
+    return Alone() if crowded else nullcontext()
 
 
 def _is_nan(logs: Mapping[str, Any]) -> bool:
