@@ -13,7 +13,6 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError
-from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
@@ -171,6 +170,12 @@ def owner_of(node: Node) -> Any:
 class LayerGraph(Graph):
     """A graph that calls layers. Copies of it, also pickled ones, have layers of their own."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        # Whether an op was given a size that only the inputs tell.
+        given = (a for node in self.nodes for a in node.attributes.values())
+        self.asks_sizes = any(map(has_size, given))
+
     def __reduce__(self) -> Any:
         numbers: dict[Value, int] = {}
         given = [_row(v, numbers) for v in [*self.all_inputs(), *self.constants]]
@@ -292,27 +297,26 @@ def _from_outside(
     )
 
 
-def run(graph: Graph, inputs: Nest) -> Any:
+def run(graph: LayerGraph, inputs: Nest) -> Any:
     """What a graph of layers makes of ``inputs``, in the nest of its outputs."""
     leaves = _matched(graph, inputs)
     current = [cell.variable.value for cell in graph.cells]
-    whole = with_sizes(graph, _sizes(graph, leaves)) if _asks_sizes(graph) else graph
-    found = interpret(whole, [*leaves, *current])
+    found = interpret(_with_sizes(graph, leaves), [*leaves, *current])
     return graph.nest(found)
 
 
-@kept
-def _asks_sizes(graph: Graph) -> bool:
-    """Whether an op was given a size that only the inputs tell."""
-    return any(has_size(a) for node in graph.nodes for a in node.attributes.values())
+def _with_sizes(graph: LayerGraph, leaves: list[Any]) -> Graph:
+    """The graph with the sizes of these inputs, where an op was given sizes that only they tell.
 
-
-def _sizes(graph: Graph, leaves: list[Any]) -> Sizes:
-    """What named sizes are for these inputs; those that do not fit are refused by the layers."""
+    Inputs that do not fit are refused by the layers.
+    """
+    if not graph.asks_sizes:
+        return graph
     sizes = Sizes()
     for value, x in zip(graph.inputs, leaves, strict=True):
         bind(sizes, value.shape, tuple(x.shape))
-    return sizes
+    found: Graph = with_sizes(graph, sizes)
+    return found
 
 
 def _matched(graph: Graph, inputs: Nest) -> list[Any]:
