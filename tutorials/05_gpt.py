@@ -32,7 +32,9 @@ import eagerflow as ef
 
 # %%
 folders = [Path.cwd(), *Path.cwd().parents, Path(ef.__file__).parent.parent]
-root = next(folder for folder in folders if (folder / "docs" / "nn.md").is_file())
+root = next((folder for folder in folders if (folder / "docs" / "nn.md").is_file()), None)
+if root is None:
+    raise SystemExit("no pages to read: run this in a clone of eagerflow's repository")
 pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
 text = "\n\n".join(page.read_text(encoding="utf-8") for page in pages)
 characters, tokens = np.unique(list(text), return_inverse=True)
