@@ -166,6 +166,12 @@ LOSSES = [
         "labels class -1 from 0 to 2",
     ),
     (
+        "negative classes",
+        lambda net: fit(net, y=Y - 1),
+        IndexRangeError,
+        "index -1 is out of range from 0 to 2",
+    ),
+    (
         "a loss in NumPy",
         lambda net: fit(net, loss=lambda y, p: np.asarray(p).mean()),
         CaptureError,

@@ -132,9 +132,9 @@ def sparse_categorical_crossentropy(
     if from_logits:
         each = ops.sparse_softmax_cross_entropy(y_pred, labels, axis=at)
     else:
-        chosen = ops.take_along_axis(shares(y_pred, at), ops.expand_dims(labels, axis=at), axis=at)
-        p = ops.clip(ops.squeeze(chosen, axis=at), EPSILON, 1.0 - EPSILON)
-        each = -ops.log(p)
+        classes_last = ops.moveaxis(shares(y_pred, at), at, -1)
+        chosen = ops.gather(classes_last, labels, batch_dims=labels.ndim)
+        each = -ops.log(ops.clip(chosen, EPSILON, 1.0 - EPSILON))
     if counts is not None:
         each = ops.where(counts, each, 0.0)
         set_mask(each, counts)
