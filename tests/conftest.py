@@ -7,6 +7,7 @@ import gc
 import os
 import shutil
 import socket
+import sys
 import tempfile
 
 import pytest
@@ -123,6 +124,14 @@ def the_collector():
     before = gc.get_threshold(), gc.isenabled()
     yield
     assert (gc.get_threshold(), gc.isenabled()) == before
+
+
+@pytest.fixture(autouse=True, scope="module")
+def the_programs_of_jax():
+    """Let go of what JAX has compiled: of thousands of tests it fills a process's memory map."""
+    yield
+    if "jax" in sys.modules:
+        sys.modules["jax"].clear_caches()
 
 
 LOCAL = ("127.0.0.1", "::1", "localhost", "")

@@ -325,6 +325,7 @@ import eagerflow as ef
 def slow(x):
     time.sleep(0.05)
     return x
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     for batch in ef.nn.Loader(np.arange(10_000), 2, map=slow, workers={workers!r}):
