@@ -289,6 +289,7 @@ def with_weights(model):
         ),
         (networks.mobilenet_v2, "MobileNetV2", {"input_shape": (64, 64, 3)}, with_weights),
         (networks.inception_v3, "InceptionV3", {"input_shape": (75, 75, 3)}, by_class),
+        (partial(vgg, 19), "VGG19", {"input_shape": (32, 32, 3)}, with_weights),
     ],
 )
 def test_outputs_are_those_of_keras(ours, theirs, options, listed):
