@@ -355,9 +355,10 @@ class _Registry(Mapping[str, Op]):
         return len(self._whole())
 
     def _whole(self) -> dict[str, Op]:
-        late, self.late = self.late, None
+        late = self.late
         if late is not None:
             late()
+            self.late = None  # not before: other threads wait for the modules, as all imports do
         return self._ops
 
     def add(self, op: Op) -> None:

@@ -1,8 +1,7 @@
 """Models from symbolic tensors: calls of ops and layers on ``Input`` become nodes of a graph.
 
-``graph_between`` walks back
-from outputs to inputs and gives a Graph of ``ef.capture``'s kind, in which a call of a layer is a
-node like that of an op; ``run`` computes it.
+``graph_between`` walks back from outputs to inputs and gives a Graph of ``ef.capture``'s kind, in
+which a call of a layer is a node like that of an op; ``run`` computes it.
 """
 
 from __future__ import annotations
