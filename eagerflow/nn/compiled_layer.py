@@ -115,6 +115,11 @@ class CompiledLayer(Layer):
         own = tree.instances(held, (Metric,)) if held else []
         return list(dict.fromkeys([*listed, *own]))
 
+    @property
+    def metrics_names(self) -> list[str]:
+        """The names of ``metrics``, which are those of what ``evaluate`` returns."""
+        return [metric.name for metric in self.metrics]
+
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_captured": Untracked({})}  # copies capture their own
 

@@ -143,6 +143,17 @@ class Model(Trainer):
         """The symbolic tensors that the model makes of them."""
         return tree.flatten(self.output)[0]
 
+    @property
+    def input_shape(self) -> Any:
+        """The shapes of the inputs, in their nest; sizes that may differ are None.
+
+        >>> x = ef.nn.Input((4,))
+        >>> model = ef.nn.Model(x, ef.nn.Dense(2)(x))
+        >>> model.input_shape, model.output_shape
+        ((None, 4), (None, 2))
+        """
+        return shapes_of(self.input)
+
     def _remember_ends(self, inputs: Any, outputs: Any) -> None:
         if not self._ends.held:  # a model that was made from its own inputs keeps these
             super()._remember_ends(inputs, outputs)

@@ -254,6 +254,7 @@ MSELoss: ef.nn.losses.MeanSquaredError()
 Parameter: self.add_weight(shape, ...) in build of an ef.nn.Layer
 Upsample UpsamplingNearest2d: ef.nn.UpSampling2D(factor)
 ZeroPad2d: ef.nn.ZeroPadding2D(padding)
+utils: ef.one_hot(classes, count), ef.random.seed(0), ef.nn.plot_model(model), ef.nn.Loader(data)
 functional: ef itself: ef.relu(x), ef.softmax(x)
 init: ef.nn.initializers
 """
