@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Unpack
 
+from eagerflow import tree
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.configuration import described, layer_from
@@ -13,7 +14,7 @@ from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.core import InputLayer, input_layer
 from eagerflow.nn.model import Model
 from eagerflow.nn.nests import shapes_of
-from eagerflow.nn.symbols import is_symbolic
+from eagerflow.nn.symbols import is_symbolic, symbol
 
 __all__ = ["Sequential"]
 
@@ -72,9 +73,12 @@ class Sequential(Model):
         """Take the last layer away and return it."""
         if not self.layers:
             raise ArgumentError("there is no layer", op=f"{self._label}.pop")
-        return self.layers.pop()
+        last = self.layers.pop()
+        self._build_if_known()
+        return last
 
     def _build_if_known(self) -> None:
+        self._ends = Untracked(())
         if self.head is not None:
             outputs = self.head.output
             for layer in self.layers:
@@ -82,6 +86,15 @@ class Sequential(Model):
             self._ends = Untracked((self.head.output, outputs))
             self.built = True
             self.output_shape = shapes_of(outputs)
+
+    def _end(self, which: int) -> Any:
+        if not self._ends.held and self._built_for.held is not None:  # by tensors with values
+            (inputs, *_), _ = self._built_for.held
+            free = tree.map_leaves(
+                lambda x: symbol((None, *x.shape[1:]), x.dtype, "inputs"), inputs
+            )
+            self.output_shape = shapes_of(self(free))
+        return super()._end(which)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)

@@ -347,3 +347,16 @@ def test_weights_that_a_branch_reads_are_those_of_the_model():
     dense, x = ef.nn.Dense(2), ef.nn.Input((4,))
     model = ef.nn.Model(x, ef.cond(ef.sum(x) > 0, lambda: dense(x), lambda: x[:, :2]))
     assert model.weights == dense.weights and len(model.weights) == 2
+
+
+@pytest.mark.parametrize("head", [[], [ef.nn.Input((4,))]], ids=["from its first call", "Input"])
+def test_a_model_goes_on_from_a_sequential(head):
+    chain = ef.nn.Sequential([*head, ef.nn.Dense(3), ef.nn.Dense(2)])
+    x = floats(5, 4)
+    chain(x)
+    features = ef.nn.Model(chain.inputs, chain.layers[0].output)
+    same(features(x), chain.layers[0](x))
+    assert (chain.input_shape, chain.output_shape) == ((None, 4), (None, 2))
+    chain.pop()
+    chain(x)
+    same(ef.nn.Model(chain.inputs, chain.output)(x), chain.layers[0](x))
