@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from eagerflow.errors import EagerflowError
+from eagerflow.nn.transport import Transport
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -160,17 +161,20 @@ class _Servant:
         context: Any = multiprocessing.get_context(START)
         self.wait = multiprocessing.connection.wait
         self.ours, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(self.ours, theirs, work), daemon=True)
+        self.jobs, self.answers = (Transport(shared=START == "fork") for _ in range(2))
+        given = self.ours, theirs, self.jobs, self.answers, work
+        self.process = context.Process(target=_serve, args=given, daemon=True)
         self.process.start()
         theirs.close()
 
     def __call__(self, job: Any) -> Any:
+        packed = self.jobs.pack(job)
         try:
-            self.ours.send(job)
+            self.ours.send_bytes(packed)
             # Its end is seen also where another process has come to hold its end of the pipe.
             if self.ours not in self.wait([self.ours, self.process.sentinel]):
                 raise EOFError
-            found, error = self.ours.recv()
+            packed = self.ours.recv_bytes()
         except (EOFError, OSError):
             self.process.join()
             raise EagerflowError(
@@ -178,6 +182,7 @@ class _Servant:
                 op="Loader",
                 hint="workers=4, which are threads, show where; -9 is often a lack of memory",
             ) from None
+        found, error = self.answers.unpack(packed)
         if error is not None:
             raise error
         return found
@@ -187,32 +192,33 @@ class _Servant:
         self.process.join()
 
 
-def _serve(ours: Connection, theirs: Connection, work: Work) -> None:
+def _serve(
+    ours: Connection, theirs: Connection, jobs: Transport, answers: Transport, work: Work
+) -> None:
     """Do jobs until the other end is closed; what a process does."""
     ours.close()  # else this process would keep its own pipe open when the other has died
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that has started us
     while True:
         try:
-            job = theirs.recv()
+            packed = theirs.recv_bytes()
         except (EOFError, OSError):
             return
         try:
-            answer = pickle.dumps((work(job), None), pickle.HIGHEST_PROTOCOL)
+            answer = answers.pack((work(jobs.unpack(packed)), None))
         except Exception as error:
-            answer = _with_story(error)
+            answer = answers.pack((None, _with_story(error)))
         try:
             theirs.send_bytes(answer)
         except OSError:
             return
 
 
-def _with_story(error: Exception) -> bytes:
-    """An error as it may travel, with the traceback that it leaves behind."""
+def _with_story(error: Exception) -> Exception:
+    """An error that may travel, with the traceback that it leaves behind."""
     story = "in a worker process:\n" + "".join(traceback.format_exception(error))
     error.add_note(story)
     try:
-        answer = pickle.dumps((None, error))
-        pickle.loads(answer)  # some are written and cannot be read
+        pickle.loads(pickle.dumps(error))  # some are written and cannot be read
     except Exception:
-        return pickle.dumps((None, EagerflowError(story, op="Loader")))
-    return answer
+        return EagerflowError(story, op="Loader")
+    return error
