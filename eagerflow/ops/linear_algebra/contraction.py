@@ -27,7 +27,7 @@ from eagerflow.ops.family import (
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
-from eagerflow.runtime import threads
+from eagerflow.runtime import blas, threads
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axes
 
 __all__ = ["matmul", "outer", "tensordot", "vecdot"]
@@ -132,7 +132,7 @@ def _product_of(
         else MIN_BLAS_MULTIPLICATIONS
     )
     if least < work < MIN_SHARED_MULTIPLICATIONS:
-        with threads.single_threaded_blas():
+        with blas.single_threaded():
             return multiply(a, b, out)
     return multiply(a, b, out)
 
