@@ -58,7 +58,7 @@ class StageWriter:
         line = v.number("mul", row, self.argument("blocks"))
         return v.number("add", line, column)
 
-    def share(self, size: int) -> tuple[str, str, str, str]:
+    def share(self, size: int | str) -> tuple[str, str, str, str]:
         """The piece's number, how many there are, and which ones of ``size`` are its own."""
         v, piece, count = self.v, self.piece(), self.argument("count")
         ends = [v.number("mul", v.number("add", piece, i), size) for i in (0, 1)]

@@ -71,19 +71,29 @@ class StagedKernel(Generic[Writer]):
         ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get.
         ``parallel`` says whether other threads help.
         """
+        self.start(self.filled(cut, 1 + threads.helpers() if parallel else 1, **values))
+
+    def filled(self, cut: tuple[int, int, int, int], many: int, **values: Any) -> Any:
+        """A frame for ``run``, with which up to ``many`` threads work."""
         rows, whole, height, span = cut
-        launch, at, frame = machine().launch, self.at, self.frame()
+        frame = self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        many = min(count, 1 + threads.helpers()) if parallel else 1
-        frame[:7] = [rows, whole, height, span, blocks, count, many]
+        frame[:7] = [rows, whole, height, span, blocks, count, max(1, min(count, many))]
         for name, value in values.items():
-            frame[at[name]] = value if isinstance(value, int) else launch.address(value)
+            frame[self.at[name]] = (
+                value if isinstance(value, int) else machine().launch.address(value)
+            )
+        return frame
+
+    def start(self, frame: Any) -> None:
+        """Run on a frame that is filled, with the other threads that it counts on."""
+        launch, many = machine().launch, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
         # Each power of two has memory of its own: small kernels leave the large ones' alone.
         bits = self.scratch.bit_length()
         own = (lambda: launch.own_scratch(f"program {bits}", 2 << bits)) if bits else None
-        launch.share(self.function, frame, taken, own, many - 1)
+        launch.share(self.function, frame, taken, own, min(many - 1, threads.helpers()))
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:

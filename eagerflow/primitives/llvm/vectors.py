@@ -90,10 +90,36 @@ class VectorWriter:
         strided = self._llvm.memory.STRIDED
         return self.memory.load(self._span(pointer, 0, kind=strided, stride=str(stride)), mask)
 
+    def prefetch_to_write(self, pointer: str, offset: int = 0) -> None:
+        """Ask for the memory of a line of the cache that will be written to."""
+        # To write, to keep in all caches, data.
+        how = (("i32", "1"), ("i32", "3"), ("i32", "1"))
+        self.code.call("void", "llvm.prefetch.p0", ("ptr", self.at(pointer, offset)), *how)
+
     def load_splat(self, pointer: str, offset: str | int = 0, dtype: str = "") -> Any:
         """The element at an address, of another type if it is given, in all lanes."""
         one = self.memory.load_one(self.at(pointer, offset), dtype or self.dtype)
         return self.s.splat(one, self.lanes)
+
+    def transposed(self, lines: list[Any]) -> list[Any]:
+        """As many vectors as they have lanes, with lines and lanes exchanged."""
+        found, lanes = list(lines), self.lanes
+        bit = 1
+        while bit < lanes:
+            # The lanes of each pair of lines that differ in this bit change places crosswise.
+            for i in (i for i in range(lanes) if not i & bit):
+                a, b = found[i], found[i | bit]
+                low = [lanes + j - bit if j & bit else j for j in range(lanes)]
+                high = [lanes + j if j & bit else j + bit for j in range(lanes)]
+                found[i], found[i | bit] = self._shuffled(a, b, low), self._shuffled(a, b, high)
+            bit *= 2
+        return found
+
+    def _shuffled(self, a: Any, b: Any, lanes: list[int]) -> Any:
+        """Lanes of two vectors; those of the second one are numbered on from the first one's."""
+        mask = ", ".join(f"i32 {i}" for i in lanes)
+        text = f"shufflevector {a.typed}, {b.typed}, <{len(lanes)} x i32> <{mask}>"
+        return a._replace(text=self.code.value(text))
 
     # Loops ---------------------------------------------------------------------------------------
 
