@@ -2,8 +2,8 @@
 
 Each thread that helps calls ``run`` once. There it takes the next piece of rows and columns that
 nobody has taken, until none is left, so a piece costs an atomic addition instead of a call from
-Python. Where the work has stages, a thread waits between them until all pieces are complete; it
-never waits for a thread that has not come, only for pieces that somebody works on.
+Python. After each stage it waits until all pieces are complete; it never waits for a thread that
+has not come, only for pieces that somebody works on.
 
 There are two ways of taking pieces: in their order (``driver``), or, each thread from its own part
 of them, which is the same in every kernel (``shared_driver``): what a thread leaves in a core's
@@ -34,8 +34,8 @@ _PAUSES = {
 
 
 def counters(stages: int) -> int:
-    """Words of the counters of ``driver``: pieces taken and done for each stage, the last call."""
-    return COUNTER_WORDS * (2 * stages + 1)
+    """Words of the counters of ``driver``: of each stage and the last call, taken and done."""
+    return COUNTER_WORDS * (2 * stages + 2)
 
 
 def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -> str:
@@ -49,13 +49,14 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
         for number, name in enumerate(stages):
             taken, done = (_counter(code, 2 * number + i) for i in (0, 1))
             _take_pieces(code, name, taken, done, "%count")
-            if number + 1 < len(stages) or last is not None:
-                wait(code, done, "ult", "%count", triple)
+            wait(code, done, "ult", "%count", triple)
         if last is not None:
-            taken = _counter(code, 2 * len(stages))
+            taken, done = (_counter(code, 2 * len(stages) + i) for i in (0, 1))
             first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
             with code.where(code.value(f"icmp eq i64 {first}, 0")):
                 _call(code, last, "0", "%rows", "0", "%whole")
+                code.value(f"atomicrmw add ptr {done}, i64 1 release")
+            wait(code, done, "ult", 1, triple)
     return code.text()
 
 
@@ -79,8 +80,7 @@ def shared_driver(stages: Sequence[str], triple: str) -> str:
             with code.loop("turn", 0, "%threads") as (turn, _):
                 part = code.value(f"add i64 {own}, {turn}")
                 _take_part(code, name, code.value(f"urem i64 {part}, %threads"), done)
-            if number + 1 < len(stages):
-                wait(code, done, "ult", "%count", triple)
+            wait(code, done, "ult", "%count", triple)
     return code.text()
 
 
