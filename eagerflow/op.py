@@ -66,6 +66,17 @@ class Sample(NamedTuple):
     attributes: dict[str, Any] = {}
 
 
+class Into(NamedTuple):
+    """What writes a result into C-ordered memory that it is given.
+
+    ``call(*arrays, out)`` does it. ``native(*arrays, out)`` gives what does it in machine code for
+    arrays like these, in a segment of a plan, or None.
+    """
+
+    call: Callable[..., Any]
+    native: Callable[..., Any]
+
+
 class ErrorSample(NamedTuple):
     """Arguments of a call that must be refused with ``error``, saying ``words``."""
 
@@ -144,9 +155,9 @@ class Op:
     "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
-    do. ``into(*arguments)``, of specs, gives a function that writes the result into C-ordered
-    memory given as its last argument, or None. Bits are ``threaded`` where they may depend on how
-    many threads the libraries below use: a bool, or a function of the arguments' specs.
+    do. ``into(*arguments)``, of specs, gives an ``Into``, or None. Bits are ``threaded`` where they
+    may depend on how many threads the libraries below use: a bool, or a function of the arguments'
+    specs.
     """
 
     name: str

@@ -189,6 +189,11 @@ def fixed_call(
     return None
 
 
+def is_fixed(call: Any) -> bool:
+    """Whether a call is a fixed one, whose jobs may be those of a segment."""
+    return isinstance(call, fixed.FixedCall)
+
+
 def can_wait(call: Any) -> bool:
     """Whether a fixed call can be made ready now and run later, in place where nobody looks."""
     return isinstance(call, fixed.FixedCall) and call.can_wait and counts_lie_open()

@@ -26,6 +26,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lowering import Program, lower
+from eagerflow.plan.segments import PythonPart
 from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
@@ -228,8 +229,11 @@ class Plan:
         trace = error.__traceback__
         found = None
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == self.file:
+            frame = trace.tb_frame
+            if frame.f_code.co_filename == self.file:
                 found = self._program.places[trace.tb_lineno - 1]
+            elif frame.f_code is PythonPart.run.__code__:
+                found = frame.f_locals["self"].step
             trace = trace.tb_next
         return found
 

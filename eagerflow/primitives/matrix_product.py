@@ -42,7 +42,7 @@ class Matrices(NamedTuple):
     """Shapes and strides, in bytes, of products ``a @ b`` of matrices one behind the other."""
 
     dtype: str
-    count: int
+    products: int
     rows: int
     terms: int
     columns: int
@@ -56,14 +56,15 @@ class Matrices(NamedTuple):
 
 def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
     """What is to be multiplied; None where matrices do not lie as the kernels read them."""
+    if a.ndim > 2 == b.ndim and _in_rows(a) and _in_rows(out):
+        a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))  # one product of all rows
     *_, m, k = a.shape
     n, item = b.shape[-1], out.itemsize
     if out.strides[-1] != item and n > 1:
         return None
-    steps = [_steps(x, out.shape[:-2]) for x in (a, b, out)]
-    if None in steps:
+    of_a, of_b, of_c = (_steps(x, out.shape[:-2]) for x in (a, b, out))
+    if of_a is None or of_b is None or of_c is None:
         return None
-    of_a, of_b, of_c = steps
     found = Matrices(
         dtype_name(out.dtype),
         prod(out.shape[:-2]),
@@ -75,6 +76,13 @@ def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
         (of_c, out.strides[-2]),
     )
     return found if item in found.a[1:] and item in found.b[1:] else None
+
+
+def _in_rows(x: Array) -> bool:
+    """Whether the matrices of a stack follow each other as their rows do."""
+    sizes, strides = x.shape[:-1], x.strides[:-1]
+    pairs = zip(sizes[1:], strides[1:], strides[:-1], strict=True)
+    return all(stride == size * inner for size, inner, stride in pairs)
 
 
 def _steps(x: Array, batch: tuple[int, ...]) -> int | None:
@@ -96,7 +104,7 @@ def _steps(x: Array, batch: tuple[int, ...]) -> int | None:
     return found or 0
 
 
-def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[int, ...]:
+def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[int, int]:
     """Strides, with those of axes of size 1, which say nothing, as if all was in one piece."""
     first, last = strides
     if sizes[1] == 1:
@@ -142,7 +150,7 @@ def config_of(given: Matrices) -> ProductConfig:
         panel = "direct"
     else:
         panel = "packed"
-    one = given.count == 1 or given.b[0] == 0
+    one = given.products == 1 or given.b[0] == 0
     ahead = one and given.rows > HEIGHT and panel != "direct"
     return ProductConfig(given.dtype, block, rows, panel, ahead)
 
@@ -164,14 +172,14 @@ class ProductCall:
         pieces = -(-given.rows // rows)
         self.room, more = {}, {}
         if self.config.packs:
-            writer, sets = self.kernel.writer, given.count if given.a[0] else 1
+            writer, sets = self.kernel.writer, given.products if given.a[0] else 1
             self.room = {
-                "packed_rows": writer.rows(sets, given.rows, given.terms),
+                "packed_rows": round_up(writer.rows(sets, given.rows, given.terms), 64),
                 "packed_panels": writer.panels(given.terms, given.columns),
             }
             more = {"row_sets": sets}
         self.template = self.kernel.filled(
-            (given.count * pieces, given.columns, 1, span),
+            (given.products * pieces, given.columns, 1, span),
             threads.thread_count() if self._shared else 1,
             **more,
             a_next=given.a[0],
@@ -192,7 +200,7 @@ class ProductCall:
     @property
     def _shared(self) -> bool:
         given = self.given
-        return given.count * given.rows * given.terms * given.columns >= MIN_SHARED_TERMS
+        return given.products * given.rows * given.terms * given.columns >= MIN_SHARED_TERMS
 
     def _cut(self) -> tuple[int, int]:
         """Rows and columns of a piece."""
@@ -203,9 +211,9 @@ class ProductCall:
         if not self._shared:
             return height, span
         wanted = PIECES_OF_A_THREAD * threads.thread_count()
-        work = given.count * given.rows * given.terms * given.columns
+        work = given.products * given.rows * given.terms * given.columns
         wanted = min(wanted, max(1, work // MIN_PIECE_TERMS))
-        pieces = given.count * -(-given.rows // height)
+        pieces = given.products * -(-given.rows // height)
         if pieces < wanted:  # first by columns: what is packed of them is packed once
             parts = min(-(-wanted // pieces), -(-given.columns // panel))
             span = round_up(-(-given.columns // parts), panel)
@@ -219,10 +227,47 @@ class ProductCall:
         """Write the products into ``out``."""
         at, address = self.kernel.at, machine().launch.address
         frame = self.kernel.frame.from_buffer_copy(self.template)
-        held = {name: aligned(name, size) for name, size in self.room.items() if size}
-        for name, array in {"a": a, "b": b, "c": out, **held}.items():
+        held = aligned("products", self.workspace) if self.workspace else None
+        self._place_rooms(frame, 0 if held is None else address(held))
+        for name, array in (("a", a), ("b", b), ("c", out)):
             frame[at[name]] = address(array)
         self.kernel.start(frame)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory for what is packed for all threads."""
+        return sum(self.room.values())
+
+    def _place_rooms(self, frame: Any, start: int) -> None:
+        for name, size in self.room.items():
+            frame[self.kernel.at[name]] = start
+            start += size
+
+    def new_job(self, step: int, workspace: int, strides: Any) -> Any:
+        """The job of a segment's step, whose arrays are ``a``, ``b`` and the result.
+
+        ``workspace`` is the address of memory of so many bytes, placed for vectors, and
+        ``strides`` are those of the three.
+        """
+        frame = self.kernel.frame.from_buffer_copy(self.template)
+        self._place_rooms(frame, workspace)
+        return self.kernel.job(frame, ("a", "b", "c"), strides, step)
+
+
+class FixedProduct(NamedTuple):
+    """Products of arrays of known shapes and strides, for a plan's segment."""
+
+    call: ProductCall
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory that all threads share while it runs."""
+        return self.call.workspace
+
+    def new_jobs(self, step: int, workspace: int) -> list[Any]:
+        """Its one job."""
+        return [self.call.new_job(step, workspace, self.strides)]
 
 
 @kept
@@ -264,3 +309,14 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
     if aim is not out:
         out[...] = aim
     return out
+
+
+def fixed(a: Array, b: Array, out: Array) -> FixedProduct | None:
+    """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
+    if not (takes(a, b) and out.size and a.shape[-1]) or min(a.ndim, b.ndim) < 2:
+        return None
+    given = matrices(a, b, out)
+    if given is None:
+        return None
+    call = prepared(given, threads.thread_count())
+    return FixedProduct(call, (a.strides, b.strides, out.strides))

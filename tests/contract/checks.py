@@ -96,7 +96,7 @@ def memory_order(op):
                 into = op.into(*specs) if op.into is not None else None
                 if into is not None and dtype.char in "fd":
                     written = np.empty_like(out[0])
-                    into(*[x.numpy() for x in data], written)
+                    into.call(*[x.numpy() for x in data], written)
                     assert written.tobytes() == out[0].tobytes(), "other bits in given memory"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from eagerflow.codegen.llvm import jobs, launch
+from eagerflow.codegen.llvm import jobs, joins, launch
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.reductions import ufunc
@@ -22,7 +22,7 @@ def possible(call: Any) -> bool:
 class RegionJob(Job):
     """A region's kernel, with the memory for its column reductions, each of them in parts."""
 
-    def __init__(self, call: FixedCall) -> None:
+    def __init__(self, call: FixedCall, step: int = 0) -> None:
         own = call.launch
         frame = own.frame_type.from_buffer_copy(own.template)
         self.partial = own.partial_columns(frame)
@@ -39,6 +39,7 @@ class RegionJob(Job):
             call.threads,
             shared,
             0 if shared else own.scratch,
+            step,
             (self.partials, reserved, own.code),
         )
         self.team = Team([self.address], self.held, own.own_scratch if self.scratch else None)
@@ -79,6 +80,26 @@ class FixedCall:
         own = self.launch
         return not self.joins and not (own.scratch and own.variant != "stages")
 
+    workspace = 0  # bytes of memory that all threads of a call share, besides the jobs' own
+
+    def new_jobs(self, step: int, workspace: int) -> list[Job] | None:
+        """Jobs that do all of a step, one after the other; None where NumPy has to help.
+
+        Its arrays are the inputs, then the outputs, contiguous where they are column reductions.
+        ``workspace`` is the address of memory of so many bytes.
+        """
+        job = RegionJob(self, step)
+        found: list[Job] = [job]
+        for i in self.call.columns:
+            out = self.call.region.outputs[i]
+            part: Any = self.call.region.statement(out.value)
+            lines = job.partial[out.value]
+            if not self._joins_alike(i) or out.dtype not in joins.KINDS:
+                return None
+            place = self.inputs + i
+            found.append(joins.join_job(part.instruction, out.dtype, lines, place, step))
+        return found
+
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
         """Fill ``outputs`` with what the region computes from ``inputs``, and give 0.
 
@@ -109,6 +130,14 @@ class FixedCall:
         self._jobs.append(job)
         return differs
 
+    def _joins_alike(self, number: int) -> bool:
+        """Whether the parts of a column reduction have its elements in its order, and its type."""
+        out = self.call.region.outputs[number]
+        part: Any = self.call.region.statement(out.value)
+        _, middle, across = self.launch.column_shapes[out.value]
+        same = middle * across == prod(self.call.sizes[a] for a in out.axes)
+        return same and bool(out.dtype == part.dtype)
+
     def _join(self, number: int) -> Any:
         """What brings a column reduction's parts into its output."""
         call = self.call
@@ -116,7 +145,7 @@ class FixedCall:
         part: Any = call.region.statement(out.value)
         blocks, middle, across = self.launch.column_shapes[out.value]
         reduce = ufunc(part.instruction).reduce
-        if middle * across != prod(call.sizes[a] for a in out.axes) or out.dtype != part.dtype:
+        if not self._joins_alike(number):
             return lambda job, outputs: call._join_one(job.partial, outputs, number)
 
         def join(job: RegionJob, outputs: Sequence[Any]) -> None:

@@ -22,9 +22,9 @@ from eagerflow.codegen.llvm.team import library
 # A job: what runs, its frame, memory that all threads share, counters (see ``team``), memory for a
 # thread that works alone; how many counters and operands there are; of how many of them the
 # strides are looked at, and where their number of axes and their strides are; the type of arrays;
-# then for each operand its slot in the frame, what to add to its address, its place in the row of
-# objects that a call gives, the array.
-_HEAD_WORDS = 10
+# the number of its step in a segment; then for each operand its slot in the frame, what to add to
+# its address, its place in the tuple of the step's arrays, the array.
+_HEAD_WORDS = 11
 _COLUMNS = 4  # words of each operand
 
 
@@ -98,20 +98,23 @@ def _differs(code: Code) -> None:
 
 
 def _take(code: Code) -> None:
-    """Fill jobs with arrays from a row of objects; 1 at the first that does not fit, else 0."""
+    """Fill jobs with arrays from a tuple of tuples; 1 at the first that does not fit, else 0."""
     with (
-        code.function("take(ptr %jobs, i64 %count, ptr %objects)", "0"),
+        code.function("take(ptr %jobs, i64 %count, ptr %tuples)", "0"),
         code.loop("job", 0, "%count") as (i, _),
     ):
         job = code.word("ptr", "%jobs", i)
-        code.line(f"call void @fetch(ptr {job}, ptr %objects)")
+        code.line(f"call void @fetch(ptr {job}, ptr %tuples)")
         no = code.value(f"call i64 @fill_if_fit(ptr {job})")
         code.go_on(code.value(f"icmp eq i64 {no}, 0"), "different")
     code.lines[-1:] = ["different:", "  ret i64 1", "}"]
-    with code.function("fetch(ptr %job, ptr %objects)"):
-        count, columns = code.word("i64", "%job", 6), _columns(code)
+    offset = items_offset() or 0
+    with code.function("fetch(ptr %job, ptr %tuples)"):
+        count, step = (code.word("i64", "%job", i) for i in (6, 10))
+        own = code.word("ptr", code.at("%tuples", offset), step)
+        items, columns = code.at(own, offset), _columns(code)
         with code.loop("operand", 0, count) as (k, _):
-            array = code.word("i64", "%objects", code.word("i64", columns[2], k))
+            array = code.word("i64", items, code.word("i64", columns[2], k))
             code.line(f"store i64 {array}, ptr {code.at(columns[3], k, 'i64')}, align 8")
 
 
@@ -131,7 +134,7 @@ def functions() -> _Functions:
     """The functions, compiled now or taken from the cache."""
     found = library(_text(), *_Functions._fields)
     one = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
-    several = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+    several = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.py_object)
     return _Functions(one(found["fill_if_fit"]), one(found["start"]), several(found["take"]))
 
 
@@ -151,10 +154,25 @@ def arrays_lie_open() -> bool:
     return tuple(found) == probe.strides
 
 
+@cache
+def items_offset() -> int | None:
+    """Bytes from a tuple's address to its objects; None where they do not lie open."""
+    probe = (object(), object(), object())
+    for offset in (tuple.__basicsize__, tuple.__basicsize__ + 8):
+        try:
+            found = (ctypes.c_int64 * len(probe)).from_address(id(probe) + offset)
+            if list(found) == [*map(id, probe)]:
+                return offset
+        except (ValueError, TypeError):
+            return None
+    return None
+
+
 class Operands(NamedTuple):
     """The arrays of a job, of which the first ones must have ``strides``.
 
-    Each has its slot in the frame, bytes to add to its address, and its place in a call.
+    Each has its slot in the frame, bytes to add to its address, and its place among those of
+    the step.
     """
 
     slots: Sequence[int]
@@ -168,7 +186,7 @@ class Job:
 
     ``frame`` and ``counters`` are ctypes arrays, ``shared`` the address of memory that its threads
     share, ``scratch`` how many bytes each thread needs, ``pieces`` how many threads may help at
-    most. ``held`` lives as long as the job.
+    most, ``step`` its number in a segment. ``held`` lives as long as the job.
     """
 
     def __init__(
@@ -180,6 +198,7 @@ class Job:
         pieces: int = 1,
         shared: int = 0,
         scratch: int = 0,
+        step: int = 0,
         held: Any = None,
     ) -> None:
         self.pieces, self.scratch = pieces, scratch
@@ -198,6 +217,7 @@ class Job:
             len(operands.strides),
             ctypes.addressof(looked),
             id(np.ndarray),
+            step,
             *operands.slots,
             *operands.offsets,
             *operands.places,

@@ -7,6 +7,7 @@ kernel and in the gradient; NumPy alone would call BLAS once for each example.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.family import (
     NUMERIC,
@@ -137,7 +138,7 @@ def _product_of(
     return multiply(a, b, out)
 
 
-def _stacked(a: Any, b: Any) -> Any:
+def _stacked(a: Any, b: Any, out: Any = None) -> Any:
     """Products of two stacks of matrices, on all cores where BLAS would use one."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     if min(m, n) >= 16:
@@ -147,10 +148,11 @@ def _stacked(a: Any, b: Any) -> Any:
     if each >= LARGE_MULTIPLICATIONS or (
         each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
     ):
-        return np.matmul(a, b)
+        return np.matmul(a, b, out)
     if count * each < MIN_SHARED_MULTIPLICATIONS:
-        return _product_of(np.matmul, each, a, b)
-    out = np.empty((*batch, m, n), a.dtype)
+        return _product_of(np.matmul, each, a, b, False, out)
+    if out is None:
+        out = np.empty((*batch, m, n), a.dtype)
     a, b, _ = met(a, b)
     axis = batch.index(max(batch))
     before, length = (slice(None),) * axis, batch[axis]
@@ -162,6 +164,28 @@ def _stacked(a: Any, b: Any) -> Any:
 
     threads.run(multiply_part, parts)
     return out
+
+
+def product_into(a: Any, b: Any, out: Any) -> Any:
+    """The product of matrices, or stacks of them, in C-contiguous memory of its dtype."""
+    if a.ndim == 2 == b.ndim:
+        return matrix_product(a, b, out)
+    if b.ndim > 2:
+        return _stacked(a, b, out)
+    rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+    matrix_product(rows, b, out.reshape(rows.shape[0], b.shape[1]))
+    return out
+
+
+@cache
+def _kernels() -> Any:
+    """Generated products, loaded when they are first wanted."""
+    from eagerflow.primitives import matrix_product
+
+    return matrix_product
+
+
+_PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out))
 
 
 def _compact(a: Any) -> Any:
@@ -349,7 +373,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     trusted=True,
     overrides={"numpy": _matmul_numpy},
     keeps_order=True,
-    into=lambda x1, x2: matrix_product if _are_matrices(x1, x2) else None,
+    into=lambda x1, x2: None if min(len(x1.shape), len(x2.shape)) < 2 else _PRODUCT,
     threaded=lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
     vjp=(_matmul_vjp1, _matmul_vjp2),
     saves="x1 x2",

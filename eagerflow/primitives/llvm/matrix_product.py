@@ -9,7 +9,7 @@ are made in parts of ``DEPTH`` terms, one after the other.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES, StageWriter
 from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
@@ -48,8 +48,8 @@ class ProductWriter(StageWriter):
     ``b_term`` and ``b_column`` between terms and between columns, ``c_row`` between rows.
     """
 
-    stages = ("multiply",)
-    slots = (
+    stages: ClassVar[tuple[str, ...]] = ("multiply",)
+    slots: ClassVar[tuple[str, ...]] = (
         *("a", "b", "c", "a_next", "b_next", "c_next"),
         *("a_row", "a_term", "b_term", "b_column", "c_row"),
         *("row_count", "term_count", "column_count", "row_pieces", "piece_rows"),
@@ -252,7 +252,7 @@ class PackedProductWriter(ProductWriter):
     def _pack(self) -> None:
         """Each piece packs its share of the blocks of rows, and of the panels."""
         self._read()
-        self.parts = self._over("term_count", DEPTH)
+        self.part_count = self._over("term_count", DEPTH)
         if self.config.rows != "direct":
             self._pack_rows()
         if self.config.ahead:
@@ -267,13 +267,13 @@ class PackedProductWriter(ProductWriter):
         together = 1 if copied else BLOCKS_TOGETHER
         down = self._over("row_count", self.block.rows)
         sets = self._over("row_count", together * self.block.rows)
-        each = v.number("mul", sets, self.parts)
+        each = v.number("mul", sets, self.part_count)
         _, _, first, last = self.share(v.number("mul", each, given["row_sets"]))
         with self.code.loop("set", first, last) as (number, _):
             matrix, inside = (v.number(op, number, each) for op in ("udiv", "urem"))
             part, block = (v.number(op, inside, sets) for op in ("udiv", "urem"))
             block = v.number("mul", block, together)
-            before = v.number("add", v.number("mul", matrix, self.parts), part)
+            before = v.number("add", v.number("mul", matrix, self.part_count), part)
             before = v.number("add", v.number("mul", before, down), block)
             part, row = v.number("mul", part, DEPTH), v.number("mul", block, self.block.rows)
             start = v.step(self.pointer("a"), matrix, given["a_next"])
@@ -327,7 +327,7 @@ class PackedProductWriter(ProductWriter):
 
     def _pack_panels(self) -> None:
         v, given, across = self.v, self.given, self._over("column_count", self.wide)
-        _, _, first, last = self.share(v.number("mul", across, self.parts))
+        _, _, first, last = self.share(v.number("mul", across, self.part_count))
         with self.code.loop("panel", first, last) as (number, _):
             part = v.number("mul", v.number("udiv", number, across), DEPTH)
             column = v.number("mul", v.number("urem", number, across), self.wide)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -94,6 +94,19 @@ class StagedKernel(Generic[Writer]):
         bits = self.scratch.bit_length()
         own = (lambda: launch.own_scratch(f"program {bits}", 2 << bits)) if bits else None
         launch.share(self.function, frame, taken, own, min(many - 1, threads.helpers()))
+
+    def job(self, frame: Any, arrays: Sequence[str], strides: Any, step: int) -> Any:
+        """A job of a segment's step, on a frame that is filled but for the ``arrays`` of the step.
+
+        The first of them have such ``strides``.
+        """
+        jobs, many = machine().jobs, frame[self.at["threads"]]
+        taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
+        slots = [self.at[name] for name in arrays]
+        operands = jobs.Operands(slots, [0] * len(slots), range(len(slots)), strides)
+        entry = ctypes.cast(self.function, ctypes.c_void_p).value or 0
+        scratch = self.scratch
+        return jobs.Job(entry, frame, taken, operands, many, 0, scratch, step, self)
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
