@@ -24,7 +24,7 @@ from peak import peak_gigaflops
 THREADS = 2
 TARGET, EAGER_TARGET = 0.85, 1.0
 STEPS = 3
-RTOL = 2e-4
+RTOL, LOSS_RTOL = 2e-4, 3e-3  # Adam makes much of small gradients
 SECONDS = 0.15
 OURS, EAGER = "captured", "our eager"
 PEERS = ("PyTorch", "PyTorch fused", "torch.compile", "jax.jit")
@@ -64,7 +64,7 @@ def check(work, compiled):
         who: [[cases.number_of(step()) for _ in range(STEPS)]]
         for who, step in contestants_of(work, compiled).items()
     }
-    harness.agree(f"{work.name}, losses of {STEPS} steps", losses, RTOL)
+    harness.agree(f"{work.name}, losses of {STEPS} steps", losses, LOSS_RTOL)
 
 
 def row(work, options, peak):

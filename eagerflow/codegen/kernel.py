@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.layout import contiguous_strides
-from eagerflow.codegen.llvm import fixed, launch
+from eagerflow.codegen.llvm import fixed, jobs, launch
 from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.numpy import tiles
@@ -187,6 +187,12 @@ def fixed_call(
     if isinstance(prepared.call, launch.KernelCall) and fixed.possible(prepared.call):
         return fixed.FixedCall(prepared.call, strides, offsets)
     return None
+
+
+def has_segments() -> bool:
+    """Whether jobs can be called many at once, from the tuples of their arrays."""
+    lie_open = jobs.arrays_lie_open() and jobs.items_offset() is not None
+    return lie_open and machine_code.available()
 
 
 def is_fixed(call: Any) -> bool:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
+from eagerflow.codegen import kernel
 from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
 from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, Step, statement_count
 from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
@@ -341,12 +342,16 @@ class FusionGroup:
 
     # Whether it pays -----------------------------------------------------------------------------
 
+    def computes(self) -> bool:
+        """Whether there is something to compute."""
+        return prod(self.sizes) > 0 and any(m.node.op.views != "all" for m in self.members)
+
     def pays(self, min_elements: int) -> bool:
         """Whether one call of a kernel costs less than those of the nodes."""
+        if not self.computes():
+            return False
         size = prod(self.sizes)
         real = [m.node for m in self.members if m.node.op.views != "all"]
-        if not size or not real:
-            return False
         calls = sum(map(_numpy_calls, real))
         if size < min_elements:
             least = MIN_CALLS if size * 8 >= min_elements else MIN_CALLS_OF_FEW
@@ -533,16 +538,46 @@ class _Grouping:
                     maker.consumers.add(group)
 
 
-def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Step]:
+def fuse(
+    graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS, small: bool | None = None
+) -> list[Step]:
     """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
-    ``min_elements`` is the number of elements from which kernels pay. Views of what a kernel
-    makes and numbers that only kernels read come as nodes where something outside reads them.
-    Time and memory are linear in the number of nodes.
+    ``min_elements`` is the number of elements from which kernels pay when they are called one by
+    one; ``small`` ones are made as well where plans have segments, which call many at once. Views
+    of what a kernel makes and numbers that only kernels read come as nodes where something outside
+    reads them. Time and memory are linear in the number of nodes.
     """
     grouping = _Grouping(graph)
     grouping.run()
-    kept = [g for g in grouping.groups if g.pays(min_elements)]
+    large = {g for g in grouping.groups if g.pays(min_elements)}
+    if not (kernel.has_segments() if small is None else small):
+        return _steps(grouping, [g for g in grouping.groups if g in large], large)
+    found = _steps(grouping, [g for g in grouping.groups if g.computes()], large)
+    alone = _alone(found)
+    if not alone:
+        return found
+    kept = [
+        g for g in grouping.groups if g.computes() and alone.isdisjoint(m.node for m in g.members)
+    ]
+    return _steps(grouping, kept, large)
+
+
+def _alone(steps: Sequence[Step]) -> set[Node]:
+    """The nodes of small kernels that no other step with machine code stands beside."""
+    row = [s for s in steps if not isinstance(s, Node) or s.op.family != "shape"]
+    native = [not isinstance(s, Node) or s.op.into is not None for s in row]
+    found: set[Node] = set()
+    for i, step in enumerate(row):
+        beside = native[max(i - 1, 0) : i] + native[i + 1 : i + 2]
+        if isinstance(step, FusedKernel) and step.small and not any(beside):
+            found.update(step.nodes)
+    return found
+
+
+def _steps(grouping: _Grouping, kept: Sequence[FusionGroup], large: set[FusionGroup]) -> list[Step]:
+    """The steps where these groups become kernels."""
+    graph = grouping.graph
     inside = {m.node for g in kept for m in g.members}
     uniform = grouping.uniform
     needed = set(graph.all_outputs())
@@ -567,7 +602,9 @@ def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Step]:
         nodes = [m.node for m in group.members if m.node.op.views != "all"]
         values = [v for node in nodes for v in node.outputs if v in needed]
         if values:
-            kernels.append(FusedKernel(group.sizes, group.row_axes, group.members, values, uniform))
+            found = FusedKernel(group.sizes, group.row_axes, group.members, values, uniform)
+            found.small = group not in large
+            kernels.append(found)
     return _ordered(graph, outside, kernels)
 
 

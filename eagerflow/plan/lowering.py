@@ -26,22 +26,23 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.fusion.kernels import FusedKernel, Step
-from eagerflow.graph.costs import nbytes
+from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.op import Into
-from eagerflow.plan import segments
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.spec import MAX_RANK
 
+MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code from the first run on
 MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
 PROGRAM_NAMES = frozenset(
     {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
@@ -61,7 +62,7 @@ class Program:
         self.device = device
         self.order = order
         self.exact = exact
-        self.segments = device.backend.host and not exact and segments.possible()
+        self.segments = device.backend.host and not exact and has_segments()
         self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
         self.places: list[Step | None] = []  # of each line
@@ -137,6 +138,11 @@ class _Pending:
     def __init__(self) -> None:
         self.steps: list[SegmentStep] = []
         self.names: list[str] = []  # of the tuples of their arrays
+        self.last = (
+            0,
+            "",
+            "",
+        )  # of the last one: its line, and how what it reads and makes is written
         self.roots: set[Value] = set()  # what stands for the values that they make
         self.gone: list[str] = []  # names of arrays that can go when the segment is over
 
@@ -271,22 +277,28 @@ class Lowering:
 
     def _add(self, step: SegmentStep, name: str, given: list[str], made: list[str]) -> None:
         """Let a step be one of a segment; ``given`` and ``made`` are the names of its arrays."""
-        pending = self.pending
+        pending, program = self.pending, self.program
         pending.steps.append(step)
-        pending.names.append(self.program.name(name))
+        pending.names.append(program.name(name))
+        pending.last = (len(program.lines), _row(given), _row(made))
         row = _row([*given, *made])
-        self.program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
+        program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
         pending.roots.update(map(self.lifetimes.root, step.step.outputs))
         self.contiguous.update(step.step.outputs)
 
     def _flush(self) -> None:
-        """Write the call of the steps that wait."""
+        """Write the call of the steps that wait; a kernel alone is called where it stands."""
         program, pending = self.program, self.pending
-        if pending.steps:
+        self.pending = _Pending()
+        self.pending.gone = pending.gone
+        if len(pending.steps) == 1 and isinstance(pending.steps[0].step, FusedKernel):
+            (step,), (at, given, made) = pending.steps, pending.last
+            name = program.known(f"_{step.step.name}", step.call)
+            program.lines[at] = f"{'    ' * self.depth}{name}({given}, {made})"
+        elif pending.steps:
             segment = Segment(pending.steps)
             name = program.known("_segment", segment)
             program.write(f"{name}({_row(pending.names)})", pending.steps[-1].step, self.depth)
-            self.pending = _Pending()
             self.pending.gone = pending.names + pending.gone
         self._delete()
 
@@ -297,8 +309,8 @@ class Lowering:
     def _shows(self, node: Node) -> bool:
         """Whether a node shows an array in another way, and reads nothing of it."""
         op = node.op
-        if op.name == "getitem":
-            return len(node.inputs) == 1  # no arrays in the index
+        if op.name == "getitem":  # without arrays in the index; one element is copied
+            return len(node.inputs) == 1 and bool(node.outputs[0].shape)
         if op.family != "shape" or not self.program.device.backend.host:
             return False
         return op.views == "some" or (op.views == "all" and node.inputs[0] in self.contiguous)
@@ -333,7 +345,7 @@ class Lowering:
             return
         if op.views == "all" and not op.attributes:
             call = given[0]
-        elif op.views == "all" and op.direct is not None and kind.device.backend.host:
+        elif op.views and op.direct is not None and kind.device.backend.host:
             own = self.program.known(f"_{op.name}", op.direct(np), ("direct", op))
             more = [self.attribute(*item) for item in node.attributes.items()]
             call = f"{own}({', '.join([given[0], *more])})"
@@ -360,7 +372,9 @@ class Lowering:
         def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
             return into.native(*inputs, *outputs)
 
-        self._add(SegmentStep(node, len(given), call, native), node.op.name, given, [place])
+        small = stated_cost(node).flops < MIN_NATIVE_FLOPS
+        step = SegmentStep(node, len(given), call, native, small)
+        self._add(step, node.op.name, given, [place])
 
     def _place(self, value: Value, step: Step, number: int) -> str:
         """The name of an array that a step is to write into: of the plan, or allocated here."""
@@ -460,16 +474,17 @@ class Lowering:
         if fused.checks and any(self._waits(fused.inputs[i]) for i, _ in fused.checks):
             self._flush()
         made = [self._place(value, fused, number) for value in fused.outputs]
-        call = fused.prepare()
-        if program.segments:
-            if fused.checks:
-                check = program.known(f"_check_{fused.name}", call.check)
-                program.write(f"{check}({_row(given)})", fused, self.depth)
-            own = SegmentStep(fused, len(given), call, call.native)
-            self._add(own, fused.name, given, made)
+        if not program.segments:
+            name = program.known(f"_{fused.name}", fused.prepare())
+            program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
             return
-        name = program.known(f"_{fused.name}", call)
-        program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
+        call = fused.prepare(way="tiles" if fused.small else None)
+        if fused.checks:
+            check = program.known(f"_check_{fused.name}", call.check)
+            program.write(f"{check}({_row(given)})", fused, self.depth)
+        native = fused.native if fused.small else call.native
+        own = SegmentStep(fused, len(given), call, native, fused.small)
+        self._add(own, fused.name, given, made)
 
     def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""

@@ -105,9 +105,13 @@ class Plan:
         self.updates = tuple(self._program.updates)
         """The steps that update Variables in place."""
         self._function = self._compile()
-        # The program refers to itself, and to kernels with their arrays: they go with the plan.
-        weakref.finalize(self, self._program.globals.clear)
         self._frames: list[Frame] = []
+
+    def __del__(self) -> None:
+        program = getattr(self, "_program", None)
+        if program is not None:
+            # It refers to itself, and to kernels with their arrays: they go with the plan.
+            program.globals.clear()
 
     def _compile(self) -> Any:
         program = self._program

@@ -166,8 +166,10 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
     return out
 
 
-def product_into(a: Any, b: Any, out: Any) -> Any:
+def product_into(a: Any, b: Any, out: Any = None) -> Any:
     """The product of matrices, or stacks of them, in C-contiguous memory of its dtype."""
+    if out is None:
+        return _matmul_numpy(np, a, b)
     if a.ndim == 2 == b.ndim:
         return matrix_product(a, b, out)
     if b.ndim > 2:
