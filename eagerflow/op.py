@@ -155,9 +155,9 @@ class Op:
     "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
-    do. ``into(*arguments)``, of specs, gives an ``Into``, or None. Bits are ``threaded`` where they
-    may depend on how many threads the libraries below use: a bool, or a function of the arguments'
-    specs.
+    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. Bits are
+    ``threaded`` where they may depend on how many threads the libraries below use: a bool, or a
+    function of the arguments' specs.
     """
 
     name: str

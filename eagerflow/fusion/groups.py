@@ -565,8 +565,15 @@ def fuse(
 
 def _alone(steps: Sequence[Step]) -> set[Node]:
     """The nodes of small kernels that no other step with machine code stands beside."""
-    row = [s for s in steps if not isinstance(s, Node) or s.op.family != "shape"]
-    native = [not isinstance(s, Node) or s.op.into is not None for s in row]
+    row: list[Step] = []
+    native = []
+    for step in steps:
+        if not isinstance(step, Node) or step.op.into is not None:
+            row.append(step)
+            native.append(True)
+        elif step.op.family != "shape":
+            row.append(step)
+            native.append(False)
     found: set[Node] = set()
     for i, step in enumerate(row):
         beside = native[max(i - 1, 0) : i] + native[i + 1 : i + 2]

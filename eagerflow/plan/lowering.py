@@ -38,7 +38,7 @@ from eagerflow.graph.names import FreeNames
 from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
-from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
+from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, into_of, shows
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.spec import MAX_RANK
 
@@ -169,9 +169,15 @@ class Lowering:
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
         self.pending = _Pending()
         self.contiguous: set[Value] = set()
+        self.placed: dict[Value, str] = {}  # where values go that have their place already
 
     def run(self) -> None:
         """Write all steps."""
+        self.write_steps()
+        self._flush()
+
+    def write_steps(self) -> None:
+        """Write all steps, but for the call of the segment at the end."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
                 self._flush()
@@ -181,7 +187,6 @@ class Lowering:
             else:
                 self._fused_kernel(step, number)
             self._release(number)
-        self._flush()
 
     def _control(self, node: Node) -> None:
         """A branch or loop; in a function of its own where it is deep inside of others."""
@@ -212,10 +217,10 @@ class Lowering:
 
     # Values --------------------------------------------------------------------------------------
 
-    def new(self, value: Value) -> str:
-        """An expression for fresh memory of a value's shape and dtype."""
+    def new(self, value: Value, *rows: int) -> str:
+        """An expression for fresh memory of a value's shape and dtype, or of rows of such."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
-        return f"empty({self.attribute('shape', value.shape)}, {dtype})"
+        return f"empty({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 
     def text(self, x: Any) -> str:
         """How a node's input is written."""
@@ -275,7 +280,7 @@ class Lowering:
 
     # Segments ------------------------------------------------------------------------------------
 
-    def _add(self, step: SegmentStep, name: str, given: list[str], made: list[str]) -> None:
+    def add(self, step: SegmentStep, name: str, given: list[str], made: list[str]) -> None:
         """Let a step be one of a segment; ``given`` and ``made`` are the names of its arrays."""
         pending, program = self.pending, self.program
         pending.steps.append(step)
@@ -307,13 +312,7 @@ class Lowering:
         return type(x) is Value and self.lifetimes.root(x) in self.pending.roots
 
     def _shows(self, node: Node) -> bool:
-        """Whether a node shows an array in another way, and reads nothing of it."""
-        op = node.op
-        if op.name == "getitem":  # without arrays in the index; one element is copied
-            return len(node.inputs) == 1 and bool(node.outputs[0].shape)
-        if op.family != "shape" or not self.program.device.backend.host:
-            return False
-        return op.views == "some" or (op.views == "all" and node.inputs[0] in self.contiguous)
+        return self.program.device.backend.host and shows(node, self.contiguous)
 
     # Steps ---------------------------------------------------------------------------------------
 
@@ -355,10 +354,9 @@ class Lowering:
 
     def _product_into(self, node: Node, kernel: Any) -> Into | None:
         """What writes a node's result into memory that it is given."""
-        if node.op.into is None or not self._plain(node) or type(kernel).__name__ != "partial":
+        if type(kernel).__name__ != "partial" or not self.program.device.backend.host:
             return None
-        found: Into | None = node.op.into(*node.inputs)
-        return found
+        return into_of(node)
 
     def _product(self, node: Node, number: int, into: Into) -> None:
         """A step of a segment that writes one result."""
@@ -374,10 +372,13 @@ class Lowering:
 
         small = stated_cost(node).flops < MIN_NATIVE_FLOPS
         step = SegmentStep(node, len(given), call, native, small)
-        self._add(step, node.op.name, given, [place])
+        self.add(step, node.op.name, given, [place])
 
     def _place(self, value: Value, step: Step, number: int) -> str:
         """The name of an array that a step is to write into: of the plan, or allocated here."""
+        if value in self.placed:
+            self.program.names[value] = self.placed[value]
+            return self.placed[value]
         place = self.place_for(value, number)
         if place is None:
             place = self.program.local(value)
@@ -418,11 +419,6 @@ class Lowering:
         if len(value.shape) < 2 or value in self.program.straight:
             return True
         return value.constant is not None and value.constant._array.flags.c_contiguous
-
-    def _plain(self, node: Node) -> bool:
-        return self.program.device.backend.host and all(
-            type(x) is Value and x.dtype.char in "fd" for x in node.inputs
-        )
 
     def attribute(self, key: str, value: Any) -> str:
         """How an attribute is written: as a number, or as a name of what it is."""
@@ -484,7 +480,7 @@ class Lowering:
             program.write(f"{check}({_row(given)})", fused, self.depth)
         native = fused.native if fused.small else call.native
         own = SegmentStep(fused, len(given), call, native, fused.small)
-        self._add(own, fused.name, given, made)
+        self.add(own, fused.name, given, made)
 
     def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""

@@ -20,7 +20,6 @@ import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.team import Team
-from eagerflow.fusion.kernels import Step
 from eagerflow.runtime import threads
 
 MAX_LAYOUTS = 16  # combinations of strides that a segment is kept ready for
@@ -47,7 +46,8 @@ class SegmentStep(NamedTuple):
     machine code, or None. For ``small`` steps that is made when the segment has run for a while.
     """
 
-    step: Step
+    step: Any
+    """A step of the plan, or what stands for one."""
     inputs: int
     call: Callable[[Arrays, Arrays], Any]
     native: Callable[[Arrays, Arrays], NativeCall | None]

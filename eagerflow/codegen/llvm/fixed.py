@@ -22,7 +22,7 @@ def possible(call: Any) -> bool:
 class RegionJob(Job):
     """A region's kernel, with the memory for its column reductions, each of them in parts."""
 
-    def __init__(self, call: FixedCall, step: int = 0) -> None:
+    def __init__(self, call: FixedCall, step: int = 0, operands: Operands | None = None) -> None:
         own = call.launch
         frame = own.frame_type.from_buffer_copy(own.template)
         self.partial = own.partial_columns(frame)
@@ -35,7 +35,7 @@ class RegionJob(Job):
             call.entry,
             frame,
             own.code.counters(),
-            call.operands,
+            operands or call.operands,
             call.threads,
             shared,
             0 if shared else own.scratch,

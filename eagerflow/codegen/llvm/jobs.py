@@ -24,7 +24,8 @@ from eagerflow.codegen.llvm.team import library
 # strides are looked at, and where their number of axes and their strides are; the type of arrays;
 # the number of its step in a segment; then for each operand its slot in the frame, what to add to
 # its address, its place in the tuple of the step's arrays, the array.
-_HEAD_WORDS = 11
+HEAD_WORDS = 11
+FRAME, COUNTERS = 1, 3  # of them
 _COLUMNS = 4  # words of each operand
 
 
@@ -50,7 +51,7 @@ def _text() -> str:
 
 def _columns(code: Code) -> list[str]:
     """Where the columns of a job's operands begin."""
-    count, start = code.word("i64", "%job", 6), code.at("%job", _HEAD_WORDS, "i64")
+    count, start = code.word("i64", "%job", 6), code.at("%job", HEAD_WORDS, "i64")
     found = [start]
     for _ in range(_COLUMNS - 1):
         found.append(code.at(found[-1], count, "i64"))
@@ -201,12 +202,13 @@ class Job:
         step: int = 0,
         held: Any = None,
     ) -> None:
-        self.pieces, self.scratch = pieces, scratch
+        self.pieces, self.scratch, self.step = pieces, scratch, step
+        self.frame, self.counters, self.places = frame, counters, operands.places
         own = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8) if scratch else None
         table = [n for strides in operands.strides for n in (len(strides), *strides)]
         looked = (ctypes.c_int64 * len(table))(*table)
         count = len(operands.slots)
-        self.words = (ctypes.c_int64 * (_HEAD_WORDS + _COLUMNS * count))(
+        self.words = (ctypes.c_int64 * (HEAD_WORDS + _COLUMNS * count))(
             entry,
             ctypes.addressof(frame),
             shared,
@@ -224,7 +226,7 @@ class Job:
         )
         self.address = ctypes.addressof(self.words)
         # What is written with each call: one object for each operand.
-        first = self.address + 8 * (_HEAD_WORDS + (_COLUMNS - 1) * count)
+        first = self.address + 8 * (HEAD_WORDS + (_COLUMNS - 1) * count)
         self.arrays: Any = (ctypes.c_int64 * count).from_address(first)
         self.held = self.words, frame, counters, own, looked, held
 
