@@ -113,6 +113,15 @@ class _Layout:
                 waiting += own
         self._end(waiting)
 
+    def take(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
+        """Make it ready for the arrays of all steps; whether they are as they should be."""
+        return not any(part.take(rows) for part in self.parts)
+
+    def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
+        """Do all steps."""
+        for part in self.parts:
+            part.run(rows)
+
     def _end(self, waiting: list[jobs.Job]) -> None:
         if waiting:
             self.parts.append(_NativePart(waiting[:], self._memory))
@@ -139,21 +148,14 @@ class Segment:
             layout = self._free.pop()
         except IndexError:
             layout = self._for(rows)
-        for part in layout.parts:
-            if part.take(rows):
-                layout = self._fitting(rows)
-                break
-        for part in layout.parts:
-            part.run(rows)
+        if not layout.take(rows):
+            layout = self._for(rows)  # they have other strides than those of the last run
+            if not layout.take(rows):
+                # Arrays of other types, as NumPy's mapped and masked ones.
+                _Layout(self.steps, [None] * len(self.steps)).run(rows)
+                return
+        layout.run(rows)
         self._free.append(layout)
-
-    def _fitting(self, rows: tuple[tuple[Any, ...], ...]) -> _Layout:
-        """A layout for arrays that have other strides than those of the last run."""
-        layout = self._for(rows)
-        if any(part.take(rows) for part in layout.parts):
-            # Arrays of other types, as NumPy's mapped and masked ones.
-            return _Layout(self.steps, [None] * len(self.steps))
-        return layout
 
     def _for(self, rows: tuple[tuple[Any, ...], ...]) -> _Layout:
         key = tuple([a.strides for row in rows for a in row])

@@ -61,7 +61,8 @@ def _region(dtype: str, rank: int, inputs: int) -> Region:
         value = builder.input("x", dtype, axes)
     else:
         nothing = builder.constant(0, dtype)
-        value = builder.add(nothing, nothing)
+        join = builder.logical_or if dtype == "bool" else builder.add
+        value = join(nothing, nothing)
     builder.output("y", value, dtype, axes)
     return builder.region()
 
