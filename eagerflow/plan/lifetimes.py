@@ -82,8 +82,10 @@ class Lifetimes:
             self.ending[number].append(value)
 
     def _join_views(self, node: Node) -> None:
-        # A function of the library's is told where to write, also where it could give a view.
+        # A function that is told where to write does so, also where it could give a view.
         if not node.op.aliases or (node.op.ufunc is not None and node.op.family == "elementwise"):
+            return
+        if into_of(node) is not None:
             return
         for given in node.values():
             for made in node.outputs:

@@ -36,10 +36,10 @@ def choose_kernels() -> bool:
     made where they are found, where no other thread of Python could be at work, and again to go
     back if the result is not what was asked for. Gives whether there are other kernels now.
     """
-    if CORE_TYPE in os.environ or switched_off(KEEP_KERNELS) or not _has_avx512():
+    if CORE_TYPE in os.environ or switched_off(KEEP_KERNELS):
         return False
     library = _library()
-    if library is None or kernels() not in _OLDER or threading.active_count() > 1:
+    if library is None or not is_outdated() or threading.active_count() > 1:
         return False
     try:
         calls = library.gotoblas_dynamic_quit, library.gotoblas_dynamic_init
@@ -52,10 +52,17 @@ def choose_kernels() -> bool:
         in_one_call(calls)
     finally:
         del os.environ[CORE_TYPE]
+    is_outdated.cache_clear()
     if kernels() == AVX512_KERNELS:
         return True
     in_one_call(calls)
     return False
+
+
+@cache
+def is_outdated() -> bool:
+    """Whether OpenBLAS computes with kernels that do without the AVX-512 that there is."""
+    return _has_avx512() and kernels() in _OLDER
 
 
 def _has_avx512() -> bool:

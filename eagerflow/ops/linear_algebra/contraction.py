@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.generated import enabled
 from eagerflow.dims import product
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import ShapeError
@@ -29,6 +30,7 @@ from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
 from eagerflow.runtime import blas, threads
+from eagerflow.runtime.buffers import empty
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axes
 
 __all__ = ["matmul", "outer", "tensordot", "vecdot"]
@@ -89,6 +91,8 @@ MIN_BLAS_MULTIPLICATIONS = 2**18
 MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_MULTIPLICATIONS = 256**3
+# So many are faster by generated kernels where BLAS has none for the processor.
+MIN_GENERATED_MULTIPLICATIONS = 2**21
 # Stacks are shared in this many parts, whatever the number of threads.
 STACK_PARTS = 8
 
@@ -113,6 +117,9 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
+    if work >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+        made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
+        return _kernels().multiply(a, b, made)
     if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
         return a.dot(b, out)
     if work <= MIN_BLAS_MULTIPLICATIONS and a.dtype.kind != "c":
@@ -145,6 +152,8 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
         a, b = _compact(a), _compact(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count, each = math.prod(batch), m * k * n
+    if count * each >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+        return _kernels().multiply(a, b, empty((*batch, m, n), a.dtype) if out is None else out)
     if each >= LARGE_MULTIPLICATIONS or (
         each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
     ):
@@ -185,6 +194,11 @@ def _kernels() -> Any:
     from eagerflow.primitives import matrix_product
 
     return matrix_product
+
+
+def _generated(a: Any, b: Any) -> bool:
+    """Whether generated kernels multiply better than BLAS does here."""
+    return a.dtype.char in "fd" and a.dtype is b.dtype and blas.is_outdated() and enabled()
 
 
 _PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out))
