@@ -19,7 +19,6 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
 
-from eagerflow.codegen import kernel
 from eagerflow.fusion.access import AccessMap, Axes, Number, access_map, composed, real_axes
 from eagerflow.fusion.kernels import CLASS_OPS, FusedKernel, Member, Step, statement_count
 from eagerflow.fusion.lowering import fill_value, is_storage_only, without_inputs
@@ -37,6 +36,8 @@ MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither need
 
 MIN_FUSED_ELEMENTS = 1 << 12
 """Elements from which one call of a kernel costs less than the calls of its nodes."""
+MIN_SEGMENT_STEPS = 6
+"""Steps beside each other from which one call of all is worth making code for small ones."""
 MIN_SHARED_ELEMENTS = 1 << 16  # from which threads share a kernel's work
 MIN_ELEMENTS = 16  # of arrays for which more than the steps of optimizers are fused
 MIN_CALLS, MIN_CALLS_OF_FEW = 4, 12
@@ -539,50 +540,50 @@ class _Grouping:
 
 
 def fuse(
-    graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS, small: bool | None = None
+    graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS, min_steps: int | None = None
 ) -> list[Step]:
     """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
     ``min_elements`` is the number of elements from which kernels pay when they are called one by
-    one; ``small`` ones are made as well where plans have segments, which call many at once. Views
-    of what a kernel makes and numbers that only kernels read come as nodes where something outside
-    reads them. Time and memory are linear in the number of nodes.
+    one, ``min_steps`` the number of steps with machine code beside each other, which a segment
+    calls at once, from which smaller ones pay too; None where there are no segments. Views of what
+    a kernel makes and numbers that only kernels read come as nodes where something outside reads
+    them. Time and memory are linear in the number of nodes.
     """
     grouping = _Grouping(graph)
     grouping.run()
-    large = {g for g in grouping.groups if g.pays(min_elements)}
-    if not (kernel.has_segments() if small is None else small):
-        return _steps(grouping, [g for g in grouping.groups if g in large], large)
-    found = _steps(grouping, [g for g in grouping.groups if g.computes()], large)
-    alone = _alone(found)
-    if not alone:
+    large = [g for g in grouping.groups if g.pays(min_elements)]
+    if min_steps is None:
+        return _steps(grouping, large)
+    inside = {m.node for g in large for m in g.members}
+    kept = [g for g in grouping.groups if g.computes()]
+    found = _steps(grouping, kept)
+    brief = {
+        node
+        for row in native_rows(found)
+        if len(row) < min_steps
+        for step in row
+        if isinstance(step, FusedKernel)
+        for node in step.nodes
+    }
+    brief -= inside
+    if not brief:
         return found
-    kept = [
-        g for g in grouping.groups if g.computes() and alone.isdisjoint(m.node for m in g.members)
-    ]
-    return _steps(grouping, kept, large)
+    return _steps(grouping, [g for g in kept if brief.isdisjoint(m.node for m in g.members)])
 
 
-def _alone(steps: Sequence[Step]) -> set[Node]:
-    """The nodes of small kernels that no other step with machine code stands beside."""
-    row: list[Step] = []
-    native = []
+def native_rows(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps beside each other that machine code can do; views do not part them."""
+    found: list[list[Step]] = [[]]
     for step in steps:
         if not isinstance(step, Node) or step.op.into is not None:
-            row.append(step)
-            native.append(True)
+            found[-1].append(step)
         elif step.op.family != "shape":
-            row.append(step)
-            native.append(False)
-    found: set[Node] = set()
-    for i, step in enumerate(row):
-        beside = native[max(i - 1, 0) : i] + native[i + 1 : i + 2]
-        if isinstance(step, FusedKernel) and step.small and not any(beside):
-            found.update(step.nodes)
+            found.append([])
     return found
 
 
-def _steps(grouping: _Grouping, kept: Sequence[FusionGroup], large: set[FusionGroup]) -> list[Step]:
+def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
     """The steps where these groups become kernels."""
     graph = grouping.graph
     inside = {m.node for g in kept for m in g.members}
@@ -609,9 +610,7 @@ def _steps(grouping: _Grouping, kept: Sequence[FusionGroup], large: set[FusionGr
         nodes = [m.node for m in group.members if m.node.op.views != "all"]
         values = [v for node in nodes for v in node.outputs if v in needed]
         if values:
-            found = FusedKernel(group.sizes, group.row_axes, group.members, values, uniform)
-            found.small = group not in large
-            kernels.append(found)
+            kernels.append(FusedKernel(group.sizes, group.row_axes, group.members, values, uniform))
     return _ordered(graph, outside, kernels)
 
 

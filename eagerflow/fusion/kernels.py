@@ -64,9 +64,6 @@ class FusedKernel:
     of an input that holds numbers of classes, and how many classes there are.
     """
 
-    small = False
-    """Whether NumPy's calls cost less than one of the kernel, and only a segment pays."""
-
     def __init__(
         self,
         sizes: tuple[int, ...],
@@ -160,10 +157,6 @@ class FusedKernel:
         ``inplace`` are pairs out of ``self.inplace``, ``way`` is one of ``kernel.ways()``.
         """
         return FusedCall(self, inputs or self.inputs, outputs or self.outputs, inplace, way)
-
-    def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        """What computes the region in machine code for such arrays; None where that cannot be."""
-        return self.prepare(inputs, outputs).native(inputs, outputs)
 
 
 Step = Node | FusedKernel

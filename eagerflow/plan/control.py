@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eagerflow.fusion.groups import fuse
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.plan.loops import Loop, Movement, Rings, RowCopy, movements_of, rings_of
@@ -79,6 +80,9 @@ def _while_loop(lowering: Any, node: Node, given: Sequence[str]) -> None:
     _same(lowering, node, state, found, depth + 1)
 
 
+MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
+
+
 def _rows(array: Any, first: int, end: int) -> Any:
     return array[first:end]
 
@@ -88,7 +92,9 @@ def _native_scan(lowering: Any, node: Node, given: Sequence[str], count: int) ->
     program, more = lowering.program, node.attributes
     if not program.segments or count < 2:
         return False
-    steps = program.order(more["body"])
+    steps = fuse(more["body"], min_steps=1)
+    if len(steps) * count < MIN_LOOP_STEPS:
+        return False
     rings = rings_of(node, steps)
     if rings is None:
         return False
@@ -97,7 +103,7 @@ def _native_scan(lowering: Any, node: Node, given: Sequence[str], count: int) ->
     writer.carries(rings)
     writer.results(rings)
     inner = type(lowering)(program, more["body"], steps, lowering.depth)
-    inner.placed = writer.placed
+    inner.placed, inner.native = writer.placed, {*steps}
     inner.write_steps()
     writer.call(inner)
     writer.ends(rings)

@@ -181,7 +181,7 @@ class RowCopy(NamedTuple):
         def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
             return copied(inputs[0], outputs[0])
 
-        return SegmentStep(self, 1, call, native, False)
+        return SegmentStep(self, 1, call, native)
 
 
 class Rings(NamedTuple):

@@ -30,6 +30,7 @@ from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, native_rows
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
@@ -42,7 +43,7 @@ from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, into_of, shows
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.spec import MAX_RANK
 
-MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code from the first run on
+MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code in short rows of such steps too
 MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
 PROGRAM_NAMES = frozenset(
     {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
@@ -132,6 +133,17 @@ class Program:
         return found
 
 
+def _native(steps: Sequence[Step]) -> set[Step]:
+    """Nodes that machine code does: in long rows of such steps, and where they are large."""
+    rows = native_rows(steps)
+    found = {step for row in rows if len(row) >= MIN_SEGMENT_STEPS for step in row}
+    for row in rows:
+        for step in row:
+            if isinstance(step, Node) and stated_cost(step).flops >= MIN_NATIVE_FLOPS:
+                found.add(step)
+    return found
+
+
 class _Pending:
     """The steps of a segment that is not written yet."""
 
@@ -170,6 +182,7 @@ class Lowering:
         self.pending = _Pending()
         self.contiguous: set[Value] = set()
         self.placed: dict[Value, str] = {}  # where values go that have their place already
+        self.native = _native(steps) if program.segments else set()
 
     def run(self) -> None:
         """Write all steps."""
@@ -327,7 +340,7 @@ class Lowering:
         kind = self._kind(node)
         kernel = kind.device.backend.bind(node.op, kind.dtype)
         into = self._product_into(node, kernel)
-        if into is not None and self.program.segments:
+        if into is not None and node in self.native:
             self._product(node, number, into)
             return
         if any(map(self._waits, node.inputs)) and not self._shows(node):
@@ -370,8 +383,7 @@ class Lowering:
         def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
             return into.native(*inputs, *outputs)
 
-        small = stated_cost(node).flops < MIN_NATIVE_FLOPS
-        step = SegmentStep(node, len(given), call, native, small)
+        step = SegmentStep(node, len(given), call, native)
         self.add(step, node.op.name, given, [place])
 
     def _place(self, value: Value, step: Step, number: int) -> str:
@@ -474,12 +486,11 @@ class Lowering:
             name = program.known(f"_{fused.name}", fused.prepare())
             program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
             return
-        call = fused.prepare(way="tiles" if fused.small else None)
+        call = fused.prepare()
         if fused.checks:
             check = program.known(f"_check_{fused.name}", call.check)
             program.write(f"{check}({_row(given)})", fused, self.depth)
-        native = fused.native if fused.small else call.native
-        own = SegmentStep(fused, len(given), call, native, fused.small)
+        own = SegmentStep(fused, len(given), call, call.native)
         self.add(own, fused.name, given, made)
 
     def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:

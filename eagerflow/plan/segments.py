@@ -23,7 +23,6 @@ from eagerflow.codegen.llvm.team import Team
 from eagerflow.runtime import threads
 
 MAX_LAYOUTS = 16  # combinations of strides that a segment is kept ready for
-PATIENCE = 16  # runs after which machine code pays for small steps as well
 
 Arrays = Sequence[Any]
 
@@ -43,7 +42,7 @@ class SegmentStep(NamedTuple):
     """A step of a segment, whose arrays are ``inputs`` to read, and then those to write.
 
     ``call(inputs, outputs)`` does it in Python; ``native(inputs, outputs)`` gives what does it in
-    machine code, or None. For ``small`` steps that is made when the segment has run for a while.
+    machine code, or None.
     """
 
     step: Any
@@ -51,7 +50,6 @@ class SegmentStep(NamedTuple):
     inputs: int
     call: Callable[[Arrays, Arrays], Any]
     native: Callable[[Arrays, Arrays], NativeCall | None]
-    small: bool
 
 
 class _NativePart:
@@ -135,15 +133,9 @@ class Segment:
         self.steps = steps
         self._natives: dict[Any, list[NativeCall | None]] = {}
         self._free: list[_Layout] = []
-        self._runs = 0 if any(step.small for step in steps) else PATIENCE
 
     def __call__(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do all steps, in their order."""
-        if self._runs < PATIENCE:
-            self._runs += 1
-            if self._runs == PATIENCE:
-                self._natives.clear()
-                self._free.clear()
         try:
             layout = self._free.pop()
         except IndexError:
@@ -164,9 +156,7 @@ class Segment:
             if len(self._natives) >= MAX_LAYOUTS:
                 self._natives.clear()
             natives = self._natives[key] = [
-                None
-                if step.small and self._runs < PATIENCE
-                else step.native(row[: step.inputs], row[step.inputs :])
+                step.native(row[: step.inputs], row[step.inputs :])
                 for step, row in zip(self.steps, rows, strict=True)
             ]
         return _Layout(self.steps, natives)

@@ -40,7 +40,7 @@ def greedy(monkeypatch):
 
 
 def kernels_of(graph, border=1):
-    return [step for step in fuse(graph, border, small=False) if isinstance(step, FusedKernel)]
+    return [step for step in fuse(graph, border) if isinstance(step, FusedKernel)]
 
 
 def random_arrays(graph, seed=0):
@@ -49,7 +49,7 @@ def random_arrays(graph, seed=0):
 
 
 def check_against_eager(graph, arrays, way=None, border=1, rtol=2e-4, **options):
-    steps = fuse(graph, border, small=False)
+    steps = fuse(graph, border)
     tensors = [ef.asarray(a) for a in arrays]
     outputs, assigned = evaluate(graph, tensors)
     found = run_steps(graph, steps, arrays, way, **options)

@@ -73,7 +73,7 @@ def gradients(step, x, carry, reverse):
     return tape.gradient(loss, [x, *carry])
 
 
-@given(st.sampled_from(STEPS), st.integers(1, 9), st.booleans(), st.integers(0, 2**32 - 1))
+@given(st.sampled_from(STEPS), st.integers(1, 12), st.booleans(), st.integers(0, 2**32 - 1))
 @settings(max_examples=30)
 def test_scans_and_their_gradients(step, length, reverse, seed):
     rng = np.random.default_rng(seed)
@@ -89,7 +89,7 @@ def test_scans_and_their_gradients(step, length, reverse, seed):
 
 @pytest.mark.parametrize("step", STEPS)
 def test_they_are_loops(step):
-    x, carry = ef.ones((5, 3, WIDTH)), (ef.ones((3, WIDTH)), ef.ones((3, WIDTH)))
+    x, carry = ef.ones((9, 3, WIDTH)), (ef.ones((3, WIDTH)), ef.ones((3, WIDTH)))
     before = loops_there()
     captured = ef.function(lambda x, h, c: run(step, x, (h, c), False))
     captured(x, *carry)
@@ -103,7 +103,7 @@ def test_step_by_step_in_python(monkeypatch, step, reverse):
     calls = []
     monkeypatch.setattr(loops._Layout, "run", lambda self, rows: bool(calls.append(1)))
     rng = np.random.default_rng(1)
-    x = ef.tensor(rng.standard_normal((4, 3, WIDTH)).astype("float32"))
+    x = ef.tensor(rng.standard_normal((8, 3, WIDTH)).astype("float32"))
     carry = tuple(ef.tensor(rng.standard_normal((3, WIDTH)).astype("float32")) for _ in range(2))
     found = ef.function(lambda x, h, c: run(step, x, (h, c), reverse))(x, *carry)
     assert calls

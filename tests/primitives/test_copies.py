@@ -18,7 +18,7 @@ def run(make, sources, out):
     def fail(inputs, outputs):
         raise AssertionError("Python was asked")
 
-    step = SegmentStep(None, len(sources), fail, lambda i, o: make(*i, *o), False)
+    step = SegmentStep(None, len(sources), fail, lambda i, o: make(*i, *o))
     Segment([step])(((*sources, out),))
     return out
 
