@@ -70,7 +70,11 @@ def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
     kernel.run(
         (batch * heads, length, 1, span),
         _products(q, v) >= MIN_SHARED_PRODUCTS,
-        **_places(q=q, k=k, v=v, y=y, mask=mask.array),
+        q=_place(q),
+        k=_place(k),
+        v=_place(v),
+        y=_place(y),
+        mask=_place(mask.array),
         log_sums=log_sums,
         scale=np.array([options.scale], q.dtype),
         heads=heads,
@@ -109,10 +113,17 @@ def gradient(
     kernel.run(
         (batch * shared, parts, 1, 1),
         _products(q, v) >= MIN_SHARED_PRODUCTS,
-        **_places(q=q, k=k, v=v, y=y, g=g, mask=mask.array, of_q=of_q, of_k=of_k, of_v=of_v),
-        **_places(sums_k=sums_k[0], sums_v=sums_v[0]),
-        sums_k_part=sums_k.strides[0],
-        sums_v_part=sums_v.strides[0],
+        q=_place(q),
+        k=_place(k),
+        v=_place(v),
+        y=_place(y),
+        g=_place(g),
+        of_q=_place(of_q),
+        of_k=_place(of_k),
+        of_v=_place(of_v),
+        sums_k=(*_place(sums_k[0]), sums_k.strides[0]),
+        sums_v=(*_place(sums_v[0]), sums_v.strides[0]),
+        mask=_place(mask.array),
         log_sums=np.ascontiguousarray(log_sums),
         of_log_sums=np.ascontiguousarray(of_log_sums),
         scale=np.array([options.scale], q.dtype),
@@ -166,11 +177,6 @@ def _like(x: Array, shape: tuple[int, ...]) -> Array:
     return made.transpose(*(order.index(axis) for axis in range(3)), 3)
 
 
-def _places(**arrays: Any) -> dict[str, Any]:
-    """What kernels find of arrays: where they begin, and the bytes between heads and rows."""
-    found: dict[str, Any] = {}
-    for name, x in arrays.items():
-        strides = (0, 0, 0) if x is None else x.strides
-        found[name] = 0 if x is None else x
-        found |= {f"{name}_{part}": strides[i] for i, part in enumerate(("batch", "head", "row"))}
-    return found
+def _place(x: Any) -> tuple[Any, ...]:
+    """What kernels find of an array: where it begins, and the bytes between heads and rows."""
+    return (0, 0, 0, 0) if x is None else (x, *x.strides[:3])

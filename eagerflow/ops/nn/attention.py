@@ -89,22 +89,25 @@ def _rules(
     scale: float | None,
 ) -> tuple[Any, ...]:
     more: dict[str, Any] = {"is_causal": is_causal, "scale": scale}
-    dtype = q.dtype
-    if dtype in NARROW:  # weights from logarithms of few digits would be off
-        q, k, v = (astype(x, float32) for x in (q, k, v))
+    dtype, (of_y, of_log_sums) = q.dtype, g
+    narrow = dtype in NARROW
+    if narrow:  # weights from logarithms of few digits would be off
+        q, k, v, of_y, of_log_sums = (
+            None if x is None else astype(x, float32) for x in (q, k, v, *g)
+        )
         found = attention_with_log_sums(q, k, v, mask, **more)
-    of_y, of_log_sums = (None if x is None else astype(x, q.dtype) for x in g)
-    if of_y is None:
-        of_y = zeros_like(found[0])
+    of_y = zeros_like(found[0]) if of_y is None else of_y
     own = q, k, v, of_y, *found, mask, of_log_sums
     parts = dot_product_attention_gradient(*own, **more)
+    if narrow:
+        parts = tuple(astype(part, dtype) for part in parts)
 
     def by_mask() -> Any:
         slopes = reshape(gradient_of_scores(*own, **more)[2], (*q.shape[:3], k.shape[2]))
         return astype(unbroadcast(slopes, mask.shape), mask.dtype)
 
     floats = mask is not None and mask.dtype in FLOATS
-    return (*(astype(part, dtype) for part in parts), by_mask if floats else None)
+    return (*parts, by_mask if floats else None)
 
 
 _rules.takes_none = True  # type: ignore[attr-defined]  # nobody asks about the logarithms

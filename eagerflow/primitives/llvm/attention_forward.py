@@ -13,7 +13,12 @@ from contextlib import contextmanager
 from functools import reduce
 from typing import Any
 
-from eagerflow.primitives.llvm.attention_writer import UNROLLED_VECTORS, AttentionWriter, Rows
+from eagerflow.primitives.llvm.attention_writer import (
+    UNROLLED_VECTORS,
+    AttentionWriter,
+    Rows,
+    place_slots,
+)
 
 QUERIES, KEYS = 32, 64  # of a tile
 KEYS_PER_BLOCK = 8  # of those whose scores are summed up in registers
@@ -26,8 +31,7 @@ class AttentionForwardWriter(AttentionWriter):
 
     stages = ("attend",)
     slots = (
-        *(f"{name}{part}" for name in "qkvy" for part in ("", "_batch", "_head", "_row")),
-        *("mask", "mask_batch", "mask_head", "mask_row"),
+        *place_slots("q", "k", "v", "y", "mask"),
         *("log_sums", "scale", "heads", "group", "keys"),
     )
 
@@ -39,8 +43,8 @@ class AttentionForwardWriter(AttentionWriter):
         self.of_values = self.block(QUERIES, self.value_width)
         self.query_line, self.key_line = QUERIES * size, config.width * size
         self.chunk = max(CHUNK_BYTES // (self.key_line + self.value_line) // KEYS, 1) * KEYS
-        self.at_q = self.room(config.width * self.query_line)
-        self.at_limits, self.at_changes = (self.room(self.query_line) for _ in range(2))
+        self.at_q = self.room(self.width * self.query_line)
+        self.at_changes = self.room(self.query_line)
         self.at_scores = self.room(KEYS * self.query_line)
         self.at_k = self.room(self.chunk * self.key_line)
         self.at_v = self.room(self.chunk * self.value_line)
@@ -48,7 +52,7 @@ class AttentionForwardWriter(AttentionWriter):
         if config.mask:
             own = KEYS * self.query_line if config.by_query else self.chunk * size
             self.at_mask = self.room(own)
-        self.block_bytes = QUERIES * self.value_line + 3 * self.query_line
+        self.block_bytes = QUERIES * self.value_line + 2 * self.query_line
         self.at_blocks = self.room(MAX_PIECE_QUERIES // QUERIES * self.block_bytes)
 
     def _attend(self) -> None:
@@ -82,7 +86,7 @@ class AttentionForwardWriter(AttentionWriter):
             number = v.number("udiv", v.number("sub", first, "%c0"), QUERIES)
             self.sums = v.step(self.own(self.at_blocks), number, self.block_bytes)
             self.top = v.at(self.sums, QUERIES * self.value_line)
-            self.used, self.total = (v.at(self.top, n * self.query_line) for n in (1, 2))
+            self.total = v.at(self.top, self.query_line)
             yield first, rows
 
     def _begin(self) -> None:
@@ -90,8 +94,8 @@ class AttentionForwardWriter(AttentionWriter):
         low = s.splat(s.constant(-math.inf, v.dtype), self.lanes)
         v.fill(self.sums, QUERIES * self.value_line // v.size)
         for at in range(0, self.query_line, v.size):
-            for value, to in ((low, self.top), (low, self.used), (v.zero, self.total)):
-                v.store(value, to, at)
+            v.store(low, self.top, at)
+            v.store(v.zero, self.total, at)
 
     def _copy_keys(self, own: dict[str, str], chunk: str, count: str) -> None:
         """Copy a chunk of keys and values, and what a mask without queries says of them."""
@@ -114,26 +118,18 @@ class AttentionForwardWriter(AttentionWriter):
             end, free = (self.least(last, v.number("add", first, n)) for n in (rows, 1))
         sees = self.code.value(f"icmp ult i64 {chunk}, {end}") if config.is_causal else ""
         with self.code.where(sees):
-            q, factor = self.rows("q", own["q"], first), v.load_splat(self.pointer("scale"))
+            q, factor = (
+                self.rows("q", own["q"], first),
+                v.memory.load_one(self.pointer("scale"), v.dtype),
+            )
             self.turn(rows, config.width, q, (self.own(self.at_q), self.query_line), factor)
-            self._limit(first, end)
             with self.code.loop("tile", chunk, end, KEYS) as (tile, _):
                 count = v.number("sub", self.least(v.number("add", tile, KEYS), end), tile)
-                if config.by_query:
-                    self._turn_mask(self.rows("mask", own["mask"], first), rows, tile, count)
-                self._scores(chunk, tile, count, free)
+                inside = v.number("sub", tile, chunk)
+                self._scores(inside, count)
+                self._adjust(own, first, rows, chunk, tile, count, free, end)
                 self._weights(count)
-                self._average(v.number("sub", tile, chunk), count)
-
-    def _limit(self, first: str, end: str) -> None:
-        """Write down the last key that each query may see."""
-        v, s = self.v, self.s
-        final = self.index(v.number("sub", end, 1))
-        for j in range(self.vectors):
-            last = final
-            if self.config.is_causal:
-                last = s.minimum(s.add(self.indices(first), j * self.lanes), final)
-            v.store(s.bitcast(last, v.dtype), self.own(self.at_limits), j * v.size)
+                self._average(inside, count)
 
     def _turn_mask(self, mask: Rows, rows: str, tile: str, count: str) -> None:
         """Write down what the mask adds to the scores of a tile."""
@@ -148,74 +144,78 @@ class AttentionForwardWriter(AttentionWriter):
             for k, x in enumerate(v.transposed(lines)):
                 v.store(x, v.step(to, i, self.itemsize), k * self.query_line)
 
-    def _scores(self, chunk: str, tile: str, count: str, free: str) -> None:
-        """The scores of a tile; those of keys before ``free`` are seen by all queries."""
-        v, size = self.v, self.of_scores.rows
-        free = self.least(v.number("sub", self.most(free, tile), tile), count)
-        free = v.number("mul", v.number("udiv", free, size), size)
-        self._some_scores(chunk, tile, "0", free, False)
-        self._some_scores(chunk, tile, free, count, True)
-
-    def _some_scores(self, chunk: str, tile: str, first: str, end: str, hidden: bool) -> None:
-        v, s, block = self.v, self.s, self.of_scores
-        inside = v.number("sub", tile, chunk)
-        keys = v.step(self.own(self.at_k), v.number("add", inside, first), self.key_line)
-        scores = v.step(self.own(self.at_scores), first, self.query_line)
+    def _scores(self, inside: str, count: str) -> None:
+        """The scores of a tile's keys, a line for each, in whole blocks."""
+        v, block = self.v, self.of_scores
+        keys = v.step(self.own(self.at_k), inside, self.key_line)
 
         def row(i: str, k: str) -> tuple[str, int]:
             return v.step(v.step(keys, i, self.key_line), k, self.itemsize), self.key_line
 
         def store(i: str, at: str, sums: list[Any]) -> None:
-            to = v.at(v.step(scores, i, self.query_line), at)
-            key, place = v.number("add", first, i), v.at(self.top, at)
-            for j in range(block.vectors):
-                own, offset = sums[j :: block.vectors], v.number("add", at, j * v.size)
-                if self.config.mask:
-                    own = self._masked(own, inside, key, offset)
-                if hidden:
-                    own = self._seen(own, v.number("add", tile, key), offset)
-                top = s.larger(v.load(place, j * v.size), reduce(s.larger, own))
-                v.store(top, place, j * v.size)
-                for r, x in enumerate(own):
-                    v.store(x, to, r * self.query_line + j * v.size)
+            to = v.at(v.step(self.own(self.at_scores), i, self.query_line), at)
+            self.store_block(block, sums, to, self.query_line)
 
-        extents = v.number("sub", end, first), QUERIES, self.config.width
+        extents = count, QUERIES, self.config.width
         columns = self.own(self.at_q), self.query_line
         self.product(block, extents, row, columns, lambda i, at: v.no_sums(block), store)
 
-    def _masked(self, scores: list[Any], inside: str, key: str, at: str) -> list[Any]:
-        """Scores of keys from ``key`` of the tile on, and what the mask adds to them."""
-        v, s = self.v, self.s
-        mask = self.own(self.at_mask)
-        if self.config.by_query:
-            line = v.at(v.step(mask, key, self.query_line), at)
-            more = [v.load(line, r * self.query_line) for r in range(len(scores))]
-        else:
-            first = v.step(mask, v.number("add", inside, key), self.itemsize)
-            more = [v.load_splat(first, r * self.itemsize) for r in range(len(scores))]
-        return [s.add(x, y) for x, y in zip(scores, more, strict=True)]
+    def _adjust(
+        self,
+        own: dict[str, str],
+        first: str,
+        rows: str,
+        chunk: str,
+        tile: str,
+        count: str,
+        free: str,
+        end: str,
+    ) -> None:
+        """Add the mask to scores, and let them be -inf where a query sees no key, or there is none.
 
-    def _seen(self, scores: list[Any], key: str, at: str) -> list[Any]:
-        """Scores of keys from ``key`` on, -inf where a query does not see them."""
-        v, s = self.v, self.s
-        last = s.bitcast(v.load(self.own(self.at_limits), at), self.integer)
-        keys = [self.index(v.number("add", key, r)) for r in range(len(scores))]
-        pairs = zip(keys, scores, strict=True)
-        return [s.select(s.less_equal(key, last), x, -math.inf) for key, x in pairs]
+        Keys before ``free`` are seen by all queries, and there is none from ``end`` on.
+        """
+        v, s, config, size = self.v, self.s, self.config, self.of_scores.rows
+        whole = v.number("mul", v.number("udiv", v.number("add", count, size - 1), size), size)
+        start = self.least(v.number("sub", self.most(free, tile), tile), whole)
+        if config.mask:
+            start = "0"
+        if config.by_query:
+            self._turn_mask(self.rows("mask", own["mask"], first), rows, tile, count)
+        final, mask = self.index(v.number("sub", end, 1)), self.own(self.at_mask)
+        with self.code.loop("vector", 0, self.vectors) as (j, _):
+            at, last = v.number("mul", j, v.size), final
+            if config.is_causal:
+                query = v.number("add", first, v.number("mul", j, self.lanes))
+                last = s.minimum(self.indices(query), final)
+            scores = v.at(self.own(self.at_scores), at)
+            with self.code.loop("key", start, whole) as (i, _):
+                place, key = v.step(scores, i, self.query_line), v.number("add", tile, i)
+                x = v.load(place)
+                if config.by_query:
+                    x = s.add(x, v.load(v.step(v.at(mask, at), i, self.query_line)))
+                elif config.mask:
+                    inside = v.number("sub", key, chunk)
+                    x = s.add(x, v.load_splat(v.step(mask, inside, self.itemsize)))
+                v.store(s.select(s.less_equal(self.index(key), last), x, -math.inf), place)
 
     def _weights(self, count: str) -> None:
         """Powers of scores in their place, the sums of them, and what earlier sums change by."""
         v, s, rows = self.v, self.s, self.of_scores.rows
         with self.code.loop("vector", 0, self.vectors) as (j, _):
             at = v.number("mul", j, v.size)
-            used, total, scores = (
-                v.at(x, at) for x in (self.used, self.total, self.own(self.at_scores))
+            known, total, scores = (
+                v.at(x, at) for x in (self.top, self.total, self.own(self.at_scores))
             )
-            top = level = v.load(self.top, at)
+            with self.code.loop("key", 0, count, rows, [v.load(known)]) as (i, tops):
+                here = v.step(scores, i, self.query_line)
+                own = [v.load(here, r * self.query_line) for r in range(rows)]
+                tops[0] = s.larger(tops[0], reduce(s.larger, own))
+            top = level = tops[0]
             if self.config.mask:  # queries that have seen no key yet
                 level = s.select(s.equal(top, -math.inf), 0, top)
-            change = self.power(s.subtract(v.load(used), level))
-            v.store(top, used)
+            change = self.power(s.subtract(v.load(known), level))
+            v.store(top, known)
             v.store(change, self.own(self.at_changes), at)
             with self.code.loop("key", 0, count, rows, [s.multiply(v.load(total), change)]) as (
                 i,
@@ -259,9 +259,9 @@ class AttentionForwardWriter(AttentionWriter):
         """Write the averages of a block of queries, and the logarithms of their sums."""
         v, s = self.v, self.s
         for j in range(self.vectors):
-            total, used = (v.load(x, j * v.size) for x in (self.total, self.used))
+            total, top = (v.load(x, j * v.size) for x in (self.total, self.top))
             mask = self.below(v.number("sub", rows, j * self.lanes))
-            v.store(s.add(s.log(total), used), log_sums, j * v.size, mask=mask)
+            v.store(s.add(s.log(total), top), log_sums, j * v.size, mask=mask)
             if self.config.mask:
                 total = s.select(s.equal(total, 0), 1, total)
             v.store(s.divide(1, total), self.own(self.at_changes), j * v.size)

@@ -10,11 +10,11 @@ give for its keys is added up at the end, in their order.
 from __future__ import annotations
 
 import math
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 from eagerflow.codegen.functions.parts import at_most
-from eagerflow.primitives.llvm.attention_writer import AttentionWriter, Rows
+from eagerflow.primitives.llvm.attention_writer import AttentionWriter, Rows, place_slots
 from eagerflow.primitives.llvm.vectors import RegisterBlock
 
 QUERIES, KEYS = 32, 32  # of a tile
@@ -31,25 +31,9 @@ class AttentionGradientWriter(AttentionWriter):
 
     stages = ("attend", "join")
     slots = (
-        *(
-            f"{name}{part}"
-            for name in (
-                "q",
-                "k",
-                "v",
-                "y",
-                "g",
-                "of_q",
-                "of_k",
-                "of_v",
-                "sums_k",
-                "sums_v",
-                "mask",
-            )
-            for part in ("", "_batch", "_head", "_row")
-        ),
-        *("sums_k_part", "sums_v_part", "log_sums", "of_log_sums"),
-        *("scale", "shared", "group", "queries", "keys", "chunk"),
+        *place_slots("q", "k", "v", "y", "g", "of_q", "of_k", "of_v", "mask"),
+        *(*place_slots("sums_k"), "sums_k_part", *place_slots("sums_v"), "sums_v_part"),
+        *("log_sums", "of_log_sums", "scale", "shared", "group", "queries", "keys", "chunk"),
     )
 
     def __init__(self, *given: Any) -> None:
@@ -62,8 +46,8 @@ class AttentionGradientWriter(AttentionWriter):
         self.of_values = self.block(KEYS, self.value_width)
         self.key_line = KEYS * size
         self.at_weights, self.at_slopes = (self.room(QUERIES * self.key_line) for _ in range(2))
-        self.at_turned_k = self.room(config.width * self.key_line)
-        self.at_turned_v = self.room(config.value_width * self.key_line)
+        self.at_turned_k = self.room(self.width * self.key_line)
+        self.at_turned_v = self.room(self.value_width * self.key_line)
         self.at_k, self.at_of_k = (self.room(KEYS * self.line) for _ in range(2))
         self.at_of_v = self.room(KEYS * self.value_line)
         self.at_q, self.at_of_q = (self.room(self.chunk * self.line) for _ in range(2))
@@ -135,29 +119,25 @@ class AttentionGradientWriter(AttentionWriter):
         log_sums, of_log_sums = (
             v.step(own[name], first, self.itemsize) for name in ("log_sums", "of_log_sums")
         )
-        with self.code.loop("query", 0, count, self.lanes) as (i, _):
-            pairs = list(zip(*(self.neighbours(i, count, x) for x in (g, y)), strict=True))
+        with self.code.loop("query", 0, count) as (i, _):
+            pair = [v.step(start, i, stride) for start, stride in (g, y)]
 
-            def add(sums: list[Any], at: str, many: int) -> list[Any]:
-                found = []
-                for x, pair in zip(sums, pairs, strict=True):
-                    a, b = (v.load(v.at(start, at), 0, many) for start in pair)
-                    found.append(s.multiply_add(a, b, x))
-                return found
+            def add(total: Any, at: str, many: int) -> Any:
+                return s.multiply_add(*(v.load(v.at(x, at), 0, many) for x in pair), total)
 
-            with self.code.loop("part", 0, whole, 1, [v.zero] * self.lanes) as (part, sums):
-                sums[:] = add(sums, v.number("mul", part, v.size), self.lanes)
+            with self.code.loop("part", 0, whole, 1, [v.zero]) as (part, sums):
+                sums[0] = add(sums[0], v.number("mul", part, v.size), self.lanes)
             if rest:
-                sums = add(sums, str(whole * v.size), rest)
-            at, there = v.number("mul", i, self.itemsize), self.below(v.number("sub", count, i))
-            mean = s.subtract(
-                reduce(s.add, v.transposed(sums)), v.load(of_log_sums, at, mask=there)
+                sums[0] = add(sums[0], str(whole * v.size), rest)
+            at = v.number("mul", i, self.itemsize)
+            known, given = (
+                v.memory.load_one(v.at(x, at), v.dtype) for x in (log_sums, of_log_sums)
             )
-            v.store(mean, self.own(self.at_means), at)
-            level = v.load(log_sums, at, mask=there)
-            if self.config.mask:  # queries that see no key
-                level = s.select(s.equal(level, -math.inf), 0, level)
-            v.store(level, self.own(self.at_log_sums), at)
+            if self.config.mask:  # a query that sees no key
+                known = s.select(s.equal(known, -math.inf), 0, known)
+            mean = s.subtract(v.total(sums[0]), given)
+            for value, to in ((mean, self.at_means), (known, self.at_log_sums)):
+                v.memory.store_one(v.at(self.own(to), at), value, v.dtype)
 
     # A block of keys -----------------------------------------------------------------------------
 
@@ -188,21 +168,23 @@ class AttentionGradientWriter(AttentionWriter):
         v.store(self.s.add(v.load(to, 0, many), v.load(start)), to, 0, many)
 
     def _tile(self, own: Place, first: str, tile: str, rows: str, key: str, many: str) -> None:
-        v, size = self.v, self.of_scores.rows
-        # The first query that sees all keys of the block, with those that are summed up with it.
+        v = self.v
+        q, of_q = (v.step(self.own(at), tile, self.line) for at in (self.at_q, self.at_of_q))
+        g = v.step(self.own(self.at_g), tile, self.value_line)
+        weights, slopes = self.own(self.at_weights), self.own(self.at_slopes)
+        self._products((q, self.line), rows, self.config.width, self.at_turned_k, weights)
+        self._products(
+            (g, self.value_line), rows, self.config.value_width, self.at_turned_v, slopes
+        )
+        # The first query that sees all keys of the block.
         free = "0"
         if self.config.is_causal:
             query = v.number("add", first, tile)
             free = v.number("sub", self.most(v.number("add", key, KEYS - 1), query), query)
-            free = v.number("mul", v.number("udiv", v.number("add", free, size - 1), size), size)
         whole = self.code.value(f"icmp eq i64 {many}, {KEYS}")
         free = self.least(self.code.value(f"select i1 {whole}, i64 {free}, i64 {rows}"), rows)
-        self._weights(own, first, tile, "0", free, key, True)
-        self._weights(own, first, tile, free, rows, key, False)
-        self._slopes(tile, rows)
-        q, of_q = (v.step(self.own(at), tile, self.line) for at in (self.at_q, self.at_of_q))
-        g = v.step(self.own(self.at_g), tile, self.value_line)
-        weights, slopes = self.own(self.at_weights), self.own(self.at_slopes)
+        self._weights(own["mask"], first, tile, "0", free, key, True)
+        self._weights(own["mask"], first, tile, free, rows, key, False)
         down, across = self.key_line, self.itemsize
         of_values, of_keys, k = (self.own(at) for at in (self.at_of_v, self.at_of_k, self.at_k))
         value_line, line = self.value_line, self.line
@@ -210,90 +192,55 @@ class AttentionGradientWriter(AttentionWriter):
         self._sum(self.of_keys, (KEYS, rows), (slopes, across, down), q, (of_keys, line))
         self._sum(self.of_queries, (rows, many), (slopes, down, across), k, (of_q, line))
 
-    def _weights(
-        self, own: Place, first: str, tile: str, start: str, end: str, key: str, hidden: bool
-    ) -> None:
-        """The weights of some queries of a tile, of which some may see less than all keys."""
-        v, s, block = self.v, self.s, self.of_scores
-        inside = v.number("add", tile, start)
-        q = v.step(self.own(self.at_q), inside, self.line)
-        log_sums = v.step(self.own(self.at_log_sums), inside, self.itemsize)
-        weights = v.step(self.own(self.at_weights), start, self.key_line)
+    def _products(self, rows: Rows, count: str, terms: int, columns: int, to: str) -> None:
+        """The products of so many rows and all columns of a block of keys."""
+        v, block, (start, stride) = self.v, self.of_scores, rows
 
         def row(i: str, k: str) -> tuple[str, int]:
-            return v.step(v.step(q, i, self.line), k, self.itemsize), self.line
+            return v.step(v.step(start, i, stride), k, self.itemsize), int(stride)
 
         def store(i: str, at: str, sums: list[Any]) -> None:
-            query = v.number("add", v.number("add", first, inside), i)
-            column = v.number("add", key, v.number("udiv", at, self.itemsize))
-            keys = [v.number("add", column, j * self.lanes) for j in range(block.vectors)]
-            to, level = (
-                v.at(v.step(weights, i, self.key_line), at),
-                v.step(log_sums, i, self.itemsize),
-            )
-            for r in range(block.rows):
-                scores, number = (
-                    sums[r * block.vectors :][: block.vectors],
-                    v.number("add", query, r),
-                )
-                if self.config.mask:
-                    scores = self._masked(scores, own["mask"], number, keys, hidden)
-                if hidden:
-                    scores = self._seen(scores, number, keys)
-                for j, x in enumerate(scores):
-                    x = s.subtract(x, v.load_splat(level, r * self.itemsize))
-                    x = self.power(at_most(s, x, MAX_EXPONENT))
-                    v.store(x, to, r * self.key_line + j * v.size)
+            aim = v.at(v.step(to, i, self.key_line), at)
+            self.store_block(block, sums, aim, self.key_line)
 
-        extents = v.number("sub", end, start), KEYS, self.config.width
-        columns = self.own(self.at_turned_k), self.key_line
-        self.product(block, extents, row, columns, lambda i, at: v.no_sums(block), store)
-
-    def _masked(
-        self, scores: list[Any], mask: str, query: str, keys: list[str], hidden: bool
-    ) -> list[Any]:
-        """Scores of a query, and what the mask adds to them."""
-        v, s = self.v, self.s
-        query = self.least(query, v.number("sub", self.argument("queries"), 1))
-        line = v.step(mask, query, self.argument("mask_row"))
-        found = []
-        for key, x in zip(keys, scores, strict=True):
-            there = self.below(v.number("sub", self.argument("keys"), key)) if hidden else ""
-            found.append(s.add(x, self.added(line, key, there)))
-        return found
-
-    def _seen(self, scores: list[Any], query: str, keys: list[str]) -> list[Any]:
-        """Scores of a query, -inf where it does not see a key, or there is none."""
-        v, s = self.v, self.s
-        final = v.number("sub", self.argument("keys"), 1)
-        last = self.index(self.least(final, query) if self.config.is_causal else final)
-        pairs = zip(keys, scores, strict=True)
-        return [s.select(s.less_equal(self.indices(key), last), x, -math.inf) for key, x in pairs]
-
-    def _slopes(self, tile: str, rows: str) -> None:
-        """The gradients of a tile's scores: of weights, less their mean, times the weights."""
-        v, s, block = self.v, self.s, self.of_scores
-        g = v.step(self.own(self.at_g), tile, self.value_line)
-        means = v.step(self.own(self.at_means), tile, self.itemsize)
-
-        def row(i: str, k: str) -> tuple[str, int]:
-            return v.step(v.step(g, i, self.value_line), k, self.itemsize), self.value_line
-
-        def store(i: str, at: str, sums: list[Any]) -> None:
-            weights, to = (
-                v.at(v.step(self.own(x), i, self.key_line), at)
-                for x in (self.at_weights, self.at_slopes)
-            )
-            mean = v.step(means, i, self.itemsize)
-            for number, x in enumerate(sums):
-                r, j = divmod(number, block.vectors)
-                offset = r * self.key_line + j * v.size
-                x = s.subtract(x, v.load_splat(mean, r * self.itemsize))
-                v.store(s.multiply(x, v.load(weights, offset)), to, offset)
-
-        extents, columns = (rows, KEYS, self.config.value_width), self.own(self.at_turned_v)
         begin = lambda i, at: v.no_sums(block)
-        self.product(block, extents, row, (columns, self.key_line), begin, store)
+        turned = self.own(columns), self.key_line
+        self.product(block, (count, KEYS, terms), row, turned, begin, store)
+
+    def _weights(
+        self, mask: str, first: str, tile: str, start: str, end: str, key: str, hidden: bool
+    ) -> None:
+        """Weights of some queries in place of scores, and the gradients of these.
+
+        The latter are those of weights, less their mean, times the weights. Of ``hidden`` queries
+        some do not see all keys of the block, or there are fewer keys.
+        """
+        v, s, config = self.v, self.s, self.config
+        final = v.number("sub", self.argument("keys"), 1)
+        with self.code.loop("query", start, end) as (i, _):
+            inside = v.number("add", tile, i)
+            query = v.number("add", first, inside)
+            level, mean = (
+                v.load_splat(v.step(self.own(at), inside, self.itemsize))
+                for at in (self.at_log_sums, self.at_means)
+            )
+            last = self.index(self.least(final, query) if config.is_causal else final)
+            line = v.step(mask, query, self.argument("mask_row")) if config.mask else ""
+            with self.code.loop("vector", 0, KEYS, self.lanes) as (j, _):
+                at = v.number("add", v.number("mul", i, KEYS), j)
+                weights, slopes = (
+                    v.step(self.own(x), at, self.itemsize)
+                    for x in (self.at_weights, self.at_slopes)
+                )
+                x, number = v.load(weights), v.number("add", key, j)
+                if config.mask:
+                    left = v.number("sub", self.argument("keys"), number)
+                    x = s.add(x, self.added(line, number, self.below(left) if hidden else ""))
+                if hidden:
+                    x = s.select(s.less_equal(self.indices(number), last), x, -math.inf)
+                x = self.power(at_most(s, s.subtract(x, level), MAX_EXPONENT))
+                v.store(x, weights)
+                v.store(s.multiply(s.subtract(v.load(slopes), mean), x), slopes)
 
     def _sum(
         self,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.codegen.functions.exponential import EXP2
 from eagerflow.codegen.functions.parts import FORMATS, horner, nearest, power_of_two
+from eagerflow.codegen.llvm.instructions import llvm_type
 from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES, StageWriter
 from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block, round_up
 
@@ -20,6 +21,11 @@ UNROLLED_VECTORS = 8  # of a row, that are copied without a loop
 
 Rows = tuple[str, str | int]
 """Rows in memory: where they begin, and bytes from one to the next."""
+
+
+def place_slots(*names: str) -> tuple[str, ...]:
+    """What a frame holds of arrays: an address, and the bytes between entries of three axes."""
+    return tuple(f"{name}{part}" for name in names for part in ("", "_batch", "_head", "_row"))
 
 
 class AttentionConfig(NamedTuple):
@@ -110,20 +116,31 @@ class AttentionWriter(StageWriter):
         numbers = (v.number("add", first, k) for k in range(self.lanes))
         return [v.step(start, self.least(number, last), stride) for number in numbers]
 
+    def module(self) -> str:
+        """The text of all stages, and of what they call."""
+        v, s, floats = self.v, self.s, llvm_type(self.v.dtype)
+        sizes = "i64 %stride, i64 %rows, i64 %width, i64 %line"
+        with self.code.function(f"turn(ptr %source, ptr %to, {sizes}, {floats} %factor)"):
+            factor = s.splat(s.constant(0, v.dtype)._replace(text="%factor"), self.lanes)
+            with self.code.loop("row", 0, "%rows", self.lanes) as (i, _):
+                rows = self.neighbours(i, "%rows", ("%source", "%stride"))
+                to = v.step("%to", i, self.itemsize)
+                with self.code.loop("column", 0, "%width", self.lanes) as (j, _):
+                    at = v.number("mul", j, self.itemsize)
+                    there = self.below(v.number("sub", "%width", j))
+                    columns = v.transposed([v.load(row, at, mask=there) for row in rows])
+                    for k, x in enumerate(columns):
+                        line = v.number("add", j, k)
+                        v.store(s.multiply(x, factor), v.step(to, line, "%line"))
+        return super().module()
+
     def turn(self, count: str, width: int, source: Rows, target: Rows, factor: Any = None) -> None:
-        """Copy rows, multiplied by a factor, as columns, of which there are whole vectors."""
-        v, s, (to, line) = self.v, self.s, target
-        with self.code.loop("turn", 0, count, self.lanes) as (i, _):
-            rows, aim = self.neighbours(i, count, source), v.step(to, i, self.itemsize)
-
-            def one(at: str, many: int) -> None:
-                columns = v.transposed([v.load(v.at(row, at), 0, many) for row in rows])
-                lines = v.step(aim, v.number("udiv", at, self.itemsize), line)
-                for k, x in enumerate(columns[:many]):
-                    x = x if factor is None else s.multiply(x, factor)
-                    v.store(x, v.step(lines, str(k), line))
-
-            self.parts(width, one)
+        """Copy rows, multiplied by a factor, as columns; of both there are whole vectors."""
+        kind = llvm_type(self.v.dtype)
+        number = self.s.constant(1, self.v.dtype) if factor is None else factor
+        (start, stride), (to, line) = source, target
+        sizes = ", ".join(f"i64 {x}" for x in (stride, count, width, line))
+        self.code.line(f"call void @turn(ptr {start}, ptr {to}, {sizes}, {kind} {number.text})")
 
     def added(self, place: str, first: str | int, mask: str) -> Any:
         """What a mask adds to a vector of scores; ``first`` is the number of the element."""

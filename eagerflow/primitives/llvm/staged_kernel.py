@@ -68,8 +68,8 @@ class StagedKernel(Generic[Writer]):
     def run(self, cut: tuple[int, int, int, int], parallel: bool, **values: Any) -> None:
         """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
 
-        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get.
-        ``parallel`` says whether other threads help.
+        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get,
+        or an array with the numbers that follow it. ``parallel`` says whether other threads help.
         """
         rows, whole, height, span = cut
         launch, at, frame = machine().launch, self.at, self.frame()
@@ -78,7 +78,11 @@ class StagedKernel(Generic[Writer]):
         many = min(count, 1 + threads.helpers()) if parallel else 1
         frame[:7] = [rows, whole, height, span, blocks, count, many]
         for name, value in values.items():
-            frame[at[name]] = value if isinstance(value, int) else launch.address(value)
+            place = at[name]
+            if isinstance(value, tuple):
+                value, *more = value
+                frame[place + 1 : place + 1 + len(more)] = more
+            frame[place] = value if isinstance(value, int) else launch.address(value)
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
         # Each power of two has memory of its own: small kernels leave the large ones' alone.
         bits = self.scratch.bit_length()

@@ -118,10 +118,19 @@ class VectorWriter:
             ]
         return rows
 
+    def total(self, x: Any) -> Any:
+        """The sum of all lanes of a vector, by halves, as a single value."""
+        while x.lanes > 1:
+            half = x.lanes // 2
+            halves = (list(range(first, first + half)) for first in (0, half))
+            x = self.s.add(*(self._shuffled(x, x, order) for order in halves))
+        return x._replace(text=self.code.value(f"extractelement {x.typed}, i64 0"), lanes=0)
+
     def _shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
         """The lanes of two vectors, one behind the other, that an order names."""
         mask = ", ".join(f"i32 {lane}" for lane in order)
-        return self.s.value(f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>", a)
+        text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>"
+        return a._replace(text=self.code.value(text), lanes=len(order))
 
     # Loops ---------------------------------------------------------------------------------------
 
