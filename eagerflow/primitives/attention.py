@@ -39,8 +39,7 @@ def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
     if compiled_attention.takes(q, v):
         return compiled_attention.forward(q, k, v, options)
     tiles = _Tiles(q, k, v, options)
-    out = tiles.of_queries(v.shape[3])
-    log_sums = np.full(tiles.rows, -math.inf, q.dtype)
+    out, log_sums = tiles.of_queries(v.shape[3]), tiles.of_queries()
     hidden = options.mask is not None or (options.is_causal and tiles.group > 1)
     tiles.run(lambda stacks, rows, end: _average(tiles, stacks, rows, end, out, log_sums, hidden))
     return out.reshape(*q.shape[:3], v.shape[3]), log_sums.reshape(q.shape[:3])
@@ -62,10 +61,7 @@ def gradient(
     means = np.einsum("bhqd,bhqd->bhq", g, y)
     if of_log_sums is not None:
         means = means - of_log_sums
-    levels = log_sums
-    if options.mask is not None:  # queries that see no key
-        levels = np.where(log_sums == -math.inf, 0, log_sums)
-    means, levels = (x.reshape(*tiles.rows, 1) for x in (means, levels))
+    means, levels = (x.reshape(*tiles.rows, 1) for x in (means, log_sums))
     g = g.reshape(*tiles.rows, v.shape[3])
     of_q = tiles.of_queries(q.shape[3])
     of_k, of_v = np.zeros(tiles.keys.shape, q.dtype), np.zeros(tiles.values.shape, q.dtype)
@@ -180,7 +176,7 @@ def _average(
     np.exp(scores, scores)
     y = np.matmul(scores, tiles.values[stacks, :end], out=out[stacks, rows])
     sums = scores.sum(axis=-1, keepdims=True)
-    np.add(np.log(sums), top, out=log_sums[stacks, rows][..., None])
     if hidden:
         np.copyto(sums, 1, where=sums == 0)
     np.divide(y, sums, y)
+    np.add(np.log(sums), top, out=log_sums[stacks, rows][..., None])

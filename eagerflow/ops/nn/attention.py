@@ -196,7 +196,7 @@ def _reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -
         top = max(scores, default=0.0)
         powers = [math.exp(s - top) if s > -math.inf else 0.0 for s in scores]
         whole = math.fsum(powers)
-        log_sums[b, h, i] = top + math.log(whole) if whole else -math.inf
+        log_sums[b, h, i] = top + math.log(whole) if whole else 0
         for c in range(v.shape[3]):
             terms = [p * float(v[b, own, j, c]) for j, p in enumerate(powers)]
             out[b, h, i, c] = math.fsum(terms) / whole if whole else 0.0
@@ -239,7 +239,7 @@ def attention_with_log_sums(
     """What ``dot_product_attention`` gives, and what its gradient needs besides.
 
     The second result is, for each query, the logarithm of the sum of the exponentials of its
-    scores, shape (batch, heads, length); -inf where it sees no key. Raises as that function does.
+    scores, shape (batch, heads, length); 0 where it sees no key. Raises as that function does.
 
     >>> x = ef.ones((1, 1, 3, 2))
     >>> ef.dot_product_attention(x, x, x).shape
@@ -250,7 +250,7 @@ def attention_with_log_sums(
     shared, keys = k.shape[1:3]
     if 0 in (*q.shape[:3], keys):
         averages = xp.zeros((batch, heads, length, v.shape[3]), dtype=q.dtype)
-        return averages, xp.zeros(q.shape[:3], dtype=q.dtype) - math.inf
+        return averages, xp.zeros(q.shape[:3], dtype=q.dtype)
     rows = xp.reshape(q * scale_of(q, scale), (batch, shared, heads // shared * length, width))
     scores = xp.reshape(xp.matmul(rows, k.mT), (batch, heads, length, keys))
     biases = primitives.attention.biases(xp, q, k, mask, is_causal)
@@ -259,7 +259,8 @@ def attention_with_log_sums(
     top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
     powers = xp.exp(scores - top)
     sums = xp.sum(powers, axis=-1, keepdims=True)
-    weights = powers / xp.where(sums == 0, xp.ones_like(sums), sums)
+    sums = xp.where(sums == 0, xp.ones_like(sums), sums)
+    weights = powers / sums
     out = xp.matmul(xp.reshape(weights, (*rows.shape[:3], keys)), v)
     log_sums = xp.reshape(xp.log(sums) + top, (batch, heads, length))
     return xp.reshape(out, (batch, heads, length, v.shape[3])), log_sums

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -296,8 +295,6 @@ def dot_product_attention_gradient(
     biases = primitives.attention.biases(xp, q, k, mask, is_causal)
     if biases is not None:
         scores = scores + biases
-    if mask is not None:
-        log_sums = xp.where(log_sums == -math.inf, xp.zeros_like(log_sums), log_sums)
     weights = xp.exp(xp.reshape(scores, (*shape, keys)) - xp.reshape(log_sums, (*shape, 1)))
     means = xp.sum(g * y, axis=-1)
     if of_log_sums is not None:

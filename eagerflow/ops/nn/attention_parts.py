@@ -13,7 +13,7 @@ from eagerflow.op import Split
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
-from eagerflow.ops.elementwise.comparison import equal, greater_equal
+from eagerflow.ops.elementwise.comparison import greater_equal
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Batch
@@ -145,8 +145,6 @@ def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor
             scores = where(mask, scores, -math.inf)
         else:
             scores = add(scores, astype(mask, q.dtype))
-        # Queries that see no key.
-        log_sums = where(equal(log_sums, -math.inf), 0, log_sums)
     if is_causal:
         scores = where(_causal(q, k), reshape(scores, shape), -math.inf)
     return exp(subtract(folded(scores, k), rows_of(log_sums, k)))

@@ -260,10 +260,11 @@ class AttentionForwardWriter(AttentionWriter):
         v, s = self.v, self.s
         for j in range(self.vectors):
             total, top = (v.load(x, j * v.size) for x in (self.total, self.top))
+            if self.config.mask:  # queries that see no key
+                total = s.select(s.equal(total, 0), 1, total)
+                top = s.select(s.equal(top, -math.inf), 0, top)
             mask = self.below(v.number("sub", rows, j * self.lanes))
             v.store(s.add(s.log(total), top), log_sums, j * v.size, mask=mask)
-            if self.config.mask:
-                total = s.select(s.equal(total, 0), 1, total)
             v.store(s.divide(1, total), self.own(self.at_changes), j * v.size)
         with self.code.loop("row", 0, rows) as (i, _):
             inverse = v.load_splat(v.step(self.own(self.at_changes), i, self.itemsize))

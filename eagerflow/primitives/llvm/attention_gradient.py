@@ -133,8 +133,6 @@ class AttentionGradientWriter(AttentionWriter):
             known, given = (
                 v.memory.load_one(v.at(x, at), v.dtype) for x in (log_sums, of_log_sums)
             )
-            if self.config.mask:  # a query that sees no key
-                known = s.select(s.equal(known, -math.inf), 0, known)
             mean = s.subtract(v.total(sums[0]), given)
             for value, to in ((mean, self.at_means), (known, self.at_log_sums)):
                 v.memory.store_one(v.at(self.own(to), at), value, v.dtype)
