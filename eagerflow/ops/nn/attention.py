@@ -220,6 +220,7 @@ def _reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -
     batch=examples_as_batch(3, 2),
     split=_split,
     cost=_cost,
+    threaded=False,
     onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),
     samples=_samples,
     errors=_errors,

@@ -252,6 +252,7 @@ _TENSORS = (FLOATS,) * 6
     batch=examples_as_batch(6, 3),
     split=lambda *specs, **attributes: cut_heads(6, *specs),
     cost=_cost,
+    threaded=False,
     onnx=Missing("exported as products, and the steps of the gradient of a softmax"),
     samples=_samples,
     errors=_errors,
