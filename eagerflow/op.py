@@ -145,10 +145,11 @@ class Op:
     ``ufunc`` names a function of the namespace that does the same and is called directly.
     ``direct`` is called as ``direct(xp)`` and gives a function of the first array and of the
     user's own attributes, for the hot path. ``partials`` (one per argument: a number, or a
-    function of result and arguments) or ``vjp`` (one rule per argument, or one for all)
-    give the gradient; rules get the values named in ``saves`` ("y" is the result) and a
-    TensorSpec in place of each other value. Where ``on_tensors`` is true, the kernel is made of
-    ops: it takes and gives Tensors, as they come, and None in place of a namespace.
+    function of result and arguments) or ``vjp`` (one rule per argument, or one for all, which
+    may give a function in place of a gradient that few want) give the gradient; rules get the
+    values named in ``saves`` ("y" is the result) and a TensorSpec in place of each other value.
+    Where ``on_tensors`` is true, the kernel is made of ops: it takes and gives Tensors, as they
+    come, and None in place of a namespace.
 
     Effects: a result may share memory with an argument where ``aliases`` says so. It ``views``
     "all" elements of the first argument in their order, so that nothing has to be computed, or
@@ -200,6 +201,7 @@ class Op:
     outputs: int = 1
     ulp: int = 4
     version: int = 1
+    shorter: tuple[int, ...] = ()  # older versions, which gave the first of today's results
     call: Any = None
     # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
     table: dict[Any, Any] = field(default_factory=dict)

@@ -507,6 +507,8 @@ def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: 
             if part is None:
                 lost.add(key)
                 continue
+        elif callable(part):
+            part = part()
         known = grads.get(key)
         grads[key] = part if known is None else add(known, part)
 

@@ -78,14 +78,24 @@ class StageWriter:
         left = (v.number("sub", size - j * self.lanes, first) for j in range(vectors))
         return [self.s.less(v.memory.iota, v.count(number)).text for number in left]
 
-    def parts(self, size: int, one: Callable[[str, int], None]) -> None:
-        """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
-        whole, rest = divmod(size, self.lanes)
-        if whole:
-            with self.code.loop("part", 0, whole) as (i, _):
-                one(self.v.number("mul", i, self.v.size), self.lanes)
+    def parts(self, size: int, one: Callable[[str, int], None], unrolled: int = 1) -> None:
+        """Call ``one(offset, count)`` for whole vectors, and for what is left.
+
+        ``unrolled`` of them are written one after the other, in a loop if there are more.
+        """
+        v, (whole, rest) = self.v, divmod(size, self.lanes)
+        looped = whole // unrolled * unrolled
+        if looped > unrolled or (looped and unrolled == 1):
+            with self.code.loop("part", 0, looped, unrolled) as (i, _):
+                start = v.number("mul", i, v.size)
+                for j in range(unrolled):
+                    one(v.number("add", start, j * v.size) if j else start, self.lanes)
+        else:
+            looped = 0
+        for j in range(looped, whole):
+            one(str(j * v.size), self.lanes)
         if rest:
-            one(str(whole * self.v.size), rest)
+            one(str(whole * v.size), rest)
 
     def store_block(
         self, block: RegisterBlock, values: list[Any], to: str, line: int, add: bool = False

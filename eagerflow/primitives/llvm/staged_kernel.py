@@ -68,8 +68,8 @@ class StagedKernel(Generic[Writer]):
     def run(self, cut: tuple[int, int, int, int], parallel: bool, **values: Any) -> None:
         """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
 
-        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get.
-        ``parallel`` says whether other threads help.
+        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get,
+        or an array with the numbers that follow it. ``parallel`` says whether other threads help.
         """
         self.start(self.filled(cut, 1 + threads.helpers() if parallel else 1, **values))
 
@@ -81,9 +81,11 @@ class StagedKernel(Generic[Writer]):
         count = -(-rows // height) * blocks
         frame[:7] = [rows, whole, height, span, blocks, count, max(1, min(count, many))]
         for name, value in values.items():
-            frame[self.at[name]] = (
-                value if isinstance(value, int) else machine().launch.address(value)
-            )
+            place = self.at[name]
+            if isinstance(value, tuple):
+                value, *more = value
+                frame[place + 1 : place + 1 + len(more)] = more
+            frame[place] = value if isinstance(value, int) else machine().launch.address(value)
         return frame
 
     def start(self, frame: Any) -> None:
