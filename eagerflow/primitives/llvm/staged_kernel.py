@@ -59,24 +59,28 @@ class StagedKernel(Generic[Writer]):
 
         def text() -> str:
             module = writer_class(machine(), frame, *arguments).module()
-            return module + driver.shared_driver(writer_class.stages, target.triple)
+            stages, repeated = writer_class.stages, writer_class.repeated
+            return module + driver.shared_driver(stages, repeated, target.triple)
 
         content = launch.compiled(f"{own}\n{source}", text, target)
         library = machine_code.link(content, driver.RUN)
         self.function = library.function(driver.RUN, *[ctypes.c_void_p] * 3)
 
-    def run(self, cut: tuple[int, int, int, int], parallel: bool, **values: Any) -> None:
+    def run(
+        self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
+    ) -> None:
         """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
 
         ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get.
-        ``parallel`` says whether other threads help.
+        ``parallel`` says whether other threads help, ``turns`` how often stages are done that are
+        repeated.
         """
         rows, whole, height, span = cut
         launch, at, frame = machine().launch, self.at, self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
         many = min(count, 1 + threads.helpers()) if parallel else 1
-        frame[:7] = [rows, whole, height, span, blocks, count, many]
+        frame[:8] = [rows, whole, height, span, blocks, count, many, turns]
         for name, value in values.items():
             frame[at[name]] = value if isinstance(value, int) else launch.address(value)
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+AVX512_BYTES = 64
+
 
 def round_up(size: int, step: int) -> int:
     """The next multiple of ``step``."""
@@ -55,7 +57,7 @@ class VectorWriter:
             self._llvm = llvm
             self.code = code = llvm.instructions.Code()
             self.at, self.number, self.step = code.at, code.number, code.step
-            self.s = llvm.instructions.Emitter(self.code)
+            self.s = llvm.instructions.Emitter(self.code, avx512=self.size == AVX512_BYTES)
             self.memory = llvm.memory.Memory(self.code, self.s, lanes, half_hardware=False)
             self.zero = self.s.splat(self.s.constant(0, dtype), lanes)
 
@@ -94,6 +96,36 @@ class VectorWriter:
         """The element at an address, of another type if it is given, in all lanes."""
         one = self.memory.load_one(self.at(pointer, offset), dtype or self.dtype)
         return self.s.splat(one, self.lanes)
+
+    def together(self, elements: list[Any]) -> Any:
+        """A vector of single elements."""
+        found = "poison"
+        for i, x in enumerate(elements):
+            found = self.code.value(f"insertelement {self.zero.type} {found}, {x.typed}, i64 {i}")
+        return self.zero._replace(text=found)
+
+    def transposed(self, rows: list[Any]) -> list[Any]:
+        """The columns of a square of as many vectors as each has lanes."""
+        lanes, apart = self.lanes, 1
+        while apart < lanes:
+            found = list(rows)
+            for i in range(lanes):
+                if i & apart:
+                    continue
+                for side in (0, apart):
+                    # Squares of ``apart`` by ``apart`` elements change their places.
+                    order = [
+                        (k & ~apart | side) + (lanes if k & apart else 0) for k in range(lanes)
+                    ]
+                    found[i + side] = self._shuffled(rows[i], rows[i + apart], order)
+            rows, apart = found, 2 * apart
+        return rows
+
+    def _shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
+        """Elements of two vectors, of which those of the second are counted on."""
+        mask = ", ".join(f"i32 {i}" for i in order)
+        text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>"
+        return a._replace(text=self.code.value(text))
 
     # Loops ---------------------------------------------------------------------------------------
 
