@@ -265,6 +265,8 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if own is not None:
         return with_recorder(own, op.call, *args, **attributes)
     data = canonical(op, data)
+    if append is not None and op.recorded is not None and watched(data):
+        return first_results(op, op.recorded.call(*data, **bound))
     try:
         out = compute(op, data, bound)
     except EagerflowError:
@@ -528,6 +530,16 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
     except EagerflowError as error:
         recorder.explain(error)
         raise
+
+
+def watched(data: tuple[Any, ...]) -> bool:
+    """Whether a tape watches one of the arguments."""
+    return any(type(x) is Tensor and x._key is not None for x in data)
+
+
+def first_results(op: Op, out: tuple[Any, ...]) -> Any:
+    """What an op gives, of the results of the one that a tape records in its place."""
+    return out[: op.outputs] if op.outputs > 1 else out[0]
 
 
 def record(

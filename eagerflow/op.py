@@ -147,6 +147,9 @@ class Op:
     do. ``into(*arguments)``, of specs, gives a function that writes the result into C-ordered
     memory given as its last argument, or None. Bits are ``threaded`` where they may depend on how
     many threads the libraries below use: a bool, or a function of the arguments' specs.
+
+    What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
+    results are this one's, and whose others are kept for the gradient.
     """
 
     name: str
@@ -185,6 +188,7 @@ class Op:
     keeps_order: bool = False
     into: Rule | None = None
     threaded: bool | Rule = False
+    recorded: Op | None = None
     optional: frozenset[int] = frozenset()
     outputs: int = 1
     ulp: int = 4

@@ -12,7 +12,7 @@ from typing import Any
 
 from eagerflow import batching, provenance, tree
 from eagerflow.convert import as_tensor
-from eagerflow.dispatch import record
+from eagerflow.dispatch import first_results, record, watched
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
@@ -80,6 +80,8 @@ class GradientTape(Recorder):
         self.outer = None
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        if op.recorded is not None and watched(args):
+            return first_results(op, self.call(op.recorded, args, attributes))
         out = below(self.outer, op, args, attributes)
         record(self._entries.append, op, args, attributes, out)
         return out

@@ -150,7 +150,7 @@ def forward(
 ) -> tuple[Any, ...]:
     """The states of all steps, and with ``keep`` the values of the gates; see ``recurrence``."""
     found, size, dtype = CELLS[cell], size_of(x, recurrent_kernel), x.dtype
-    keep = keep and bool(found.activations)
+    keep = keep and found.beside is not None
     joined = size.batch >= MIN_JOINED_ROWS and size.width > 0
     config = _configure(
         cell,
@@ -215,41 +215,35 @@ def _bias(cell: str, bias: Any, units: int, dtype: Any) -> Array:
 def gradient(
     cell: str,
     recurrent_kernel: Array,
-    states: Sequence[Any],
-    gates: Any,
+    state: Array,
+    values: Any,
     g: Sequence[Any],
-    starts: Sequence[Any],
+    start: Any,
     mask: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:
     """Gradients by the values of gates, their sums over time, and by the starts."""
-    found, (batch, steps, units), dtype = CELLS[cell], states[0].shape, states[0].dtype
-    size = Size(batch, steps, 0, units)
-    more = {"kept": bool(found.activations), "masked": mask is not None}
-    by_cells = len(g) > 1 and g[1] is not None
-    config = _configure(cell, dtype, size, 1, 1, width=0, by_cells=by_cells, **more)
-    own = _kernel(GradientWriter, config)
+    found, (batch, steps, units), dtype = CELLS[cell], state.shape, state.dtype
+    size, by_cells = Size(batch, steps, 0, units), len(g) > 1 and g[1] is not None
+    more = {"kept": found.beside is not None, "masked": mask is not None, "by_cells": by_cells}
+    own = _kernel(GradientWriter, _configure(cell, dtype, size, 1, 1, width=0, **more))
     of_gates = buffers.empty((batch, steps, found.values * units), dtype)
     of_bias = np.zeros((batch, found.values * units), dtype)
-    of_starts = [np.zeros((batch, units), dtype) for _ in starts]
-    zeros = None
-    given = {"gates": gates, "mask": mask, "g_h": g[0], "g_c": g[1] if by_cells else None}
-    for name, state, start in zip(STATES, states, starts, strict=False):
-        if start is None:
-            start = zeros = np.zeros((batch, units), dtype) if zeros is None else zeros
-        given |= {name: state, f"{name}_start": start}
+    of_starts = [np.zeros((batch, units), dtype) for _ in g]
+    given = {"recurrent_kernel": recurrent_kernel, "gates": values, "mask": mask, "state": state}
+    given["state_start"] = np.zeros((batch, units), dtype) if start is None else start
+    given |= dict(zip(("g_h", "g_c"), g, strict=False))
     given = {k: np.ascontiguousarray(v) for k, v in given.items() if v is not None}
-    given |= dict(zip(("of_h", "of_c"), of_starts, strict=False))
     _run(
         own,
         cell,
         size,
         reverse,
         aligned("handed", 2 * batch * own.writer.handed),
-        recurrent_kernel=np.ascontiguousarray(recurrent_kernel),
         of_gates=of_gates,
         of_bias=of_bias,
         first_count=0,
         **given,
+        **dict(zip(("of_h", "of_c"), of_starts, strict=False)),
     )
     return (of_gates, of_bias, *of_starts)

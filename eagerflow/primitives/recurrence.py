@@ -12,7 +12,7 @@ import numpy as np
 
 from eagerflow.codegen.instructions import instructions
 from eagerflow.primitives import compiled_recurrence
-from eagerflow.primitives.recurrent_cells import CELLS, Cell, slope
+from eagerflow.primitives.recurrent_cells import CELLS, Cell
 from eagerflow.spec import Array, Namespace
 
 
@@ -46,27 +46,28 @@ def gradient(
     xp: Namespace,
     cell: str,
     recurrent_kernel: Array,
-    states: Sequence[Array],
+    state: Array,
     values: Any,
     g: Sequence[Any],
     g_values: Any,
-    starts: Sequence[Any],
+    start: Any,
     mask: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:
     """The gradients of ``forward`` by the values of gates, before their activations.
 
-    ``g`` and ``g_values`` are those by the states and by the values kept, or None. The sums over
-    the steps of each example follow, and the gradients by the starts, as far as they do not pass
-    through the gates of the first step.
+    ``state`` is the last one of the states, and ``start`` that before the first step, or None;
+    ``g`` and ``g_values`` are gradients by all states and by the values kept, or None. There
+    follow the sums over the steps of each example, and the gradients by all starts, as far as they
+    do not pass through the gates of the first step.
     """
-    given = cell, recurrent_kernel, states, values, g
-    h = states[0]
-    if xp is np and h.ndim == 3 and g_values is None and g[0] is not None:
-        size = compiled_recurrence.Size(*h.shape[:2], 0, h.shape[2])
-        if compiled_recurrence.takes(cell, h.dtype, size):
-            return compiled_recurrence.gradient(*given, starts, mask, reverse)
-    return _gradient(xp, *given, g_values, starts, mask, reverse)
+    given = cell, recurrent_kernel, state, values, g
+    if xp is np and state.ndim == 3 and g_values is None:
+        batch, steps, units = state.shape
+        size = compiled_recurrence.Size(batch, steps, 0, units)
+        if compiled_recurrence.takes(cell, state.dtype, size):
+            return compiled_recurrence.gradient(*given, start, mask, reverse)
+    return _gradient(xp, *given, g_values, start, mask, reverse)
 
 
 # Step by step ------------------------------------------------------------------------------------
@@ -74,12 +75,6 @@ def gradient(
 
 def _times(steps: int, reverse: bool) -> Iterator[int]:
     return iter(range(steps)[:: -1 if reverse else 1])
-
-
-def _first_states(xp: Namespace, like: Array, starts: Sequence[Any]) -> list[Any]:
-    """The states before the first step, of which ``like`` is one of all steps."""
-    shape = (*like.shape[:-2], like.shape[-1])
-    return [xp.zeros(shape, dtype=like.dtype) if start is None else start for start in starts]
 
 
 def _parts(x: Any, count: int) -> list[Any]:
@@ -109,14 +104,17 @@ def _forward(
     cell, s = CELLS[name], instructions(xp)
     *outer, steps, width = x.shape
     units = recurrent_kernel.shape[-2]
-    columns = [units] * cell.states + [len(cell.activations) * units] * (keep and bool(cell.activations))
+    keep = keep and cell.beside is not None
     if 0 in (*outer, steps, units):
-        return tuple(xp.zeros((*outer, steps, n), dtype=x.dtype) for n in columns)
+        shapes = [(*outer, steps, units)] * cell.states
+        shapes += [(*outer, steps, cell.values * units)] * keep
+        return tuple(xp.zeros(shape, dtype=x.dtype) for shape in shapes)
     flat = xp.reshape(x, (*outer[:-1], outer[-1] * steps, width)) @ kernel
     brought = xp.reshape(flat, (*outer, steps, flat.shape[-1]))
     of_x, of_h = _biases(cell, bias)
     brought = brought if of_x is None else brought + of_x[..., None, None, :]
-    states = _first_states(xp, xp.zeros((*outer, steps, units), dtype=x.dtype), starts)
+    none = xp.zeros((*outer, units), dtype=x.dtype)
+    states = [none if start is None else start for start in starts]
     found: list[Any] = [None] * steps
     for t in _times(steps, reverse):
         u = states[0] @ recurrent_kernel
@@ -125,7 +123,7 @@ def _forward(
         kept, after = cell.step(s, values, states)
         seen = None if mask is None else mask[..., t, None]
         states = _held(xp, seen, after, states)
-        found[t] = [*states, xp.concat(kept, axis=-1)] if keep and kept else states
+        found[t] = [*states, xp.concat(kept, axis=-1)] if keep else states
     return tuple(xp.stack(part, axis=-2) for part in zip(*found, strict=True))
 
 
@@ -147,45 +145,37 @@ def _gradient(
     xp: Namespace,
     name: str,
     recurrent_kernel: Array,
-    states: Sequence[Array],
+    state: Array,
     values: Any,
     g: Sequence[Any],
     g_values: Any,
-    starts: Sequence[Any],
+    start: Any,
     mask: Any,
     reverse: bool,
 ) -> tuple[Any, ...]:
-    cell, s, h = CELLS[name], instructions(xp), states[0]
-    *outer, steps, units = h.shape
-    wide = cell.values * units
-    first = _first_states(xp, h, starts)
-    none = [xp.zeros_like(x) for x in first]
-    if 0 in h.shape:
-        empty = xp.zeros((*outer, steps, wide), dtype=h.dtype)
-        return (empty, xp.zeros((*outer, wide), dtype=h.dtype), *none)
+    cell, s = CELLS[name], instructions(xp)
+    *outer, steps, units = state.shape
+    none = xp.zeros((*outer, units), dtype=state.dtype)
+    if 0 in state.shape:
+        shapes = (*outer, steps, cell.values * units), (*outer, cell.values * units)
+        return (*(xp.zeros(shape, dtype=state.dtype) for shape in shapes), *[none] * cell.states)
     back = xp.matrix_transpose(recurrent_kernel)
-    order, carried, found = list(_times(steps, not reverse)), none, [None] * steps
-    onward: Any = none[0]
-    for t, before in zip(order, [*order[1:], None], strict=True):
+    order, carried, onward = list(_times(steps, not reverse)), [none] * cell.states, none
+    found: list[Any] = [None] * steps
+    for t, earlier in zip(order, [*order[1:], None], strict=True):
         total = [a if b is None else a + b[..., t, :] for a, b in zip(carried, g, strict=True)]
         total[0] = total[0] + onward
-        old = first if before is None else [x[..., before, :] for x in states]
-        own = _parts(values[..., t, :], cell.values) if cell.activations else []
-        slopes = cell.back(s, own, old, [x[..., t, :] for x in states], total)
+        own = _parts(values[..., t, :], cell.values) if cell.beside else []
+        before = state[..., earlier, :] if earlier is not None else none if start is None else start
+        slopes = cell.back(s, own, before, state[..., t, :], total)
         seen = None if mask is None else mask[..., t, None]
-        direct = [z if x is None else x for x, z in zip(slopes.states, none, strict=True)]
+        direct = [none if x is None else x for x in slopes.states]
         carried = _held(xp, seen, direct, total)
-        by_gates = _held(xp, seen, slopes.gates, [xp.zeros_like(x) for x in slopes.gates])
+        by_gates = _held(xp, seen, slopes.gates, [none] * cell.values)
+        if g_values is not None:
+            beside = cell.beside(s, own, _parts(g_values[..., t, :], cell.values))
+            by_gates = [a + b for a, b in zip(by_gates, beside, strict=True)]
         onward = xp.concat([by_gates[k] for k in cell.of_output], axis=-1) @ back
         found[t] = xp.concat(by_gates, axis=-1)
     by_values = xp.stack(found, axis=-2)
-    if g_values is not None:
-        by_values = by_values + g_values * activation_slopes(s, cell, values, xp.concat)
     return by_values, xp.sum(by_values, axis=-2), *carried
-
-
-def activation_slopes(s: Any, cell: Cell, values: Any, concat: Any) -> Any:
-    """The derivatives of the activations of all values, from what they gave."""
-    parts = _parts(values, cell.values)
-    found = [slope(s, name, x) for name, x in zip(cell.activations, parts, strict=True)]
-    return concat(found, axis=-1)

@@ -23,18 +23,23 @@ class Slopes(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A cell: how many there are of a kind for each unit, and its step forward and back."""
+    """A cell: how many there are of a kind for each unit, and its step forward and back.
+
+    The functions take instructions ``s`` and lists. What the gradient keeps are the ``values`` of
+    the gates after their activations, as ``step`` gives them; a cell without ``beside`` keeps none.
+    """
 
     gates: int
     apart: int
     states: int
-    activations: tuple[str, ...]
-    """Of the values of gates that the gradient needs: "sigmoid", "tanh" or "" for none."""
     step: Callable[[Any, Values, Values], tuple[Values, Values]]
-    """``step(s, values, before)`` gives the values after their activations, as far as the gradient
-    needs them, and the states."""
-    back: Callable[[Any, Values, Values, Values, Values], Slopes]
-    """``back(s, values, before, after, g)`` takes these, and gradients by the states."""
+    """``step(s, values, before)`` gives what is kept, and the states after the step."""
+    back: Callable[[Any, Values, Any, Any, Values], Slopes]
+    """``back(s, kept, before, after, g)`` takes the last one of the states before and after the
+    step, and the gradients by all states after it."""
+    beside: Callable[[Any, Values, Values], Values] | None = None
+    """``beside(s, kept, g)`` gives the gradients by the values of gates that come from gradients by
+    what is kept."""
 
     @property
     def values(self) -> int:
@@ -48,19 +53,21 @@ class Cell(NamedTuple):
         return [*range(both), *range(self.gates, self.values)]
 
 
-def slope(s: Any, activation: str, y: Any) -> Any:
-    """The derivative of an activation, from its value."""
-    if activation == "sigmoid":
-        return s.multiply(y, s.subtract(1, y))
-    return s.subtract(1, s.multiply(y, y)) if activation else s.multiply(y, 0)
+def _sigmoid_slope(s: Any, y: Any) -> Any:
+    """The derivative of a sigmoid, from its value."""
+    return s.multiply(y, s.subtract(1, y))
+
+
+def _tanh_slope(s: Any, y: Any) -> Any:
+    return s.subtract(1, s.multiply(y, y))
 
 
 def _simple_step(s: Any, values: Values, before: Values) -> tuple[Values, Values]:
     return [], [s.tanh(values[0])]
 
 
-def _simple_back(s: Any, values: Values, before: Values, after: Values, g: Values) -> Slopes:
-    return Slopes([s.multiply(g[0], slope(s, "tanh", after[0]))], [None])
+def _simple_back(s: Any, values: Values, before: Any, after: Any, g: Values) -> Slopes:
+    return Slopes([s.multiply(g[0], _tanh_slope(s, after))], [None])
 
 
 def _lstm_step(s: Any, values: Values, before: Values) -> tuple[Values, Values]:
@@ -70,17 +77,23 @@ def _lstm_step(s: Any, values: Values, before: Values) -> tuple[Values, Values]:
     return [i, f, new, o], [s.multiply(o, s.tanh(c)), c]
 
 
-def _lstm_back(s: Any, values: Values, before: Values, after: Values, g: Values) -> Slopes:
+def _lstm_back(s: Any, values: Values, before: Any, after: Any, g: Values) -> Slopes:
     i, f, new, o = values
-    top = s.tanh(after[1])
-    of_c = s.add(s.multiply(s.multiply(g[0], o), slope(s, "tanh", top)), g[1])
+    top = s.tanh(after)
+    of_c = s.add(s.multiply(s.multiply(g[0], o), _tanh_slope(s, top)), g[1])
     gates = [
-        s.multiply(s.multiply(of_c, new), slope(s, "sigmoid", i)),
-        s.multiply(s.multiply(of_c, before[1]), slope(s, "sigmoid", f)),
-        s.multiply(s.multiply(of_c, i), slope(s, "tanh", new)),
-        s.multiply(s.multiply(g[0], top), slope(s, "sigmoid", o)),
+        s.multiply(s.multiply(of_c, new), _sigmoid_slope(s, i)),
+        s.multiply(s.multiply(of_c, before), _sigmoid_slope(s, f)),
+        s.multiply(s.multiply(of_c, i), _tanh_slope(s, new)),
+        s.multiply(s.multiply(g[0], top), _sigmoid_slope(s, o)),
     ]
     return Slopes(gates, [None, s.multiply(of_c, f)])
+
+
+def _lstm_beside(s: Any, kept: Values, g: Values) -> Values:
+    i, f, new, o = kept
+    steep = _sigmoid_slope(s, i), _sigmoid_slope(s, f), _tanh_slope(s, new), _sigmoid_slope(s, o)
+    return [s.multiply(a, b) for a, b in zip(g, steep, strict=True)]
 
 
 def _gru_step(s: Any, values: Values, before: Values) -> tuple[Values, Values]:
@@ -90,20 +103,30 @@ def _gru_step(s: Any, values: Values, before: Values) -> tuple[Values, Values]:
     return [z, r, new, values[3]], [h]
 
 
-def _gru_back(s: Any, values: Values, before: Values, after: Values, g: Values) -> Slopes:
+def _gru_back(s: Any, values: Values, before: Any, after: Any, g: Values) -> Slopes:
     z, r, new, u = values
     through = s.multiply(g[0], z)
-    of_new = s.multiply(s.subtract(g[0], through), slope(s, "tanh", new))
-    of_z = s.multiply(s.multiply(g[0], s.subtract(before[0], new)), slope(s, "sigmoid", z))
-    of_r = s.multiply(s.multiply(of_new, u), slope(s, "sigmoid", r))
+    of_new = s.multiply(s.subtract(g[0], through), _tanh_slope(s, new))
+    of_z = s.multiply(s.multiply(g[0], s.subtract(before, new)), _sigmoid_slope(s, z))
+    of_r = s.multiply(s.multiply(of_new, u), _sigmoid_slope(s, r))
     return Slopes([of_z, of_r, of_new, s.multiply(of_new, r)], [through])
 
 
-_GATES = ("sigmoid", "sigmoid", "tanh")
+def _gru_beside(s: Any, kept: Values, g: Values) -> Values:
+    z, r, new, u = kept
+    of_new = s.multiply(g[2], _tanh_slope(s, new))
+    of_r = s.add(g[1], s.multiply(of_new, u))
+    return [
+        s.multiply(g[0], _sigmoid_slope(s, z)),
+        s.multiply(of_r, _sigmoid_slope(s, r)),
+        of_new,
+        s.add(g[3], s.multiply(of_new, r)),
+    ]
+
 
 CELLS = {
-    "gru": Cell(3, 1, 1, (*_GATES, ""), _gru_step, _gru_back),
-    "lstm": Cell(4, 0, 2, (*_GATES, "sigmoid"), _lstm_step, _lstm_back),
-    "simple_rnn": Cell(1, 0, 1, (), _simple_step, _simple_back),
+    "gru": Cell(3, 1, 1, _gru_step, _gru_back, _gru_beside),
+    "lstm": Cell(4, 0, 2, _lstm_step, _lstm_back, _lstm_beside),
+    "simple_rnn": Cell(1, 0, 1, _simple_step, _simple_back),
 }
 """The cells by the names of their ops."""

@@ -45,7 +45,7 @@ class RecurrenceConfig(NamedTuple):
     """Whether there are gradients by the cell states of all steps."""
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """A vector of units of one example and step."""
 
     row: str
@@ -184,7 +184,7 @@ class RecurrenceWriter(StageWriter):
                 sums = v.step("%scratch", sums, self.sums * self.block_bytes)
                 at = v.number("mul", row, self.numbers["steps"])
                 times = (v.number("add", at, x) for x in (time, before))
-                place = _Place(row, *times, units, 0, "")
+                place = Place(row, *times, units, 0, "")
                 for j, mask in enumerate(masks):
                     found = [
                         v.load(sums, k * self.block_bytes + j * v.size) for k in range(self.sums)
@@ -209,25 +209,25 @@ class RecurrenceWriter(StageWriter):
             with code.where(code.value(f"icmp eq i64 {height}, {many}")):
                 code.line(f"call void @product{many}({given})")
 
-    def _vector(self, place: _Place, step: str, sums: Values, planes: list[str]) -> None:
+    def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
         """What a step does to a vector of units, from its sums and the planes of two steps."""
         raise NotImplementedError
 
     # Vectors of arrays ---------------------------------------------------------------------------
 
-    def _at(self, name: str, number: str, place: _Place, column: int = 0, columns: int = 1) -> str:
+    def _at(self, name: str, number: str, place: Place, column: int = 0, columns: int = 1) -> str:
         """The address in an array of ``columns`` elements for each unit, in rows by number."""
         v = self.v
         here = v.step(self.pointers[name], number, columns * self.unit_bytes)
         return v.at(v.at(here, place.units), column * self.unit_bytes + place.vector * v.size)
 
-    def _in_plane(self, plane: str, place: _Place, k: int = 0, size: int = 0) -> str:
+    def _in_plane(self, plane: str, place: Place, k: int = 0, size: int = 0) -> str:
         """The address in the k-th of planes of which an example has ``size`` bytes."""
         v = self.v
         here = v.at(v.step(plane, place.row, size or self.handed), place.units)
         return v.at(here, k * self.plane_bytes + place.vector * v.size)
 
-    def _seen(self, place: _Place) -> Any:
+    def _seen(self, place: Place) -> Any:
         """Whether the mask lets an example see its step."""
         return self.v.memory.load_one(self.v.at(self.pointers["mask"], place.time), "bool")
 
@@ -288,7 +288,7 @@ class ForwardWriter(RecurrenceWriter):
         self._accumulate(sums, self.cell.of_output if width else gates, rows, "%count", lines)
         return sums
 
-    def _vector(self, place: _Place, step: str, sums: Values, planes: list[str]) -> None:
+    def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
         v, s, cell, config = self.v, self.s, self.cell, self.config
         own = [self._in_plane(planes[0], place)]
         if cell.states > 1:
@@ -306,7 +306,7 @@ class ForwardWriter(RecurrenceWriter):
             v.store(value, at)
             v.store(value, self._at(name, place.time, place), mask=place.mask)
 
-    def _values(self, place: _Place, sums: Values, columns: int) -> Values:
+    def _values(self, place: Place, sums: Values, columns: int) -> Values:
         """The values of the gates before their activations."""
         v, s, cell = self.v, self.s, self.cell
         found = [
@@ -326,10 +326,10 @@ class GradientWriter(RecurrenceWriter):
     """Writes ``weights``, which packs the recurrent kernel, and ``steps``, back in time."""
 
     slots = (
-        *("recurrent_kernel", "gates", "mask", *STATES, "h_start", "c_start", "g_h", "g_c"),
+        *("recurrent_kernel", "gates", "mask", "state", "state_start", "g_h", "g_c"),
         *("of_gates", "of_bias", "of_h", "of_c", "weights", "handed", *NUMBERS),
     )
-    """``g_h`` and ``g_c`` are gradients by the states, ``of_gates`` those by the values of gates,
+    """``state`` is the last one of the states; ``g_h`` and ``g_c`` are gradients by the states, ``of_gates`` those by the values of gates,
     ``of_bias`` their sums over time; ``of_h`` and ``of_c`` begin with zeros."""
     onward = False
     sums = 1
@@ -391,11 +391,11 @@ class GradientWriter(RecurrenceWriter):
             self._accumulate(held, [0], rows, "%count", lines)
         return held
 
-    def _vector(self, place: _Place, step: str, sums: Values, planes: list[str]) -> None:
+    def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
         v, s, cell, config = self.v, self.s, self.cell, self.config
         names, columns = STATES[: cell.states], cell.values
         starts = [self._at(f"of_{name}", place.row, place) for name in names]
-        after = [v.load(self._at(name, place.time, place), mask=place.mask) for name in names]
+        after = v.load(self._at("state", place.time, place), mask=place.mask)
         values = []
         if config.kept:
             for k in range(columns):
@@ -420,7 +420,7 @@ class GradientWriter(RecurrenceWriter):
             if value is not None:
                 v.store(value, at, mask=place.mask)
 
-    def _gradients(self, place: _Place, total: Any, starts: list[str]) -> Values:
+    def _gradients(self, place: Place, total: Any, starts: list[str]) -> Values:
         """The gradients by the states of a step: what is given, and what later steps hand back."""
         v, s, cell, config = self.v, self.s, self.cell, self.config
         h = s.add(v.load(self._at("g_h", place.time, place), mask=place.mask), total)
@@ -433,14 +433,10 @@ class GradientWriter(RecurrenceWriter):
             c = s.add(c, v.load(self._at("g_c", place.time, place), mask=place.mask))
         return [h, c]
 
-    def _before(self, place: _Place, step: str) -> Values:
-        """The states before a step; before the first one they are those given."""
+    def _before(self, place: Place, step: str) -> Any:
+        """The state before a step; before the first one it is that given."""
         v, after = self.v, self.v.number("add", step, 1)
         first = self.code.value(f"icmp eq i64 {after}, {self.numbers['steps']}")
-        found = []
-        for name in STATES[: self.cell.states]:
-            start = self._at(f"{name}_start", place.row, place)
-            there = self._at(name, place.before, place)
-            here = self.code.value(f"select i1 {first}, ptr {start}, ptr {there}")
-            found.append(v.load(here, mask=place.mask))
-        return found
+        start, there = self._at("state_start", place.row, place), self._at("state", place.before, place)
+        here = self.code.value(f"select i1 {first}, ptr {start}, ptr {there}")
+        return v.load(here, mask=place.mask)
