@@ -6,29 +6,23 @@ Which blocks are summed up in registers, and how threads share the work, changes
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.recurrence import (
-    STATES,
-    ForwardWriter,
-    GradientWriter,
-    RecurrenceConfig,
-    RecurrenceWriter,
-)
+from eagerflow.primitives.llvm.recurrence import ForwardWriter, GradientWriter
+from eagerflow.primitives.llvm.recurrence_writer import STATES, RecurrenceConfig, RecurrenceWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
 
 MIN_PRODUCTS = 1 << 16  # multiplications from which making a kernel pays
-MIN_SHARED_PRODUCTS = 1 << 23  # from which waking another thread pays
-MIN_STEP_PRODUCTS = 1 << 16  # of one step, from which threads may wait for each other after it
-MIN_THREAD_ROWS = 8  # examples of one thread, so that weights are read from memory less often
+MIN_THREAD_PRODUCTS = 1 << 22  # of one thread, from which waking another one pays
+MIN_STEP_PRODUCTS = 1 << 15  # of one thread and step, from which threads may wait for each other
+MIN_THREAD_ROWS = 8  # examples of one thread, so that it seldom reads weights from memory
 MIN_JOINED_ROWS = 4  # examples from which a step makes its inputs' products itself
 MAX_BLOCK_VECTORS, MAX_BLOCK_ROWS = 8, 8
 LATENCY = 8  # products on their way at once, below which the next ones wait
@@ -45,7 +39,8 @@ class Size(NamedTuple):
 
 def size_of(x: Array, recurrent_kernel: Array) -> Size:
     """The size of a recurrence over ``x``."""
-    return Size(*x.shape, recurrent_kernel.shape[0])
+    batch, steps, width = x.shape
+    return Size(batch, steps, width, recurrent_kernel.shape[0])
 
 
 def takes(cell: str, dtype: Any, size: Size) -> bool:
@@ -63,16 +58,15 @@ def _products(cell: str, size: Size) -> int:
 # How the work is cut -----------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=1024)
-def _block(examples: int, units: int, sums: int, lines: int, dtype: str) -> tuple[int, int, int]:
+def _block(
+    examples: int, units: int, sums: int, lines: int, lanes: int, registers: int
+) -> tuple[int, int, int]:
     """Lanes, vectors of units, and examples of a block.
 
-    A unit has so many ``sums``, to which so many ``lines`` of weights are added. The block is the
-    one that covers everything in the fewest cycles, each of which makes two products or reads two
-    operands.
+    A unit has so many ``sums``, to which products with so many ``lines`` are added. The block is
+    the one that covers everything in the fewest cycles, each of which makes two products or reads
+    two operands.
     """
-    full, registers = processor(dtype)
-    lanes = full
     while lanes > 4 and units <= lanes // 2:
         lanes //= 2
     vectors, found = -(-units // lanes), []
@@ -90,42 +84,47 @@ def _block(examples: int, units: int, sums: int, lines: int, dtype: str) -> tupl
     return lanes, wide, high
 
 
-def _configure(
-    cell: str, dtype: Any, size: Size, sums: int, lines: int, **more: Any
-) -> RecurrenceConfig:
-    # Of more examples than a block has, all numbers are alike.
-    examples = size.batch if size.batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
-    name = dtype_name(dtype)
-    lanes, vectors, rows = _block(examples, size.units, sums, lines, name)
-    return RecurrenceConfig(
-        name, cell, size.units, lanes=lanes, vectors=vectors, rows=rows, **more
-    )
-
-
 @kept
-def _kernel(writer: type[RecurrenceWriter], config: RecurrenceConfig) -> StagedKernel[Any]:
+def _kernel(
+    writer: type[RecurrenceWriter], examples: int, sums: int, lines: int, **facts: Any
+) -> StagedKernel[Any]:
+    """The kernel for so many examples, with these facts of its configuration."""
+    own = _block(examples, facts["units"], sums, lines, *processor(facts["dtype"]))
+    lanes, vectors, rows = own
+    config = RecurrenceConfig(lanes=lanes, vectors=vectors, rows=rows, **facts)
     return StagedKernel(writer, config)
 
 
-def _run(
-    own: StagedKernel[Any], cell: str, size: Size, reverse: bool, handed: Any, **given: Any
-) -> None:
-    """Let threads have parts of the examples, or parts of the units of each step."""
-    batch, steps, blocks = size.batch, size.steps, own.writer.blocks
+def _examples(batch: int) -> int:
+    """What a kernel has to know of a batch: that there are few, or many, of which all are alike."""
+    return batch if batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
+
+
+def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
+    """How many threads have parts of the examples, and how many parts of the units of each step.
+
+    Threads with examples of their own never wait for each other.
+    """
     whole = _products(cell, size)
-    many = 1 + threads.helpers() if whole >= MIN_SHARED_PRODUCTS else 1
-    by_units = batch < many * MIN_THREAD_ROWS and whole // steps >= MIN_STEP_PRODUCTS
-    last = steps - 1 if reverse is own.writer.onward else 0
-    if by_units:
-        cut, turns = (batch, blocks, batch, -(-blocks // many)), steps
-    else:
-        cut, turns = (batch, blocks, -(-batch // many), blocks), 1
+    many = max(min(1 + threads.helpers(), whole // MIN_THREAD_PRODUCTS), 1)
+    by_rows = min(many, size.batch // MIN_THREAD_ROWS)
+    by_units = min(many, blocks, whole // size.steps // MIN_STEP_PRODUCTS)
+    if by_units > max(by_rows, 1):
+        return 1, by_units
+    return max(by_rows, min(many, size.batch // MIN_JOINED_ROWS), 1), 1
+
+
+def _run(own: StagedKernel[Any], cell: str, size: Size, reverse: bool, **given: Any) -> None:
+    """Do all steps; ``given`` is what the kernel's frame holds."""
+    writer, (batch, steps, *_) = own.writer, size
+    by_rows, by_units = _shares(cell, size, writer.blocks)
+    last = steps - 1 if reverse is writer.onward else 0
+    turns = steps if by_units > 1 else 1
     own.run(
-        cut,
-        many > 1,
+        (batch, writer.blocks, -(-batch // by_rows), -(-writer.blocks // by_units)),
+        by_rows * by_units > 1,
         turns,
-        weights=aligned("weights", own.writer.packed),
-        handed=handed,
+        weights=aligned("weights", writer.packed),
         steps=steps,
         turn_steps=steps // turns,
         start=last,
@@ -150,40 +149,31 @@ def forward(
 ) -> tuple[Any, ...]:
     """The states of all steps, and with ``keep`` the values of the gates; see ``recurrence``."""
     found, size, dtype = CELLS[cell], size_of(x, recurrent_kernel), x.dtype
-    keep = keep and found.beside is not None
-    joined = size.batch >= MIN_JOINED_ROWS and size.width > 0
-    config = _configure(
-        cell,
-        dtype,
-        size,
+    batch, steps, width, units = size
+    joined = batch >= MIN_JOINED_ROWS and width > 0
+    own = _kernel(
+        ForwardWriter,
+        _examples(batch),
         found.values if joined else found.gates,
         found.gates,
-        width=size.width if joined else 0,
-        kept=keep,
+        dtype=dtype_name(dtype),
+        cell=cell,
+        units=units,
+        width=width if joined else 0,
+        kept=keep and found.beside is not None,
         masked=mask is not None,
     )
-    own = _kernel(ForwardWriter, config)
-    outer = (size.batch, size.steps)
-    columns = (found.values if keep else found.gates) * size.units
-    gates = buffers.empty((*outer, columns), dtype) if keep or not joined else None
-    if not joined:
-        products = gates.reshape(-1, columns)[:, : found.gates * size.units]
-        np.matmul(x.reshape(len(products), size.width), kernel, out=products)
-    states = [buffers.empty((*outer, size.units), dtype) for _ in range(found.states)]
-    row, given = own.writer.plane_bytes, dict(zip(STATES, states, strict=False))
-    handed = aligned("handed", 2 * size.batch * row)
-    if found.states > 1:
-        given["cells"] = aligned("cells", size.batch * row)
-    for memory, start in zip((handed, given.get("cells")), starts, strict=False):
-        plane = memory[: size.batch * row].view(dtype).reshape(size.batch, -1)
-        if start is None:
-            plane.fill(0)
-        else:
-            plane[:, : size.units] = start
-    if gates is not None:
-        given["gates"] = gates
+    states = [buffers.empty((batch, steps, units), dtype) for _ in range(found.states)]
+    given = dict(zip(STATES, states, strict=False))
+    given |= _memory(own.writer, batch, dtype, starts)
+    kept = [] if joined and not own.writer.config.kept else [_gates(own.writer, size, dtype)]
+    if kept:
+        given["gates"] = kept[0]
     if joined:
         given |= {"x": np.ascontiguousarray(x), "kernel": np.ascontiguousarray(kernel)}
+    else:
+        products = kept[0].reshape(batch * steps, -1)[:, : found.gates * units]
+        np.matmul(x.reshape(batch * steps, width), kernel, out=products)
     if mask is not None:
         given["mask"] = np.ascontiguousarray(mask)
     _run(
@@ -191,13 +181,34 @@ def forward(
         cell,
         size,
         reverse,
-        handed,
         recurrent_kernel=np.ascontiguousarray(recurrent_kernel),
-        bias=_bias(cell, bias, size.units, dtype),
-        first_count=0 if starts[0] is None else size.units,
+        bias=_bias(cell, bias, units, dtype),
+        first_count=0 if starts[0] is None else units,
         **given,
     )
-    return (*states, gates) if keep else tuple(states)
+    return (*states, *(kept if own.writer.config.kept else []))
+
+
+def _gates(writer: ForwardWriter, size: Size, dtype: Any) -> Array:
+    """Room for the products of the inputs, and for the values of gates that are kept."""
+    cell = writer.cell
+    columns = cell.values if writer.config.kept else cell.gates
+    return buffers.empty((size.batch, size.steps, columns * size.units), dtype)
+
+
+def _memory(
+    writer: ForwardWriter, batch: int, dtype: Any, starts: Sequence[Any]
+) -> dict[str, Array]:
+    """What states are handed on in, with those before the first step; two planes for the output."""
+    names, found = ("handed", "cells"), {}
+    for name, count, start in zip(names, (2, 1), starts, strict=False):
+        found[name] = aligned(name, count * batch * writer.plane_bytes)
+        plane = found[name][: batch * writer.plane_bytes].view(dtype).reshape(batch, -1)
+        if start is None:
+            plane.fill(0)
+        else:
+            plane[:, : writer.config.units] = start
+    return found
 
 
 def _bias(cell: str, bias: Any, units: int, dtype: Any) -> Array:
@@ -224,26 +235,37 @@ def gradient(
 ) -> tuple[Any, ...]:
     """Gradients by the values of gates, their sums over time, and by the starts."""
     found, (batch, steps, units), dtype = CELLS[cell], state.shape, state.dtype
-    size, by_cells = Size(batch, steps, 0, units), len(g) > 1 and g[1] is not None
-    more = {"kept": found.beside is not None, "masked": mask is not None, "by_cells": by_cells}
-    own = _kernel(GradientWriter, _configure(cell, dtype, size, 1, 1, width=0, **more))
+    by_cells = len(g) > 1 and g[1] is not None
+    own = _kernel(
+        GradientWriter,
+        _examples(batch),
+        1,
+        1,
+        dtype=dtype_name(dtype),
+        cell=cell,
+        units=units,
+        width=0,
+        kept=found.beside is not None,
+        masked=mask is not None,
+        by_cells=by_cells,
+    )
     of_gates = buffers.empty((batch, steps, found.values * units), dtype)
     of_bias = np.zeros((batch, found.values * units), dtype)
     of_starts = [np.zeros((batch, units), dtype) for _ in g]
-    given = {"recurrent_kernel": recurrent_kernel, "gates": values, "mask": mask, "state": state}
-    given["state_start"] = np.zeros((batch, units), dtype) if start is None else start
-    given |= dict(zip(("g_h", "g_c"), g, strict=False))
-    given = {k: np.ascontiguousarray(v) for k, v in given.items() if v is not None}
+    start = np.zeros((batch, units), dtype) if start is None else start
+    arrays = {"recurrent_kernel": recurrent_kernel, "gates": values, "mask": mask, "state": state}
+    arrays |= {"state_start": start, "g_h": g[0], "g_c": g[1] if by_cells else None}
+    arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items() if v is not None}
     _run(
         own,
         cell,
-        size,
+        Size(batch, steps, 0, units),
         reverse,
-        aligned("handed", 2 * batch * own.writer.handed),
+        handed=aligned("handed", 2 * batch * own.writer.handed),
         of_gates=of_gates,
         of_bias=of_bias,
         first_count=0,
-        **given,
+        **arrays,
         **dict(zip(("of_h", "of_c"), of_starts, strict=False)),
     )
     return (of_gates, of_bias, *of_starts)

@@ -172,7 +172,7 @@ def _gradient(
         direct = [none if x is None else x for x in slopes.states]
         carried = _held(xp, seen, direct, total)
         by_gates = _held(xp, seen, slopes.gates, [none] * cell.values)
-        if g_values is not None:
+        if g_values is not None and cell.beside is not None:
             beside = cell.beside(s, own, _parts(g_values[..., t, :], cell.values))
             by_gates = [a + b for a, b in zip(by_gates, beside, strict=True)]
         onward = xp.concat([by_gates[k] for k in cell.of_output], axis=-1) @ back

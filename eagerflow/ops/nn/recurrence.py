@@ -47,6 +47,13 @@ def rows(x: Any) -> Any:
     return reshape(x, (*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1]))
 
 
+def by_rows(x: Any, matrix: Any) -> Any:
+    """The product of (..., batch, steps, width) and matrices (..., width, size)."""
+    if matrix.ndim == 2:
+        return matmul(x, matrix)
+    return reshape(matmul(rows(x), matrix), (*x.shape[:-1], matrix.shape[-1]))
+
+
 def by_blocks(slopes: Any, adjoint: Any) -> Any:
     """The gradient of what ``slopes`` leads from to the blocks, in one axis."""
     found = total(multiply(slopes, adjoint[..., :, None, :]), axis=-3)

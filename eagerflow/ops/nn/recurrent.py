@@ -18,7 +18,7 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import define
 from eagerflow.ops.linear_algebra.contraction import matmul, transposed
 from eagerflow.ops.nn import recurrent_facts as facts
-from eagerflow.ops.nn.recurrence import rows, shifted
+from eagerflow.ops.nn.recurrence import by_rows, rows, shifted
 from eagerflow.ops.nn.recurrent_gradients import (
     gru_gradient,
     lstm_gradient,
@@ -26,7 +26,6 @@ from eagerflow.ops.nn.recurrent_gradients import (
 )
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.shapes.joining import concat, stack
-from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.primitives.recurrent_cells import CELLS, Cell
 from eagerflow.spec import Array, Namespace
 
@@ -38,53 +37,50 @@ Call = Callable[..., Any]
 # Gradients ---------------------------------------------------------------------------------------
 
 
-def _of_output(cell: Cell, x: Any) -> Any:
-    """The part of the values of gates, side by side, that the output before has a part in."""
-    if not cell.apart:
-        return x
-    units = x.shape[-1] // cell.values
-    return concat([x[..., : (cell.gates - cell.apart) * units], x[..., cell.gates * units :]], -1)
-
-
 def _of_inputs(cell: Cell, x: Any) -> Any:
-    """The part that the inputs have a part in."""
+    """Of the values of gates, side by side, those that the inputs have a part in."""
     return x[..., : cell.gates * (x.shape[-1] // cell.values)] if cell.apart else x
 
 
-def _products(cell: Cell, of_values: Any, outputs: Any) -> Any:
-    """The gradient by the recurrent kernel, from the ``outputs`` before the steps."""
-    outputs, found = transposed(rows(outputs)), rows(of_values)
+def _of_output(cell: Cell, x: Any, part: Call = lambda x: x) -> Any:
+    """``part`` of those that the output before has a part in."""
     if not cell.apart:
-        return matmul(outputs, found)
-    units = found.shape[-1] // cell.values
-    parts = found[..., : (cell.gates - cell.apart) * units], found[..., cell.gates * units :]
-    return concat([matmul(outputs, part) for part in parts], axis=-1)
+        return part(x)
+    units = x.shape[-1] // cell.values
+    pieces = x[..., : (cell.gates - cell.apart) * units], x[..., cell.gates * units :]
+    return concat([part(piece) for piece in pieces], axis=-1)
 
 
 def _rule(cell: Cell, back: Call) -> Call:
     """The rule of an op that gives what the gradient needs: ``back`` goes through the steps."""
 
     def vjp(
-        g: Any, y: Any, x: Any, kernel: Any, recurrent_kernel: Any, bias: Any, *rest: Any, reverse: bool
+        g: Any,
+        y: Any,
+        x: Any,
+        kernel: Any,
+        recurrent_kernel: Any,
+        bias: Any,
+        *rest: Any,
+        reverse: bool,
     ) -> tuple[Any, ...]:
         *starts, mask = rest
         states, (of_h, *others) = (y, g) if type(y) is tuple else ((y,), (g,))
-        of_h = zeros_like(states[0]) if of_h is None else of_h
-        last = starts[-1:] if cell.beside else []
-        of_values, of_rows, *of_starts = back(
-            recurrent_kernel, *states[cell.states - 1 :], of_h, *others, *last, mask, reverse=reverse
-        )
-        of_a = _of_inputs(cell, of_values)
+        given = (recurrent_kernel, *states[cell.states - 1 :])
+        given += (zeros_like(states[0]) if of_h is None else of_h, *others)
+        given += (starts[-1], mask) if cell.beside else (mask,)
+        of_values, of_rows, *of_starts = back(*given, reverse=reverse)
+        of_a, flat = _of_inputs(cell, of_values), rows(of_values)
         start = None if starts[0] is None else starts[0][..., None, :]
-        outputs = shifted(states[0], start, reverse, -2)
+        before = transposed(rows(shifted(states[0], start, reverse, -2)))
         if starts[0] is not None:
             first = slice(-1, None) if reverse else slice(None, 1)
             onward = total(_of_output(cell, of_values[..., first, :]), axis=-2)
             of_starts[0] = of_starts[0] + matmul(onward, transposed(recurrent_kernel))
         return (
-            reshape(matmul(rows(of_a), transposed(kernel)), x.shape),
-            matmul(transposed(rows(x)), rows(of_a)),
-            _products(cell, of_values, outputs),
+            by_rows(of_a, transposed(kernel)),
+            matmul(transposed(rows(x)), _of_inputs(cell, flat)),
+            _of_output(cell, flat, lambda part: matmul(before, part)),
             None if bias is None else _of_bias(cell, total(of_rows, axis=-2)),
             *(None if s is None else part for s, part in zip(starts, of_starts, strict=True)),
             None,
@@ -113,7 +109,9 @@ def _rule_with(cell: Cell, keeping: Call) -> Call:
     return vjp
 
 
-def _network(name: str, one: Call, onnx: str, *, back: Call | None = None, keeping: Any = None) -> Call:
+def _network(
+    name: str, one: Call, onnx: str, *, back: Call | None = None, keeping: Any = None
+) -> Call:
     """The decorator of an op over the steps of a cell.
 
     Either ``back`` is the op that goes back through the steps, and the values of gates that it

@@ -54,7 +54,7 @@ def spec(cell: Cell, keep: bool) -> Callable[..., Any]:
         *lead, batch, steps, width = x.shape
         units = recurrent_kernel.shape[-2]
         wide = cell.gates * units
-        *starts, mask = (*rest, *(None,) * (cell.states + 1 - len(rest)))
+        *starts, mask = [*rest, *[None] * (cell.states + 1 - len(rest))]
         own = {name: (s, (batch, units)) for name, s in zip(STATES, starts, strict=False)}
         check_shapes(
             lead,
@@ -198,9 +198,7 @@ def reference(cell: Cell, one: Callable[..., Any], keep: bool) -> Callable[..., 
     are kept, and the states.
     """
 
-    def computed(
-        x: Any, kernel: Any, recurrent: Any, bias: Any, *rest: Any, reverse: bool
-    ) -> Any:
+    def computed(x: Any, kernel: Any, recurrent: Any, bias: Any, *rest: Any, reverse: bool) -> Any:
         *starts, mask = rest
         *lead, steps, _ = x.shape
         units = recurrent.shape[-2]
