@@ -54,7 +54,8 @@ def spec(cell: Cell, keep: bool) -> Callable[..., Any]:
         *lead, batch, steps, width = x.shape
         units = recurrent_kernel.shape[-2]
         wide = cell.gates * units
-        *starts, mask = [*rest, *[None] * (cell.states + 1 - len(rest))]
+        given = (*rest, *(None,) * (cell.states + 1 - len(rest)))
+        starts, mask = given[:-1], given[-1]
         own = {name: (s, (batch, units)) for name, s in zip(STATES, starts, strict=False)}
         check_shapes(
             lead,
