@@ -159,6 +159,9 @@ class Op:
     do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. Bits are
     ``threaded`` where they may depend on how many threads the libraries below use: a bool, or a
     function of the arguments' specs.
+
+    What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
+    results are this one's, and whose others are kept for the gradient.
     """
 
     name: str
@@ -197,6 +200,7 @@ class Op:
     keeps_order: bool = False
     into: Rule | None = None
     threaded: bool | Rule = False
+    recorded: Op | None = None
     optional: frozenset[int] = frozenset()
     outputs: int = 1
     ulp: int = 4

@@ -12,7 +12,7 @@ from typing import Any
 
 from eagerflow import batching, provenance, tree
 from eagerflow.convert import as_tensor
-from eagerflow.dispatch import record
+from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
@@ -80,9 +80,10 @@ class GradientTape(Recorder):
         self.outer = None
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        out = below(self.outer, op, args, attributes)
-        record(self._entries.append, op, args, attributes, out)
-        return out
+        taken = recorded_for(op, args)
+        out = below(self.outer, taken, args, attributes)
+        record(self._entries.append, taken, args, attributes, out)
+        return out if taken is op else first_results(op, out)
 
     def read(self, variable: Any) -> Tensor:
         value: Tensor = super().read(variable)

@@ -10,6 +10,6 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("attention", "batch_normalization", "convolution", "pooling"):
+    if name in ("attention", "batch_normalization", "convolution", "pooling", "recurrence"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -20,6 +20,8 @@ class StageWriter:
 
     stages: ClassVar[tuple[str, ...]]
     """Names of the stages; ``_name`` writes what the stage ``name`` does."""
+    repeated: ClassVar[frozenset[str]] = frozenset()
+    """Those that are done turn by turn, whose functions have the number of the ``turn`` as well."""
     slots: ClassVar[tuple[str, ...]]
     """What a call gives by name: numbers, or arrays, whose addresses the functions find."""
 
@@ -36,8 +38,9 @@ class StageWriter:
 
     def module(self) -> str:
         """The text of all stages."""
-        ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
         for name in self.stages:
+            numbers = ["r0", "r1", "c0", "c1", *(["turn"] if name in self.repeated else [])]
+            ranges = ", ".join(f"i64 %{x}" for x in numbers)
             with self.code.function(f"{name}({ranges}, ptr %frame, ptr %scratch)"):
                 getattr(self, f"_{name}")()
         return str(self.code.text())

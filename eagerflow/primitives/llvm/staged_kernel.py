@@ -59,27 +59,34 @@ class StagedKernel(Generic[Writer]):
 
         def text() -> str:
             module = writer_class(machine(), frame, *arguments).module()
-            return module + driver.shared_driver(writer_class.stages, target.triple)
+            stages, repeated = writer_class.stages, writer_class.repeated
+            return module + driver.shared_driver(stages, repeated, target.triple)
 
         content = launch.compiled(f"{own}\n{source}", text, target)
         library = machine_code.link(content, driver.RUN)
         self.function = library.function(driver.RUN, *[ctypes.c_void_p] * 3)
 
-    def run(self, cut: tuple[int, int, int, int], parallel: bool, **values: Any) -> None:
+    def run(
+        self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
+    ) -> None:
         """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
 
         ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get,
-        or an array with the numbers that follow it. ``parallel`` says whether other threads help.
+        or an array with the numbers that follow it. ``parallel`` says whether other threads help,
+        ``turns`` how often stages are done that are repeated.
         """
-        self.start(self.filled(cut, 1 + threads.helpers() if parallel else 1, **values))
+        many = 1 + threads.helpers() if parallel else 1
+        self.start(self.filled(cut, many, turns, **values))
 
-    def filled(self, cut: tuple[int, int, int, int], many: int, **values: Any) -> Any:
+    def filled(
+        self, cut: tuple[int, int, int, int], many: int, turns: int = 1, **values: Any
+    ) -> Any:
         """A frame for ``run``, with which up to ``many`` threads work."""
         rows, whole, height, span = cut
         frame = self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        frame[:7] = [rows, whole, height, span, blocks, count, max(1, min(count, many))]
+        frame[:8] = [rows, whole, height, span, blocks, count, max(1, min(count, many)), turns]
         for name, value in values.items():
             place = self.at[name]
             if isinstance(value, tuple):

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+AVX512_BYTES = 64
+
 
 def round_up(size: int, step: int) -> int:
     """The next multiple of ``step``."""
@@ -58,7 +60,7 @@ class VectorWriter:
             self._llvm = llvm
             self.code = code = llvm.instructions.Code()
             self.at, self.number, self.step = code.at, code.number, code.step
-            self.s = llvm.instructions.Emitter(self.code)
+            self.s = llvm.instructions.Emitter(self.code, avx512=self.size == AVX512_BYTES)
             self.memory = llvm.memory.Memory(self.code, self.s, lanes, half_hardware=False)
             self.zero = self.s.splat(self.s.constant(0, dtype), lanes)
 
@@ -137,6 +139,13 @@ class VectorWriter:
         mask = ", ".join(f"i32 {lane}" for lane in order)
         text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>"
         return a._replace(text=self.code.value(text), lanes=len(order))
+
+    def together(self, elements: list[Any]) -> Any:
+        """A vector of single elements."""
+        found = "poison"
+        for i, x in enumerate(elements):
+            found = self.code.value(f"insertelement {self.zero.type} {found}, {x.typed}, i64 {i}")
+        return self.zero._replace(text=found)
 
     # Loops ---------------------------------------------------------------------------------------
 
