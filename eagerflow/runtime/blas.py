@@ -38,6 +38,7 @@ def choose_kernels() -> bool:
     """
     if CORE_TYPE in os.environ or switched_off(KEEP_KERNELS):
         return False
+    is_outdated.cache_clear()
     library = _library()
     if library is None or not is_outdated() or threading.active_count() > 1:
         return False
