@@ -144,15 +144,15 @@ class _Tiles:
         return found
 
 
-def _bias_of(biases: Any, batch: int, shared: int, group: int, length: int, keys: int) -> Any:
-    """A function that gives the biases of one stack of rows; None without any."""
-    if biases is None:
+def _bias_of(added: Any, batch: int, shared: int, group: int, length: int, keys: int) -> Any:
+    """A function that gives the added of one stack of rows; None without any."""
+    if added is None:
         return None
-    if biases.ndim < 3 or biases.shape[:-2].count(1) == biases.ndim - 2:
-        both = np.broadcast_to(biases.reshape(biases.shape[-2:]), (length, keys))
+    if added.ndim < 3 or added.shape[:-2].count(1) == added.ndim - 2:
+        both = np.broadcast_to(added.reshape(added.shape[-2:]), (length, keys))
         one = np.tile(both, (group, 1)) if group > 1 else both
         return lambda i: one
-    whole = np.broadcast_to(biases, (batch, shared * group, length, keys))
+    whole = np.broadcast_to(added, (batch, shared * group, length, keys))
 
     def at(i: int) -> Any:
         b, h = divmod(i, shared)

@@ -25,7 +25,7 @@ from eagerflow.primitives.llvm.vectors import round_up
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array
 
-MIN_PRODUCTS = 1 << 18  # multiplications of scores and values from which making a kernel pays
+MIN_PRODUCTS = 1 << 17  # multiplications of scores and values from which making a kernel pays
 MIN_SHARED_PRODUCTS = 1 << 22  # from which waking another thread pays
 MIN_QUERIES = 8  # of a head; fewer leave most lanes without work
 MIN_PIECES = 8  # that there are if heads have queries enough
@@ -42,10 +42,9 @@ class Options(NamedTuple):
 
 def takes(q: Array, v: Array) -> bool:
     """Whether machine code is meant for arrays of these shapes, and pays."""
-    if q.dtype.char not in "fd" or q.shape[2] < MIN_QUERIES:
+    if q.dtype.char not in "fd" or q.shape[2] < MIN_QUERIES or 0 in (*q.shape, *v.shape):
         return False
-    products = _products(q, v)
-    return products > 0 and generated.pays(products, MIN_PRODUCTS)
+    return generated.pays(_products(q, v), MIN_PRODUCTS)
 
 
 def _products(q: Array, v: Array) -> int:

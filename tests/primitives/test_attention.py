@@ -236,6 +236,15 @@ def test_infinities_and_nan(way):
         assert np.isfinite(y[0, 0, :64]).all()
 
 
+def test_few_queries_and_values_of_no_width_are_not_for_machine_code():
+    case = Case((4, 4, 1, 4, 512), (32, 32))
+    assert not compiled_attention.takes(case.q, case.v)
+    check(case.results(attention), case.expected())
+    case = Case((4, 4, 1, 64, 64), (32, 0))
+    assert not compiled_attention.takes(case.q, case.v)
+    assert [x.shape for x in case.results(attention)][::4] == [(4, 4, 64, 0), (4, 4, 64, 0)]
+
+
 # Work and memory ---------------------------------------------------------------------------------
 
 

@@ -118,11 +118,9 @@ class AttentionForwardWriter(AttentionWriter):
             end, free = (self.least(last, v.number("add", first, n)) for n in (rows, 1))
         sees = self.code.value(f"icmp ult i64 {chunk}, {end}") if config.is_causal else ""
         with self.code.where(sees):
-            q, factor = (
-                self.rows("q", own["q"], first),
-                v.memory.load_one(self.pointer("scale"), v.dtype),
-            )
-            self.turn(rows, config.width, q, (self.own(self.at_q), self.query_line), factor)
+            q, turned = self.rows("q", own["q"], first), (self.own(self.at_q), self.query_line)
+            scale = v.memory.load_one(self.pointer("scale"), v.dtype)
+            self.turn(rows, config.width, q, turned, scale)
             with self.code.loop("tile", chunk, end, KEYS) as (tile, _):
                 count = v.number("sub", self.least(v.number("add", tile, KEYS), end), tile)
                 inside = v.number("sub", tile, chunk)
