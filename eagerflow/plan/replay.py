@@ -26,6 +26,7 @@ from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import bind, concrete
 from eagerflow.plan.plan import Plan
+from eagerflow.plan.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.tensor import Tensor, new_tensor
@@ -81,18 +82,11 @@ class Replay:
         ``inputs`` fit the graph's inputs: nothing is checked here.
         """
         tensors = read_together(self._variables)
-        arrays = [x._array if type(x) is Tensor else x for x in inputs]
-        first = (
-            inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
-        )
-        device = current_device() if first is None else first._kind.device
-        del first
-        arrays += [t._array for t in tensors]
-        plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
+        plan, arrays = self._planned(inputs, tensors)
         for i in plan.shared:
             if i < len(inputs) and type(inputs[i]) is not Tensor:
                 arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
-        kinds = self._kinds_on(device)
+        kinds = self._kinds_on(plan.device)
         if not self.assigned:
             return list(map(new_tensor, plan.run(arrays), kinds))
         made: list[Tensor] = []
@@ -109,6 +103,21 @@ class Replay:
 
         plan.run(arrays, finish)
         return made
+
+    def _planned(self, inputs: Sequence[Any], tensors: list[Tensor]) -> tuple[Plan, list[Any]]:
+        """The plan for these inputs and values of Variables, and the arrays of all."""
+        arrays = [x._array if type(x) is Tensor else x for x in inputs]
+        first = (
+            inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
+        )
+        device = current_device() if first is None else first._kind.device
+        arrays += [t._array for t in tensors]
+        return self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device), arrays
+
+    def profile(self, inputs: Sequence[Any], rounds: int) -> Profile:
+        """Where the time of ``run`` goes; see ``Plan.profile``."""
+        plan, arrays = self._planned(inputs, read_together(self._variables))
+        return plan.profile(arrays, rounds)
 
     def _kinds_on(self, device: Device) -> tuple[Any, ...]:
         kinds = self._kinds.get(device)
