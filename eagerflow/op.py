@@ -67,14 +67,17 @@ class Sample(NamedTuple):
 
 
 class Into(NamedTuple):
-    """What writes a result into C-ordered memory that it is given.
+    """What writes results into memory that it is given, which is in row-major order.
 
-    ``call(*arrays, out)`` does it. ``native(*arrays, out)`` gives what does it in machine code for
-    arrays like these, in a segment of a plan, or None.
+    ``call(*arrays, out)`` does it in Python. ``native(*arrays, *outs)`` gives what does it in
+    machine code for arrays like these, in a segment of a plan, or None. Where ``call`` is None,
+    that is a ``StagedCall`` on these very arrays. With ``like_first`` the axes of the first result
+    may lie in memory in the order of those of the first argument.
     """
 
-    call: Callable[..., Any]
+    call: Callable[..., Any] | None
     native: Callable[..., Any]
+    like_first: bool = False
 
 
 class ErrorSample(NamedTuple):

@@ -25,7 +25,7 @@ from eagerflow.fusion.lowering import fill_value, is_storage_only, without_input
 from eagerflow.graph.costs import stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.op import Op
+from eagerflow.op import Into, Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.family import Rows
@@ -572,11 +572,21 @@ def fuse(
     return _steps(grouping, [g for g in kept if brief.isdisjoint(m.node for m in g.members)])
 
 
+def into_of(node: Node) -> Into | None:
+    """What writes the results of a node into memory that it is given."""
+    if node.op.into is None or not all(x is None or type(x) is Value for x in node.inputs):
+        return None
+    if any(x.dtype.char not in "fd" for x in node.outputs):
+        return None
+    found: Into | None = node.op.into(*node.inputs, **node.attributes)
+    return found
+
+
 def native_rows(steps: Sequence[Step]) -> list[list[Step]]:
     """Steps beside each other that machine code can do; views do not part them."""
     found: list[list[Step]] = [[]]
     for step in steps:
-        if not isinstance(step, Node) or step.op.into is not None:
+        if not isinstance(step, Node) or into_of(step) is not None:
             found[-1].append(step)
         elif step.op.family != "shape":
             found.append([])

@@ -20,9 +20,11 @@ import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.team import Team
+from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
-from eagerflow.plan.lifetimes import Lifetimes, into_of, shows
+from eagerflow.plan.layouts import Layouts
+from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.plan.segments import NativeCall, SegmentStep
 from eagerflow.primitives.copies import copied
 from eagerflow.runtime import threads
@@ -227,19 +229,19 @@ def rings_of(node: Node, steps: Sequence[Step]) -> Rings | None:
 def _made_by(steps: Sequence[Step]) -> set[Value] | None:
     """The values that kernels and products of a body make; None if it has other steps."""
     made: set[Value] = set()
-    contiguous: set[Value] = set()
+    layouts = Layouts()
     for step in steps:
         if not isinstance(step, Node):
             if step.checks:
                 return None
-        elif into_of(step) is None:
-            if not shows(step, contiguous):
+        elif (into := into_of(step)) is None or into.call is None:
+            if not layouts.shows(step):
                 return None
-            if step.op.views == "all" and step.inputs[0] in contiguous:
-                contiguous.update(step.outputs)
+            layouts.note(step)
             continue
         made.update(step.outputs)
-        contiguous.update(step.outputs)
+        for value in step.outputs:
+            layouts.add(value)
     return made
 
 

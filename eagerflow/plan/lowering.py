@@ -30,7 +30,7 @@ from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
-from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, native_rows
+from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, into_of, native_rows
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
@@ -39,7 +39,8 @@ from eagerflow.graph.names import FreeNames
 from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
-from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, into_of, shows
+from eagerflow.plan.layouts import Layouts, Order
+from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.spec import MAX_RANK
 
@@ -70,7 +71,7 @@ class Program:
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
         self.globals["empty"] = device.backend.empty
         self.pool = Pool()
-        self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
+        self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any, Order]] = {}
         self.names: dict[Value, str] = {}
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
@@ -122,14 +123,15 @@ class Program:
         self.lines.append("    " * depth + line)
         self.places.append(place)
 
-    def buffer(self, value: Value, buffer: Buffer) -> str:
+    def buffer(self, value: Value, buffer: Buffer, order: Order = ()) -> str:
         """The name of the array of a buffer that holds a value of this shape and dtype."""
-        key = value.shape, value.dtype
+        order = order if list(order) != sorted(order) else ()
+        key = value.shape, value.dtype, order
         found = buffer.arrays.get(key)
         if found is None:
             base = f"b{buffer.number}" if not buffer.arrays else f"b{buffer.number}_0"
             found = buffer.arrays[key] = self.name(base)
-            self.arrays[found] = (buffer, value.shape, value.dtype)
+            self.arrays[found] = (buffer, value.shape, value.dtype, order)
         return found
 
 
@@ -180,7 +182,7 @@ class Lowering:
         self.sizes: dict[Value, int] = {}  # bytes of what was written there
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
         self.pending = _Pending()
-        self.contiguous: set[Value] = set()
+        self.layouts = Layouts()
         self.placed: dict[Value, str] = {}  # where values go that have their place already
         self.native = _native(steps) if program.segments else set()
 
@@ -247,10 +249,13 @@ class Lowering:
             self.program.names[x] = found
         return found
 
-    def place_for(self, value: Value, number: int, reuse: Sequence[Any] = ()) -> str | None:
+    def place_for(
+        self, value: Value, number: int, reuse: Sequence[Any] = (), order: Order = ()
+    ) -> str | None:
         """Memory of the plan for a value that a step writes; None where it leaves the plan.
 
-        ``reuse`` are inputs in whose place it may be written, if nobody needs them any more.
+        ``reuse`` are inputs in whose place it may be written, if nobody needs them any more;
+        ``order`` is that of its axes in memory, if it is not row-major.
         """
         lifetimes = self.lifetimes
         root = lifetimes.root(value)
@@ -269,7 +274,7 @@ class Lowering:
                 return self.program.buffer(value, held)
         buffer = self.program.pool.take(size)
         self.held[root], self.sizes[root] = buffer, size
-        return self.program.buffer(value, buffer)
+        return self.program.buffer(value, buffer, order)
 
     def _release(self, number: int) -> None:
         """Give back the memory of what no later step needs."""
@@ -302,7 +307,6 @@ class Lowering:
         row = _row([*given, *made])
         program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
         pending.roots.update(map(self.lifetimes.root, step.step.outputs))
-        self.contiguous.update(step.step.outputs)
 
     def _flush(self) -> None:
         """Write the call of the steps that wait; a kernel alone is called where it stands."""
@@ -325,7 +329,7 @@ class Lowering:
         return type(x) is Value and self.lifetimes.root(x) in self.pending.roots
 
     def _shows(self, node: Node) -> bool:
-        return self.program.device.backend.host and shows(node, self.contiguous)
+        return self.program.device.backend.host and self.layouts.shows(node)
 
     # Steps ---------------------------------------------------------------------------------------
 
@@ -335,13 +339,12 @@ class Lowering:
         return place.kind(default_dtype(float) if like is None else like.dtype)
 
     def _node(self, node: Node, number: int) -> None:
-        if node.op.views == "all" and node.inputs[0] in self.contiguous:
-            self.contiguous.update(node.outputs)
+        self.layouts.note(node)
         kind = self._kind(node)
         kernel = kind.device.backend.bind(node.op, kind.dtype)
-        into = self._product_into(node, kernel)
+        into = into_of(node) if type(kernel) is partial and kind.device.backend.host else None
         if into is not None and node in self.native:
-            self._product(node, number, into)
+            self._native_node(node, number, into, kernel)
             return
         if any(map(self._waits, node.inputs)) and not self._shows(node):
             self._flush()
@@ -352,7 +355,7 @@ class Lowering:
             self._into(node, number, kernel, given, reuse)
             return
         op = node.op
-        if into is not None:
+        if into is not None and into.call is not None:
             self._into(node, number, into.call, given, ())
             return
         if op.views == "all" and not op.attributes:
@@ -365,38 +368,29 @@ class Lowering:
             call = self._call(node, kernel, kind, given)
         self._assign(node, call)
 
-    def _product_into(self, node: Node, kernel: Any) -> Into | None:
-        """What writes a node's result into memory that it is given."""
-        if type(kernel).__name__ != "partial" or not self.program.device.backend.host:
-            return None
-        return into_of(node)
+    def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
+        """A node as a step of a segment."""
+        values = list(dict.fromkeys(node.values()))
+        given = [self.text(x) for x in values]
+        order = self.layouts.order(values[0]) if into.like_first else ()
+        made = [self._place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
+        call = _NodeCall(node, into, kernel, values)
+        self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
-    def _product(self, node: Node, number: int, into: Into) -> None:
-        """A step of a segment that writes one result."""
-        (value,) = node.outputs
-        given = [self.text(x) for x in node.inputs]
-        place = self._place(value, node, number)
-
-        def call(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-            into.call(*inputs, *outputs)
-
-        def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-            return into.native(*inputs, *outputs)
-
-        step = SegmentStep(node, len(given), call, native)
-        self.add(step, node.op.name, given, [place])
-
-    def _place(self, value: Value, step: Step, number: int) -> str:
+    def _place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
         """The name of an array that a step is to write into: of the plan, or allocated here."""
         if value in self.placed:
             self.program.names[value] = self.placed[value]
+            self.layouts.add(value)
             return self.placed[value]
-        place = self.place_for(value, number)
+        place = self.place_for(value, number, order=order)
         if place is None:
             place = self.program.local(value)
             self.program.write(f"{place} = {self.new(value)}", step, self.depth)
+            order = ()
         else:
             self.program.names[value] = place
+        self.layouts.add(value, order)
         return place
 
     def _call(self, node: Node, kernel: Any, kind: Kind, given: list[str]) -> str:
@@ -421,7 +415,8 @@ class Lowering:
         program = self.program
         if not program.exact:
             return True
-        fresh = node.op.family == "random" or node.op.into is not None
+        into = into_of(node)
+        fresh = node.op.family == "random" or (into is not None and into.call is not None)
         found = fresh or (node.op.keeps_order and all(map(self._is_straight, node.values())))
         if found:
             program.straight.update(node.outputs)
@@ -501,6 +496,40 @@ class Lowering:
         made = [program.local(v) for v in fused.outputs]
         name = program.known(f"_{fused.name}", update)
         program.write(f"{_row(made)} = {name}(commit, {_row(given)})", fused, self.depth)
+
+
+class _NodeCall:
+    """A node that writes its results where they are to be, called with each of its Values once."""
+
+    def __init__(self, node: Node, into: Into, kernel: Any, values: list[Value]) -> None:
+        self.into, self.kernel, self.attributes = into, kernel, node.attributes
+        self._places = [None if x is None else values.index(x) for x in node.inputs]
+
+    def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """What does it in machine code, for arrays that lie like these; or None."""
+        found = self.into.native(*self._arguments(inputs), *outputs)
+        if self.into.call is None and found is not None:
+            return found.fixed(*inputs, *outputs)
+        return found
+
+    def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Do it."""
+        arguments = self._arguments(inputs)
+        if self.into.call is not None:
+            self.into.call(*arguments, *outputs)
+            return
+        straight = [x if x is None else np.ascontiguousarray(x) for x in arguments]
+        staged = self.into.native(*straight, *outputs)
+        if staged is not None:
+            flags = staged.run()
+            if flags is None or not flags.any():
+                return
+        found = self.kernel(*arguments, **self.attributes)
+        for out, x in zip(outputs, found if len(outputs) > 1 else [found], strict=True):
+            np.copyto(out, x)
+
+    def _arguments(self, inputs: Sequence[Any]) -> list[Any]:
+        return [None if i is None else inputs[i] for i in self._places]
 
 
 _BY_KEYWORD = (np.maximum, np.minimum)

@@ -6,6 +6,7 @@ import itertools
 import linecache
 import weakref
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -46,16 +47,20 @@ class Frame:
             b.number: self.run(memory.empty, (b.size,), np.uint8) for b in program.pool.buffers
         }
         self.buffers = tuple(
-            _array_in(blocks[buffer.number], shape, dtype)
-            for buffer, shape, dtype in program.arrays.values()
+            _array_in(blocks[buffer.number], *about) for buffer, *about in program.arrays.values()
         )
         self.commit = Commit(program.updates) if program.updates else None
         self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
 
 
-def _array_in(block: Any, shape: tuple[int, ...], dtype: Any) -> Any:
-    count = int(np.prod(shape, dtype=np.int64))
-    return block[: count * dtype.itemsize].view(dtype).reshape(shape)
+def _array_in(block: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Any:
+    """An array in the first bytes of a block, with its axes in another order there."""
+    count = prod(shape)
+    found = block[: count * dtype.itemsize].view(dtype)
+    if not order:
+        return found.reshape(shape)
+    inside = found.reshape([shape[axis] for axis in order])
+    return inside.transpose([order.index(axis) for axis in range(len(order))])
 
 
 class Plan:

@@ -54,8 +54,8 @@ class Profile:
         return sum(step.seconds for step in self.steps)
 
     def __str__(self) -> str:
-        rows = [("ms", "share", "calls", "GFLOP/s", "GB/s", "step", "result", "line")]
-        rows += map(self._row, self.steps[:MAX_SHOWN_STEPS])
+        head = ("ms", "share", "calls", "GFLOP/s", "GB/s", "step", "result", "line")
+        rows = [head, *map(self._row, self.steps[:MAX_SHOWN_STEPS])]
         lines = aligned_columns(rows, ">>>>><<<")
         left = self.steps[MAX_SHOWN_STEPS:]
         if left:
@@ -93,18 +93,20 @@ class Stopwatch:
 
     def wraps(self, thing: Any) -> Any:
         """A function of a program that is timed when it is called; a segment step by step."""
-        if isinstance(thing, Segment):
-            alone = [(step.step, Segment([step])) for step in thing.steps]
 
-            def call(rows: Sequence[Any]) -> None:
-                line = sys._getframe(1).f_lineno
-                for number, (step, own) in enumerate(alone):
-                    self.steps[line, number] = step
-                    self.time((line, number), own, (rows[number],))
-        else:
+        def call(*args: Any, **named: Any) -> Any:
+            return self.time((sys._getframe(1).f_lineno, 0), thing, *args, **named)
 
-            def call(*args: Any, **named: Any) -> Any:
-                return self.time((sys._getframe(1).f_lineno, 0), thing, *args, **named)
+        return self._by_steps(thing) if isinstance(thing, Segment) else call
+
+    def _by_steps(self, segment: Segment) -> Callable[..., Any]:
+        alone = [(step.step, Segment([step])) for step in segment.steps]
+
+        def call(rows: Sequence[Any]) -> None:
+            line = sys._getframe(1).f_lineno
+            for number, (step, own) in enumerate(alone):
+                self.steps[line, number] = step
+                self.time((line, number), own, (rows[number],))
 
         return call
 
@@ -146,6 +148,8 @@ def step_time(step: Any, where: str, calls: int, seconds: float) -> StepTime:
     flops = sum(stated_cost(node).flops for node in nodes)
     values = {v for v in (*step.inputs, *step.outputs) if type(v) is Value}
     name = step.op.name if isinstance(step, Node) else step.name
-    result = ", ".join(f"{v.dtype.name}{v.shape}" for v in step.outputs)
+    made = [v for v in step.outputs if type(v) is Value]
+    result = f"{made[0].dtype.name}{made[0].shape}" if made else ""
+    result += f" and {len(made) - 1} more" if len(made) > 1 else ""
     size = sum(map(nbytes, values))
     return StepTime(name, result, where, calls, seconds, calls * flops, calls * size)

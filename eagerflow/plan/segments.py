@@ -53,9 +53,13 @@ class SegmentStep(NamedTuple):
 
 
 class _NativePart:
-    """Steps one behind the other that are jobs of one team."""
+    """Steps one behind the other that are jobs of one team.
 
-    def __init__(self, own: list[jobs.Job], workspace: Any) -> None:
+    ``last`` is the step of the last job if Python may have to do it again.
+    """
+
+    def __init__(self, own: list[jobs.Job], workspace: Any, last: PythonPart | None) -> None:
+        self._flags, self._last = own[-1].flags, last
         addresses = [job.address for job in own]
         self._addresses, self._count = (ctypes.c_int64 * len(own))(*addresses), len(own)
         self._place = ctypes.addressof(self._addresses)
@@ -74,6 +78,8 @@ class _NativePart:
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do the steps."""
         self._team.run(min(self._helpers, threads.helpers()) if self._helpers > 0 else 0)
+        if self._last is not None and self._flags.any():
+            self._last.run(rows)
 
 
 class PythonPart:
@@ -107,8 +113,10 @@ class _Layout:
             if own is None:
                 self._end(waiting)
                 self.parts.append(PythonPart(step, number))
-            else:
-                waiting += own
+                continue
+            waiting += own
+            if own[-1].flags is not None:
+                self._end(waiting, PythonPart(step, number))
         self._end(waiting)
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
@@ -120,9 +128,9 @@ class _Layout:
         for part in self.parts:
             part.run(rows)
 
-    def _end(self, waiting: list[jobs.Job]) -> None:
+    def _end(self, waiting: list[jobs.Job], last: PythonPart | None = None) -> None:
         if waiting:
-            self.parts.append(_NativePart(waiting[:], self._memory))
+            self.parts.append(_NativePart(waiting[:], self._memory, last))
             waiting.clear()
 
 

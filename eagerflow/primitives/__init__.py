@@ -8,8 +8,17 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+_MODULES = (
+    "attention",
+    "batch_normalization",
+    "compiled_attention",
+    "convolution",
+    "pooling",
+    "recurrence",
+)
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("attention", "batch_normalization", "convolution", "pooling", "recurrence"):
+    if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ result, and each reads its operands from memory once. Others are worked through 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,14 @@ from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up, each_tile, tile_height
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.batch_normalization import BatchNormConfig, BatchNormWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Held,
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 
@@ -98,7 +106,7 @@ def gradient(
 
 def _lanes_of(x: Any, at: int) -> int:
     """Elements of the vectors that channels are made of; 0 where they are not."""
-    if at != x.ndim - 1 or x.dtype.char not in "fd" or x.shape[-1] > MAX_CHANNELS:
+    if at != len(x.shape) - 1 or x.dtype.char not in "fd" or x.shape[-1] > MAX_CHANNELS:
         return 0
     lanes, _ = processor(dtype_name(x.dtype))
     fits = [n for n in (lanes, lanes // 2) if n > 1 and x.shape[-1] % n == 0]
@@ -110,47 +118,61 @@ def _kernel(config: BatchNormConfig) -> StagedKernel[BatchNormWriter]:
     return StagedKernel(BatchNormWriter, config)
 
 
-def _program(
-    x: Any,
-    epsilon: float,
-    lanes: int,
-    *,
-    scale: Any,
-    offset: Any = None,
-    g: Any = None,
-    **of_moments: Any,
-) -> tuple[Any, Any, Any]:
+def _program(x: Any, epsilon: float, lanes: int, **given: Any) -> tuple[Any, Any, Any]:
     """The three results of ``training``, or with ``g`` those of ``gradient``."""
-    channels = x.shape[-1]
-    given = {"scale": scale, "offset": offset, "g": g} | of_moments
     given = {k: np.ascontiguousarray(v, x.dtype) for k, v in given.items() if v is not None}
-    kernel = _kernel(
-        BatchNormConfig(
-            dtype_name(x.dtype),
-            channels,
-            lanes,
-            scale is not None,
-            offset is not None,
-            g is not None,
-        )
-    )
+    x = np.ascontiguousarray(x)
+    made = buffers.empty(x.shape, x.dtype), *np.empty((2, x.shape[-1]), x.dtype)
+    _staged(x, made, epsilon, lanes, **given).run()
+    return made
+
+
+def _staged(x: Any, made: Sequence[Any], epsilon: float, lanes: int, **given: Any) -> StagedCall:
+    """What writes the three results, from contiguous arrays of one dtype."""
+    channels = x.shape[-1]
+    about = (name in given for name in ("scale", "offset", "g"))
+    kernel = _kernel(BatchNormConfig(dtype_name(x.dtype), channels, lanes, *about))
     rows = x.size // channels
     height = max(PIECE_ELEMENTS // channels, -(-rows // MAX_PIECES), 1)
-    y = buffers.empty(x.shape, x.dtype)
-    first, second = np.empty((2, channels), x.dtype)
-    kernel.run(
+    line = channels * x.itemsize
+    y, first, second = made
+    return StagedCall(
+        kernel,
         (rows, 1, height, 1),
         x.size >= MIN_SHARED_ELEMENTS,
-        x=np.ascontiguousarray(x),
+        x=x,
         y=y,
         first=first,
         second=second,
-        sums=scratch("sums", (-(-rows // height), kernel.writer.kinds, channels), x.dtype),
-        lines=scratch("lines", (4, channels), x.dtype),
-        numbers=np.array([epsilon, rows], np.float64),
+        sums=Room("sums", -(-rows // height) * kernel.writer.kinds * line),
+        lines=Room("lines", 4 * line),
+        numbers=Held(np.array([epsilon, rows], np.float64)),
         **given,
     )
-    return y, first, second
+
+
+_GIVEN = ("x", "scale", "offset"), ("x", "g", "of_mean", "of_variance", "scale")
+
+
+def native(*like: Any, at: int, epsilon: float, back: bool) -> Callable[..., Any] | None:
+    """What gives ``training``, or back its gradient, for a segment; None if that is not meant.
+
+    ``like`` are specs of the arguments, or None. It is a function of the arguments' arrays, then
+    those of the results.
+    """
+    names, x = _GIVEN[back], like[0]
+    lanes = _lanes_of(x, at) if _pays(x.shape, at) else 0
+    if not lanes or any(v is not None and v.dtype != x.dtype for v in like):
+        return None
+
+    def staged(*arrays: Any) -> StagedCall | None:
+        own, made = arrays[: len(names)], arrays[len(names) :]
+        given = {k: v for k, v in zip(names, own, strict=True) if v is not None}
+        if not all(v.flags.c_contiguous for v in given.values()):
+            return None
+        return _staged(given.pop("x"), made, epsilon, lanes, **given)
+
+    return staged
 
 
 # Large arrays ------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ threads.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import prod
 from typing import Any, NamedTuple
 
@@ -20,7 +21,14 @@ from eagerflow.primitives.llvm.attention_forward import (
 )
 from eagerflow.primitives.llvm.attention_gradient import AttentionGradientWriter
 from eagerflow.primitives.llvm.attention_writer import AttentionConfig, AttentionWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Held,
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
 from eagerflow.primitives.llvm.vectors import round_up
 from eagerflow.runtime import buffers
 from eagerflow.spec import Array
@@ -58,15 +66,24 @@ def _kernel(writer: type[AttentionWriter], config: AttentionConfig) -> StagedKer
 
 def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
     """The averages of values, in the order of ``q`` in memory, and the logarithms of sums."""
-    batch, heads, length, _ = q.shape
     q, k, v = (_in_rows(x) for x in (q, k, v))
-    mask = _Mask(q, k, options.mask)
     y = _like(q, (*q.shape[:3], v.shape[3]))
     log_sums = np.empty(q.shape[:3], q.dtype)
+    forward_call(q, k, v, y, log_sums, options).run()
+    return y, log_sums
+
+
+def forward_call(
+    q: Array, k: Array, v: Array, y: Array, log_sums: Array, options: Options
+) -> StagedCall:
+    """What writes averages and logarithms; the last axes of all arrays are in one piece each."""
+    batch, heads, length, _ = q.shape
+    mask = _Mask(q, k, options.mask)
     kernel = _kernel(AttentionForwardWriter, mask.config(q, v, options.is_causal))
     pieces = -(-MIN_PIECES // (batch * heads))
     span = min(round_up(-(-length // pieces), QUERIES), MAX_PIECE_QUERIES)
-    kernel.run(
+    return StagedCall(
+        kernel,
         (batch * heads, length, 1, span),
         _products(q, v) >= MIN_SHARED_PRODUCTS,
         q=_place(q),
@@ -75,12 +92,11 @@ def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
         y=_place(y),
         mask=_place(mask.array),
         log_sums=log_sums,
-        scale=np.array([options.scale], q.dtype),
+        scale=Held(np.array([options.scale], q.dtype)),
         heads=heads,
         group=heads // k.shape[1],
         keys=k.shape[2],
     )
-    return y, log_sums
 
 
 def gradient(
@@ -95,21 +111,37 @@ def gradient(
 
     The gradient of the logarithms may be None.
     """
+    (g, of_log_sums), (y, log_sums) = given, found
+    if of_log_sums is not None:
+        of_log_sums = np.ascontiguousarray(of_log_sums)
+    g, y, q, k, v = (_in_rows(x) for x in (g, y, q, k, v))
+    made = (_like(q, q.shape), _like(k, k.shape), _like(v, v.shape))
+    own = (g, of_log_sums), (y, np.ascontiguousarray(log_sums))
+    gradient_call(*own, q, k, v, made, options).run()
+    return made
+
+
+def gradient_call(
+    given: tuple[Array, Any],
+    found: tuple[Array, Array],
+    q: Array,
+    k: Array,
+    v: Array,
+    made: tuple[Array, Array, Array],
+    options: Options,
+) -> StagedCall:
+    """What writes the three gradients; the last axes of all arrays are in one piece each."""
     batch, heads, length, _ = q.shape
     shared, keys = k.shape[1:3]
     group = heads // shared
-    (g, of_log_sums), (y, log_sums) = given, found
-    if of_log_sums is None:
-        of_log_sums = np.zeros_like(log_sums)
-    g, y, q, k, v = (_in_rows(x) for x in (g, y, q, k, v))
+    (g, of_log_sums), (y, log_sums), (of_q, of_k, of_v) = given, found, made
     mask = _Mask(q, k, options.mask)
-    of_q, of_k, of_v = (_like(x, x.shape) for x in (q, k, v))
     kernel = _kernel(AttentionGradientWriter, mask.config(q, v, options.is_causal))
     wanted = -(-MIN_PIECES // (batch * shared))  # parts of each head of keys
     chunk = min(round_up(-(-length * group // wanted), QUERIES), kernel.writer.chunk)
     parts = min(wanted, group * -(-length // chunk))
-    sums_k, sums_v = (_sums(name, x, parts) for name, x in (("k", of_k), ("v", of_v)))
-    kernel.run(
+    return StagedCall(
+        kernel,
         (batch * shared, parts, 1, 1),
         _products(q, v) >= MIN_SHARED_PRODUCTS,
         q=_place(q),
@@ -120,28 +152,31 @@ def gradient(
         of_q=_place(of_q),
         of_k=_place(of_k),
         of_v=_place(of_v),
-        sums_k=(*_place(sums_k[0]), sums_k.strides[0]),
-        sums_v=(*_place(sums_v[0]), sums_v.strides[0]),
+        sums_k=_sums("sums k", of_k, parts),
+        sums_v=_sums("sums v", of_v, parts),
         mask=_place(mask.array),
-        log_sums=np.ascontiguousarray(log_sums),
-        of_log_sums=np.ascontiguousarray(of_log_sums),
-        scale=np.array([options.scale], q.dtype),
+        log_sums=log_sums,
+        of_log_sums=Held(np.zeros_like(log_sums)) if of_log_sums is None else of_log_sums,
+        scale=Held(np.array([options.scale], q.dtype)),
         shared=shared,
         group=group,
         queries=length,
         keys=keys,
         chunk=chunk,
     )
-    return of_q, of_k, of_v
 
 
-def _sums(name: str, x: Array, parts: int) -> Array:
-    """Arrays like ``x`` for what each part gives; itself where there is one part."""
+def native(make: Callable[..., StagedCall], *arrays: Any) -> StagedCall | None:
+    """``make()``; None where the elements of the last axis of an array are not side by side."""
+    return make() if all(x is None or x.strides[-1] == x.itemsize for x in arrays) else None
+
+
+def _sums(name: str, x: Array, parts: int) -> tuple[Any, ...]:
+    """The place of what each part gives, an array like ``x``; itself where there is one part."""
     if parts == 1:
-        return x[None]
-    memory = aligned(f"sums {name}", parts * x.nbytes)[: parts * x.nbytes]
-    found: Array = memory.view(x.dtype).reshape(parts, *x.shape)
-    return found
+        return (*_place(x), 0)
+    strides = [x.shape[2] * x.shape[1], x.shape[2], 1]
+    return (Room(name, parts * x.nbytes), *(n * x.shape[3] * x.itemsize for n in strides), x.nbytes)
 
 
 class _Mask:

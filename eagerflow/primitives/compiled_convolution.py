@@ -21,7 +21,14 @@ from eagerflow.primitives import winograd
 from eagerflow.primitives.blocks import Block, ranges_of_sums
 from eagerflow.primitives.llvm.convolution_writer import ConvolutionConfig, ConvolutionWriter
 from eagerflow.primitives.llvm.direct_convolution import DirectFilterWriter, DirectForwardWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Flags,
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
 from eagerflow.primitives.llvm.winograd import WinogradFilterWriter, WinogradForwardWriter
 from eagerflow.primitives.windows import Window, Windows
 from eagerflow.runtime import buffers
@@ -69,7 +76,7 @@ def _products(images: int, windows: Windows, channels: int, filters: int) -> int
 def _takes_winograd(x: Array, windows: Windows, channels: int, filters: int) -> bool:
     if not winograd.fits(x.dtype, windows, channels, filters) or windows[1].out > MAX_COLUMNS:
         return False
-    products = _products(len(x), windows, channels, filters)
+    products = _products(x.shape[0], windows, channels, filters)
     return products > 0 and generated.pays(products, MIN_WINOGRAD_PRODUCTS)
 
 
@@ -95,9 +102,9 @@ def _takes_direct(x: Array, windows: Windows, channels: int, filters: int) -> bo
 
 
 def _pays_directly(x: Array, windows: Windows, channels: int, filters: int) -> bool:
-    if x.dtype.char not in "fd" or len(windows) > 2 or filters * x.itemsize < 32:
+    if x.dtype.char not in "fd" or len(windows) > 2 or filters * x.dtype.itemsize < 32:
         return False
-    products = _products(len(x), windows, channels, filters)
+    products = _products(x.shape[0], windows, channels, filters)
     return products > 0 and generated.pays(products, MIN_DIRECT_PRODUCTS)
 
 
@@ -143,57 +150,81 @@ def forward(
     Blocks of the result that are not finite are to be computed again, by the direct sum: in a
     tile of Winograd's, infinity and NaN spread to neighbours that do not see them.
     """
+    filters = w.shape[-2] if turned else w.shape[-1]
+    y = buffers.empty((len(x), *(a.out for a in windows), filters), x.dtype)
+    x, w = np.ascontiguousarray(x), np.ascontiguousarray(w)
+    call = forward_call(x, w, y, method=method, windows=windows, turned=turned)
+    flags = call.run()
+    if flags is None or not flags.any():
+        return y, []
+    images, rows, height, band = call.cut
+    blocks, again = -(-rows // band), []
+    for piece in np.flatnonzero(flags).tolist():
+        first, start = piece // blocks * height, method.tile * (piece % blocks * band)
+        stop = min(start + method.tile * band, windows[0].out)
+        last = min(first + height, images)
+        again += [Block(image, image + 1, start, stop) for image in range(first, last)]
+    return y, again
+
+
+def forward_call(
+    x: Array, w: Array, y: Array, *, method: Method, windows: Windows, turned: bool
+) -> StagedCall:
+    """What writes the convolution, and flags of its pieces that are not finite."""
     channels, filters = w.shape[-1:-3:-1] if turned else w.shape[-2:]
     kernel = _kernel(
         method, method.forward, dtype_name(x.dtype), windows, channels, filters, turned
     )
     config = kernel.writer.config
     images, rows = len(x), -(-config.high.out // method.tile)
-    y = buffers.empty((images, *(a.out for a in windows), filters), x.dtype)
     height = max(min(config.group, images // 8), 1)
-    blocks = -(-rows // config.band)
-    flags = np.zeros(-(-images // height) * blocks, np.uint8)
-    kernel.run(
+    return StagedCall(
+        kernel,
         (images, rows, height, config.band),
         _products(images, windows, channels, filters) >= method.min_shared_products,
-        images=np.ascontiguousarray(x),
-        other=np.ascontiguousarray(w),
+        images=x,
+        other=w,
         result=y,
-        weights=aligned("weights", kernel.writer.weights),
-        flags=flags,
+        weights=Room("weights", kernel.writer.weights),
+        flags=_flags(method, -(-images // height) * -(-rows // config.band)),
     )
-    again: list[Block] = []
-    if flags.any():
-        for piece in np.flatnonzero(flags).tolist():
-            first, start = piece // blocks * height, 2 * (piece % blocks * config.band)
-            stop = min(start + 2 * config.band, config.high.out)
-            last = min(first + height, images)
-            again += [Block(image, image + 1, start, stop) for image in range(first, last)]
-    return y, again
+
+
+def _flags(method: Method, pieces: int) -> Flags | int:
+    """Those of pieces with results that are not finite, where a method has to tell."""
+    return Flags(pieces) if method.tile > 1 else 0
 
 
 def filter_gradient(method: Method, x: Array, g: Array, windows: Windows) -> Array:
     """The gradient by the filters; None where it is not finite and wants the direct sum."""
+    shape = (*(a.kernel for a in windows), x.shape[-1], g.shape[-1])
+    found, x, g = np.empty(shape, x.dtype), np.ascontiguousarray(x), np.ascontiguousarray(g)
+    flags = filter_gradient_call(x, g, found, method=method, windows=windows).run()
+    return None if flags is not None and flags.any() else found
+
+
+def filter_gradient_call(
+    x: Array, g: Array, found: Array, *, method: Method, windows: Windows
+) -> StagedCall:
+    """What writes the gradient by the filters, and flags of its pieces that are not finite."""
     channels, filters = x.shape[-1], g.shape[-1]
     kernel = _kernel(
         method, method.filter_gradient, dtype_name(x.dtype), windows, channels, filters
     )
     config = kernel.writer.config
     images, rows = len(x), -(-config.high.out // method.tile)
-    found = np.empty((*(a.kernel for a in windows), channels, filters), x.dtype)
     sums = method.sums * channels * filters or found.size
     height, span, count = ranges_of_sums(images, rows, sums, config.band)
-    flags = np.zeros(count, np.uint8)
-    kernel.run(
+    return StagedCall(
+        kernel,
         (images, rows, height, span),
         _products(images, windows, channels, filters) >= method.min_shared_products,
-        images=np.ascontiguousarray(x),
-        other=np.ascontiguousarray(g),
+        images=x,
+        other=g,
         result=found,
-        flags=flags,
-        weights=aligned("weights", count * kernel.writer.sums),
+        flags=_flags(method, count),
+        weights=Room("weights", count * kernel.writer.sums),
     )
-    return None if flags.any() else found
 
 
 # Strides: elements of the images that see the same elements of the window ------------------------

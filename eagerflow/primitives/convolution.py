@@ -241,8 +241,7 @@ def _depthwise_filters(x: Array, g: Array, windows: Windows, shape: Any) -> Arra
 def input_gradient(g: Array, w: Array, windows: Windows, groups: int) -> Array:
     """The gradient by ``x`` of the sum of ``g * forward(x, w, windows, groups)``."""
     channels = w.shape[-2] * groups
-    if all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1]):
-        # The convolution of g with the filters turned round.
+    if _leads_back(w, windows, groups):
         return forward(g, w, tuple(a.back for a in windows), groups, turned=True)
     if groups == 1 and compiled_convolution.scatters(g, windows, channels):
         return compiled_convolution.strided_input_gradient(g, w, windows)
@@ -250,6 +249,12 @@ def input_gradient(g: Array, w: Array, windows: Windows, groups: int) -> Array:
     if g.size and w.size:
         _scatter(g, w, windows, groups, x)
     return x
+
+
+def _leads_back(w: Any, windows: Windows, groups: int) -> bool:
+    """Whether the gradient is the convolution of g with the filters turned round."""
+    channels = w.shape[-2] * groups
+    return all(a.stride == 1 for a in windows) and (channels > 4 or channels >= w.shape[-1])
 
 
 def _turned(w: Array, groups: int) -> Array:
@@ -299,3 +304,47 @@ def _shares(flat: Array, w: Array, groups: int, places: Any) -> Any:
             back = _by_group(w[at], groups).transpose(0, 2, 1)
             np.matmul(_by_group(flat, groups), back, out=_by_group(out, groups))
             yield out
+
+
+# As steps of a plan's segment --------------------------------------------------------------------
+
+# Each function takes specs and gives what makes one of ``conv``, ``conv_filter_gradient`` and
+# ``conv_input_gradient`` from arrays of two arguments and of the result; None where machine code
+# is not meant for that.
+
+
+def native_forward(
+    x: Any, w: Any, windows: Windows, groups: int, turned: bool = False
+) -> Callable[..., Any] | None:
+    """The convolution, or that with turned filters."""
+    sizes = w.shape[-1:-3:-1] if turned else w.shape[-2:]
+    method = next(methods_for(x, windows, *sizes), None) if groups == 1 else None
+    if method is None:
+        return None
+    return _staged(compiled_convolution.forward_call, method=method, windows=windows, turned=turned)
+
+
+def native_filter_gradient(
+    x: Any, g: Any, windows: Windows, groups: int
+) -> Callable[..., Any] | None:
+    """The gradient by the filters."""
+    sizes = x.shape[-1], g.shape[-1]
+    method = next(methods_for(x, windows, *sizes), None) if groups == 1 else None
+    if method is None:
+        return None
+    return _staged(compiled_convolution.filter_gradient_call, method=method, windows=windows)
+
+
+def native_input_gradient(
+    g: Any, w: Any, windows: Windows, groups: int
+) -> Callable[..., Any] | None:
+    """The gradient by the images, where it is a convolution without strides."""
+    if not _leads_back(w, windows, groups):
+        return None
+    return native_forward(g, w, tuple(a.back for a in windows), groups, turned=True)
+
+
+def _staged(make: Callable[..., Any], **facts: Any) -> Callable[..., Any]:
+    return lambda *arrays: (
+        make(*arrays, **facts) if all(x.flags.c_contiguous for x in arrays) else None
+    )

@@ -21,6 +21,7 @@ from eagerflow.primitives.llvm.matrix_product import (
     ProductWriter,
 )
 from eagerflow.primitives.llvm.staged_kernel import (
+    Operand,
     StagedKernel,
     aligned,
     kept,
@@ -251,7 +252,8 @@ class ProductCall:
         """
         frame = self.kernel.frame.from_buffer_copy(self.template)
         self._place_rooms(frame, workspace)
-        return self.kernel.job(frame, ("a", "b", "c"), strides, step)
+        own = {name: Operand(i, strides[i]) for i, name in enumerate(("a", "b", "c"))}
+        return self.kernel.job(frame, own, step)
 
 
 class FixedProduct(NamedTuple):

@@ -6,6 +6,7 @@ the others work for any array library.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 from math import prod
 from typing import Any
@@ -16,7 +17,7 @@ from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.blocks import each_image_block
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedKernel, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import StagedCall, StagedKernel, kept, processor
 from eagerflow.primitives.windows import Window, Windows, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
@@ -115,8 +116,8 @@ def _kernel(config: MaxPoolConfig) -> StagedKernel[MaxPoolWriter]:
     return StagedKernel(MaxPoolWriter, config, processor(config.dtype)[0])
 
 
-def _run_kernel(x: Array, windows: Windows, result: Array, g: Array = None) -> Array:
-    """``result``, filled by machine code with the largest elements, or with g in their places."""
+def _staged(x: Array, windows: Windows, result: Array, g: Array = None) -> StagedCall:
+    """What fills ``result`` with the largest elements, or with g in their places."""
     high, wide = windows
     config = MaxPoolConfig(
         dtype_name(x.dtype),
@@ -131,21 +132,36 @@ def _run_kernel(x: Array, windows: Windows, result: Array, g: Array = None) -> A
     )
     rows = len(x) * high.out
     height = max(PIECE_ELEMENTS // max(prod(x.shape[2:]) * high.kernel, 1), 1)
-    given = {} if g is None else {"g": np.ascontiguousarray(g)}
-    _kernel(config).run(
-        (rows, 1, height, 1),
-        x.size >= MIN_SHARED_ELEMENTS,
-        x=np.ascontiguousarray(x),
-        result=result,
-        **given,
-    )
-    return result
+    given = {"x": x, "result": result} | ({} if g is None else {"g": g})
+    cut, shared = (rows, 1, height, 1), x.size >= MIN_SHARED_ELEMENTS
+    return StagedCall(_kernel(config), cut, shared, **given)
+
+
+def native_max_pool(x: Any, windows: Windows) -> Callable[..., Any] | None:
+    """What gives ``max_pool`` for a segment; None for specs for which that is not meant."""
+    if not _takes(x, windows):
+        return None
+    return lambda x, y: _staged(x, windows, y) if x.flags.c_contiguous else None
+
+
+def native_max_pool_gradient(x: Any, g: Any, windows: Windows) -> Callable[..., Any] | None:
+    """What gives ``max_pool_gradient`` for a segment; None for specs for which it is not meant."""
+    if not _takes(x, windows) or any(w.out * w.kernel < w.size for w in windows):
+        return None
+
+    def staged(x: Array, g: Array, result: Array) -> StagedCall | None:
+        straight = x.flags.c_contiguous and g.flags.c_contiguous
+        return _staged(x, windows, result, g) if straight else None
+
+    return staged
 
 
 def max_pool(x: Array, windows: Windows) -> Array:
     """The largest element of each window."""
     if _takes(x, windows):
-        return _run_kernel(x, windows, buffers.empty(_result_shape(x, windows), x.dtype))
+        y = buffers.empty(_result_shape(x, windows), x.dtype)
+        _staged(np.ascontiguousarray(x), windows, y).run()
+        return y
     return _pooled(np.maximum, -np.inf, x, windows, None)
 
 
@@ -273,7 +289,8 @@ def max_pool_gradient(x: Array, g: Array, windows: Windows) -> Array:
         result = buffers.empty(x.shape, x.dtype)
         if any(w.out * w.kernel < w.size for w in windows):
             result.fill(0)
-        return _run_kernel(x, windows, result, g)
+        _staged(np.ascontiguousarray(x), windows, result, np.ascontiguousarray(g)).run()
+        return result
     if not _are_squares(windows):
         return _by_blocks(_scatter, 16, x, g, windows, np.zeros(x.shape, x.dtype))
     result = np.zeros(x.shape, x.dtype) if g.size * 4 < x.size else np.empty(x.shape, x.dtype)

@@ -187,7 +187,8 @@ class Job:
 
     ``frame`` and ``counters`` are ctypes arrays, ``shared`` the address of memory that its threads
     share, ``scratch`` how many bytes each thread needs, ``pieces`` how many threads may help at
-    most, ``step`` its number in a segment. ``held`` lives as long as the job.
+    most, ``step`` its number in a segment. ``held`` lives as long as the job. Where ``flags`` are
+    not all zeros after a run, Python has to do the step again.
     """
 
     def __init__(
@@ -201,7 +202,9 @@ class Job:
         scratch: int = 0,
         step: int = 0,
         held: Any = None,
+        flags: Any = None,
     ) -> None:
+        self.flags = flags
         self.pieces, self.scratch, self.step = pieces, scratch, step
         self.frame, self.counters, self.places = frame, counters, operands.places
         own = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8) if scratch else None

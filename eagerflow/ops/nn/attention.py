@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, NARROW, DType, float32
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, Split
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.family import define
@@ -76,6 +77,22 @@ def _numpy(
     check_shapes(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
     options = primitives.attention.Options(mask, is_causal, scale_of(q, scale))
     return primitives.attention.forward(q, k, v, options)
+
+
+def _into(
+    q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float | None
+) -> Into | None:
+    """What writes the results where they are to be; None where machine code is not meant for it."""
+    compiled = primitives.compiled_attention
+    if not compiled.takes(q, v):
+        return None
+
+    def native(q: Any, k: Any, v: Any, mask: Any, y: Any, log_sums: Any) -> Any:
+        options = compiled.Options(mask, is_causal, scale_of(q, scale))
+        own = q, k, v, y, log_sums
+        return compiled.native(partial(compiled.forward_call, *own, options), *own)
+
+    return Into(None, native, like_first=True)
 
 
 def _rules(
@@ -215,6 +232,7 @@ def _reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -
     trusted=True,
     outputs=2,
     overrides={"numpy": _numpy},
+    into=_into,
     vjp=_rules,
     saves="y q k v mask",
     batch=examples_as_batch(3, 2),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add, multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
@@ -81,6 +82,33 @@ def _numpy(
     _check(q, k, v, g, y, log_sums, mask, of_log_sums)
     options = primitives.attention.Options(mask, is_causal, scale_of(q, scale))
     return primitives.attention.gradient((g, of_log_sums), (y, log_sums), q, k, v, options)
+
+
+def _into(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    y: Any,
+    log_sums: Any,
+    mask: Any = None,
+    of_log_sums: Any = None,
+    *,
+    is_causal: bool,
+    scale: float | None,
+) -> Into | None:
+    """What writes the results where they are to be; None where machine code is not meant for it."""
+    compiled = primitives.compiled_attention
+    if not compiled.takes(q, v):
+        return None
+
+    def native(*arrays: Any) -> Any:
+        q, k, v, g, y, log_sums, mask, of_log_sums, *made = arrays
+        options = compiled.Options(mask, is_causal, scale_of(q, scale))
+        own = (g, of_log_sums), (y, log_sums), q, k, v, made
+        return compiled.native(partial(compiled.gradient_call, *own, options), *arrays)
+
+    return Into(None, native)
 
 
 def gradient_of_scores(
@@ -247,6 +275,7 @@ _TENSORS = (FLOATS,) * 6
     trusted=True,
     outputs=3,
     overrides={"numpy": _numpy},
+    into=_into,
     vjp=in_float32(_rules),
     saves="q k v g y log_sums mask of_log_sums",
     batch=examples_as_batch(6, 3),

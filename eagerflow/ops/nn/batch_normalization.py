@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import ErrorSample, Into, Missing, Sample
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import (
     Batch,
@@ -215,6 +216,13 @@ def _batched(whole: int) -> Batch:
     return Batch(batch)
 
 
+def _into(*given: Any, back: bool, axis: int, epsilon: float) -> Into | None:
+    """What writes the results where they are to be; None where machine code is not meant for it."""
+    at = normalize_axis(axis, len(given[0].shape))
+    native = primitives.batch_normalization.native(*given, at=at, epsilon=epsilon, back=back)
+    return None if native is None else Into(None, native)
+
+
 @define(
     "rows",
     dtypes=FLOATS,
@@ -227,6 +235,7 @@ def _batched(whole: int) -> Batch:
             )
         )
     },
+    into=partial(_into, back=False),
     vjp=_training_rules,
     saves="x scale",
     batch=_batched(1),
@@ -352,6 +361,7 @@ def _gradient_reference(
             *arrays, at=normalize_axis(axis, arrays[0].ndim), epsilon=epsilon
         )
     },
+    into=partial(_into, back=True),
     vjp=in_float32(_gradient_rules),
     saves="x g g_variance scale",
     batch=_batched(2),

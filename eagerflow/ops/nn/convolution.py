@@ -20,7 +20,7 @@ from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, as_operands, define
 from eagerflow.ops.nn.batching import call_merged
@@ -393,8 +393,23 @@ def _op(
         windows = windows_for(operands, a.shape, b.shape, *more)
         return getattr(primitives.convolution, kernel)(a, b, windows, groups)
 
+    def into(
+        a: Any,
+        b: Any,
+        strides: Any,
+        padding: Any,
+        dilation: Any,
+        groups: int,
+        size: Any = None,
+    ) -> Into | None:
+        more = strides, padding, dilation, groups, size
+        windows = windows_for(operands, a.shape, b.shape, *more)
+        native = getattr(primitives.convolution, f"native_{kernel}")(a, b, windows, groups)
+        return None if native is None else Into(None, native)
+
     (result,) = set("xwy") - set(given)
     own: dict[str, Any] = {
+        "into": into,
         "dtypes": FLOATS,
         "infer": lambda *specs, **attributes: getattr(operands(*specs, **attributes), result),
         "jvp": "multilinear",

@@ -18,7 +18,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import ErrorSample, Into, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
 from eagerflow.ops.nn.batching import call_merged
@@ -161,6 +161,12 @@ def _op(
         windows = _windows(operands, window, strides, padding, *map(_shape, arrays))
         return getattr(primitives.pooling, kernel)(*arrays, windows)
 
+    def into(*specs: Any, window: Any, strides: Any, padding: Any) -> Into | None:
+        windows = _windows(operands, window, strides, padding, *map(_shape, specs))
+        find = getattr(primitives.pooling, f"native_{kernel}", None)
+        native = None if find is None else find(*specs, windows)
+        return None if native is None else Into(None, native)
+
     own: dict[str, Any] = {
         "dtypes": FLOATS,
         "infer": lambda *specs, **where: getattr(operands(*specs, **where), result),
@@ -173,7 +179,7 @@ def _op(
         "threaded": False,
     } | facts
     if kernel:
-        own["overrides"] = {"numpy": on_numpy}
+        own |= {"overrides": {"numpy": on_numpy}, "into": into}
     return define("contraction", **own)
 
 

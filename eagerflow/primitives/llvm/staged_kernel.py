@@ -8,9 +8,9 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,13 @@ def processor(dtype: str) -> tuple[int, int]:
     target = machine_code.host()
     many = target.has_avx512 or target.triple.startswith(("aarch64", "arm64"))
     return target.vector_bytes // (8 if dtype == "float64" else 4), 32 if many else 16
+
+
+class Operand(NamedTuple):
+    """An array of a segment's step: its place among them, and its strides in bytes."""
+
+    place: int
+    strides: tuple[int, ...]
 
 
 class StagedKernel(Generic[Writer]):
@@ -104,18 +111,152 @@ class StagedKernel(Generic[Writer]):
         own = (lambda: launch.own_scratch(f"program {bits}", 2 << bits)) if bits else None
         launch.share(self.function, frame, taken, own, min(many - 1, threads.helpers()))
 
-    def job(self, frame: Any, arrays: Sequence[str], strides: Any, step: int) -> Any:
-        """A job of a segment's step, on a frame that is filled but for the ``arrays`` of the step.
+    def job(
+        self,
+        frame: Any,
+        operands: dict[str, Operand],
+        step: int,
+        held: Any = None,
+        flags: Any = None,
+    ) -> Any:
+        """A job of a segment's step, on a frame that is filled but for the operands.
 
-        The first of them have such ``strides``.
+        ``held`` lives as long as the job; see ``jobs.Job`` for ``flags``.
         """
         jobs, many = machine().jobs, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
-        slots = [self.at[name] for name in arrays]
-        operands = jobs.Operands(slots, [0] * len(slots), range(len(slots)), strides)
+        places, strides = zip(*operands.values(), strict=True)
+        slots = [self.at[name] for name in operands]
         entry = ctypes.cast(self.function, ctypes.c_void_p).value or 0
-        scratch = self.scratch
-        return jobs.Job(entry, frame, taken, operands, many, 0, scratch, step, self)
+        return jobs.Job(
+            entry,
+            frame,
+            taken,
+            jobs.Operands(slots, [0] * len(slots), places, strides),
+            many,
+            0,
+            self.scratch,
+            step,
+            (self, held, flags),
+            flags,
+        )
+
+
+class Room(NamedTuple):
+    """Memory of so many bytes that the threads of a call share while it runs."""
+
+    name: str
+    size: int
+
+
+class Held(NamedTuple):
+    """A constant array that belongs to the call."""
+
+    array: Any
+
+
+class Flags(NamedTuple):
+    """Bytes that a run sets, not to 0 for the pieces that have to be computed again."""
+
+    pieces: int
+
+
+class StagedCall:
+    """A kernel, how its work is cut, and what its frame holds: to be run, or to be a job.
+
+    ``values`` are numbers, arrays that it reads and writes, a Room, Flags or Held array, or one of
+    these in a tuple with the numbers that follow it in the frame.
+    """
+
+    __slots__ = ("cut", "kernel", "many", "values")
+
+    def __init__(
+        self,
+        kernel: StagedKernel[Any],
+        cut: tuple[int, int, int, int],
+        parallel: bool,
+        **values: Any,
+    ) -> None:
+        self.kernel, self.cut, self.values = kernel, cut, values
+        self.many = 1 + threads.helpers() if parallel else 1
+
+    def run(self) -> Any:
+        """Do it; gives the flags, or None where it has none."""
+        found: dict[str, Any] = {}
+        flags = None
+        for name, value in self.values.items():
+            first, *more = value if type(value) is tuple else (value,)
+            if type(first) is Room:
+                first = aligned(*first)
+            elif type(first) is Held:
+                first = first.array
+            elif type(first) is Flags:
+                first = flags = np.zeros(first.pieces, np.uint8)
+            found[name] = (first, *more) if more else first
+        self.kernel.start(self.kernel.filled(self.cut, self.many, 1, **found))
+        return flags
+
+    def fixed(self, *arrays: Any) -> FixedStages | None:
+        """What does it in a segment, for the arrays of a step that lie like these.
+
+        None where it works on copies, or where two arrays begin at the same place: which one the
+        kernel is to read can't be told then.
+        """
+        address = machine().launch.address
+        places = {address(x): i for i, x in enumerate(arrays)}
+        if len(places) < len(arrays):
+            return None
+        operands, rest = {}, {}
+        for name, value in self.values.items():
+            first = value[0] if type(value) is tuple else value
+            if not isinstance(first, np.ndarray):
+                rest[name] = value
+                continue
+            place = places.get(address(first))
+            if place is None:
+                return None
+            operands[name] = Operand(place, arrays[place].strides)
+            if type(value) is tuple:
+                rest[name] = (0, *value[1:])
+        return FixedStages(self, operands, rest)
+
+
+class FixedStages(NamedTuple):
+    """A ``StagedCall`` for arrays of known shapes and strides, as a step of a plan's segment."""
+
+    call: StagedCall
+    operands: dict[str, Operand]
+    rest: dict[str, Any]
+    """What the frame holds besides."""
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory that all threads share while it runs."""
+        firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
+        return sum(_whole_lines(first.size) for first in firsts if type(first) is Room)
+
+    def new_jobs(self, step: int, workspace: int) -> list[Any]:
+        """Its one job."""
+        address, kernel = machine().launch.address, self.call.kernel
+        found: dict[str, Any] = {}
+        held, flags = [], None
+        for name, value in self.rest.items():
+            first, *more = value if type(value) is tuple else (value,)
+            if type(first) is Room:
+                first, workspace = workspace, workspace + _whole_lines(first.size)
+            elif type(first) is Held:
+                held.append(first.array)
+                first = address(first.array)
+            elif type(first) is Flags:
+                flags = np.zeros(first.pieces, np.uint8)
+                first = address(flags)
+            found[name] = (first, *more) if more else first
+        frame = kernel.filled(self.call.cut, self.call.many, 1, **found)
+        return [kernel.job(frame, self.operands, step, held, flags)]
+
+
+def _whole_lines(size: int) -> int:
+    return -(-size // 64) * 64
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:

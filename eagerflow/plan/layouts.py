@@ -1,0 +1,56 @@
+"""Layouts: what a plan knows of how values lie in memory."""
+
+from __future__ import annotations
+
+from eagerflow.graph.ir import Node, Value
+from eagerflow.ops.shapes.reshaping import permute_dims
+
+Order = tuple[int, ...]
+"""The axes of an array, the one with the largest stride first."""
+
+
+class Layouts:
+    """The order of the axes of values in memory, and which values are in one piece there."""
+
+    def __init__(self) -> None:
+        self._whole: set[Value] = set()
+        self._orders: dict[Value, Order] = {}  # of those that are not in row-major order
+
+    def add(self, value: Value, order: Order = ()) -> None:
+        """A value that lies in one piece, in row-major order or another one."""
+        self._whole.add(value)
+        if order and list(order) != sorted(order):
+            self._orders[value] = order
+
+    def order(self, value: Value) -> Order:
+        """The order of a value's axes, as far as is known: row-major for what comes otherwise."""
+        return self._orders.get(value) or tuple(range(len(value.shape)))
+
+    def shows(self, node: Node) -> bool:
+        """Whether a node shows an array in another way, and reads nothing of it."""
+        op = node.op
+        if op.name == "getitem":  # without arrays in the index; one element is copied
+            return len(node.inputs) == 1 and bool(node.outputs[0].shape)
+        if op.family != "shape":
+            return False
+        return op.views == "some" or (op.views == "all" and self._in_rows(node.inputs[0]))
+
+    def note(self, node: Node) -> None:
+        """Look at a node that may be a view."""
+        given = node.inputs[0] if node.inputs else None
+        if type(given) is not Value:
+            return
+        if node.op.call is permute_dims:
+            (made,), axes = node.outputs, node.attributes["axes"]
+            axes = range(len(made.shape))[::-1] if axes is None else axes
+            places = [axis % len(made.shape) for axis in axes]
+            order = tuple(places.index(axis) for axis in self.order(given))
+            if given in self._whole:
+                self.add(made, order)
+            elif list(order) != sorted(order):
+                self._orders[made] = order
+        elif node.op.views == "all" and self._in_rows(given):
+            self._whole.update(node.outputs)
+
+    def _in_rows(self, value: Value) -> bool:
+        return value in self._whole and value not in self._orders
