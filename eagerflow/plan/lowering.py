@@ -21,6 +21,7 @@ import keyword
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import count
 from math import isfinite
 from typing import Any
 
@@ -370,7 +371,9 @@ class Lowering:
 
     def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
         """A node as a step of a segment."""
-        values = list(dict.fromkeys(node.values()))
+        values = list(node.values())
+        if into.call is None:  # a kernel's arrays are told apart by where they begin
+            values = list(dict.fromkeys(values))
         given = [self.text(x) for x in values]
         order = self.layouts.order(values[0]) if into.like_first else ()
         made = [self._place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
@@ -499,11 +502,18 @@ class Lowering:
 
 
 class _NodeCall:
-    """A node that writes its results where they are to be, called with each of its Values once."""
+    """A node that writes its results where they are to be.
+
+    It is called with arrays of ``values``: all of the node's, or each of them once.
+    """
 
     def __init__(self, node: Node, into: Into, kernel: Any, values: list[Value]) -> None:
         self.into, self.kernel, self.attributes = into, kernel, node.attributes
-        self._places = [None if x is None else values.index(x) for x in node.inputs]
+        numbers = count()
+        self._places = [
+            None if x is None else next(numbers) if into.call else values.index(x)
+            for x in node.inputs
+        ]
 
     def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """What does it in machine code, for arrays that lie like these; or None."""

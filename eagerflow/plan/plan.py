@@ -226,7 +226,7 @@ class Plan:
         >>> spec = ef.TensorSpec((64, 64), "float32")
         >>> plan = ef.capture.trace(lambda x: ef.tanh(x @ x), spec).plan()
         >>> plan.profile([np.ones((64, 64), "float32")])
-           ms  share  calls  GFLOP/s  GB/s  step    result   line
+           ms  share  calls  GFLOP/s ... line
         ...    ...        1  ...            matmul  float32(64, 64)  ...
         ...
         lambda: ... ms; one by one, 2 steps take ... ms

@@ -59,7 +59,7 @@ def test_variables_and_arguments_stay():
 
 
 def test_no_rounds_are_refused():
-    with pytest.raises(ef.ArgumentError, match="0 rounds measure nothing"):
+    with pytest.raises(ef.errors.ArgumentError, match="0 rounds measure nothing"):
         product_graph().plan().profile([np.ones((64, 64), "float32")], rounds=0)
 
 
