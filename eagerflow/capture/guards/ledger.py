@@ -10,8 +10,8 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from itertools import chain
-from operator import call, contains, eq, getitem, is_
+from itertools import chain, repeat
+from operator import call, contains, eq, getitem, is_, is_not
 from types import MethodType
 from typing import Any
 
@@ -19,7 +19,12 @@ from eagerflow.capture.guards.categories import is_class_statement
 from eagerflow.capture.guards.equality import ABSENT, same
 from eagerflow.capture.guards.lookup import value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
+from eagerflow.codegen.llvm.python_objects import NOTHING, Number, Row, can_ask, question
 from eagerflow.errors import printable, short_repr
+
+CALLS_BEFORE_CODE = 4
+"""Checks that Python makes of a ledger before machine code does: what is asked that often will be
+asked again."""
 
 # What guards read -------------------------------------------------------------------------------
 
@@ -199,18 +204,20 @@ class Guard:
         """Whether the function would read the same now."""
         if self.gone or not self.watched:
             return True
-        if isinstance(self.expected, Snapshot):
-            if self.by_identity:
-                return self.expected.difference(self.now(), "", is_) is None
-            return self.expected.matches(self.now())
-        if type(self.expected) is WeakValue:
-            return self.expected == self.now()
-        if self.by_identity:
-            return self.now() is self.expected
         try:
-            return same(self.expected, self.now())
+            return self._is_as_expected(self.now())
         except Exception:  # code of the user's that a check runs, such as a property set since
             return False
+
+    def _is_as_expected(self, now: Any) -> bool:
+        was = self.expected
+        if isinstance(was, Snapshot):
+            if self.by_identity:
+                return was.difference(now, "", is_) is None
+            return was.matches(now)
+        if type(was) is WeakValue:
+            return was == now
+        return now is was if self.by_identity else same(was, now)
 
     def change(self) -> str:
         """What has changed, in words: ``global RATE changed from 0.1 to 0.2 (train.py:12)``."""
@@ -233,6 +240,7 @@ class Ledger:
 
     def __init__(self, guards: Iterable[Guard] = ()) -> None:
         self.guards = list(guards)
+        self._left = CALLS_BEFORE_CODE
         self._arrange()
 
     def _arrange(self) -> None:
@@ -242,7 +250,11 @@ class Ledger:
             if guard.watched:
                 for kind, row in _rows(guard):
                     rows.setdefault(kind, []).append(row)
-        self._checks = [
+        checks: list[Callable[[], Any]] = []
+        if self._left < 1 and can_ask():
+            asked = [ask(*row) for kind, ask in _ASKED.items() for row in rows.pop(kind, ())]
+            checks = [question(asked)] if asked else []
+        self._checks = checks + [
             _CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS if kind in rows
         ]
 
@@ -262,12 +274,15 @@ class Ledger:
     def changed(self) -> Guard | None:
         """The first guard that no longer holds, None if all of them do."""
         try:
-            for holds in self._checks:
-                if not holds():
-                    return self._search()
-            return None
+            if any(map(call, self._checks)):
+                return self._search()
         except Exception:  # something is gone: the search finds which
             return self._search()
+        if self._left > 0:
+            self._left -= 1
+            if self._left == 0:
+                self._arrange()
+        return None
 
     def _search(self) -> Guard | None:
         renewed = False
@@ -341,37 +356,62 @@ def _row(guard: Guard) -> tuple[str, tuple[Any, ...]]:
     if guard._weak:
         plain = access == "attribute" and present and not method
         return ("weak", (holder, key, value)) if plain else ("guard", (guard,))
-    if access == "item" and type(holder) is dict:
-        return ("item" if present else "missing"), (holder, key, value)
+    if access == "item" and (type(holder) is dict if not present else type(holder) in _PLAIN):
+        return ("item", (holder, key, value)) if present else ("presence", (holder, key, False))
     if access == "member" and present:
         return "item", (vars(holder), key, value)
-    if access in ("attribute", "cell") and present:
+    if access == "attribute" or (access == "cell" and present):
         key = "cell_contents" if access == "cell" else key
         return ("method" if method else "attribute"), (holder, key, value)
     if access == "context" and present:
         return "context", (holder, value)
     if access == "call" and holder is isinstance:
         return "instance", (*key, value)
+    if access == "presence":
+        return "presence", (holder, key, value)
     if access in ("length", "truth"):
         return ("size" if access == "length" else "truth"), (holder, value)
     return "guard", (guard,)
 
 
+_PLAIN = (dict, list, tuple)  # whose items are found by no code of the user's
 _joined = chain.from_iterable
-# By how guards are checked: from the columns of their rows, a function that tells whether all hold.
+# By how guards are checked: from the columns of their rows, a function that tells whether any of
+# them does not hold.
 _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
-    "item": lambda a, keys, was: lambda: all(map(is_, map(getitem, a, keys), was)),
-    "attribute": lambda a, keys, was: lambda: all(map(is_, map(getattr, a, keys), was)),
-    "weak": lambda a, keys, was: lambda: all(map(is_, map(getattr, map(call, a), keys), was)),
-    "method": lambda a, keys, was: lambda: all(map(eq, was, map(getattr, a, keys))),
-    "missing": lambda a, keys, was: lambda: not any(map(contains, a, keys)),
-    "instance": lambda a, classes, was: lambda: all(map(is_, map(isinstance, a, classes), was)),
-    "truth": lambda a, was: lambda: all(map(is_, map(bool, a), was)),
-    "context": lambda a, was: lambda: all(map(is_, map(ContextVar.get, a), was)),
-    "size": lambda a, was: lambda: all(map(eq, map(len, a), was)),
-    "elements": lambda a, was: lambda: all(map(is_, _joined(a), _joined(was))),
-    "values": lambda a, was: lambda: all(map(is_, _joined(map(dict.values, a)), _joined(was))),
-    "item type": lambda a, keys, was: lambda: all(map(is_, map(type, map(getitem, a, keys)), was)),
-    "snapshot": lambda matches, a: lambda: all(map(call, matches, a)),
-    "guard": lambda guards: lambda: all(guard.holds() for guard in guards),
+    "item": lambda a, keys, was: lambda: any(map(is_not, map(getitem, a, keys), was)),
+    "attribute": lambda a, keys, was: lambda: any(
+        map(is_not, map(getattr, a, keys, repeat(ABSENT)), was)
+    ),
+    "weak": lambda a, keys, was: lambda: any(map(is_not, map(getattr, map(call, a), keys), was)),
+    "method": lambda a, keys, was: lambda: not all(map(eq, was, map(getattr, a, keys))),
+    "presence": lambda a, keys, was: lambda: any(map(is_not, map(contains, a, keys), was)),
+    "instance": lambda a, cls, was: lambda: any(map(is_not, map(isinstance, a, cls), was)),
+    "truth": lambda a, was: lambda: any(map(is_not, map(bool, a), was)),
+    "context": lambda a, was: lambda: any(map(is_not, map(ContextVar.get, a), was)),
+    "size": lambda a, was: lambda: not all(map(eq, map(len, a), was)),
+    "elements": lambda a, was: lambda: any(map(is_not, _joined(a), _joined(was))),
+    "values": lambda a, was: lambda: any(map(is_not, _joined(map(dict.values, a)), _joined(was))),
+    "item type": lambda a, keys, was: lambda: any(
+        map(is_not, map(type, map(getitem, a, keys)), was)
+    ),
+    "snapshot": lambda matches, a: lambda: not all(map(call, matches, a)),
+    "guard": lambda guards: lambda: not all(guard.holds() for guard in guards),
+}
+
+# The same rows as questions that machine code asks, all in one call.
+_ELEMENTS = {list: "list", dict: "keys"}
+_ASKED: dict[str, Callable[..., Row]] = {
+    "item": lambda a, key, was: ("dict_item" if type(a) is dict else "item", a, key, was),
+    "attribute": lambda a, key, was: ("attribute", a, key, NOTHING if was is ABSENT else was),
+    "weak": lambda a, key, was: ("weak", a, key, was),
+    "method": lambda a, key, was: ("equal", a, key, was),
+    "presence": lambda a, key, was: ("contains", a, key, Number(was)),
+    "instance": lambda a, cls, was: ("instance", a, cls, Number(was)),
+    "truth": lambda a, was: ("truth", a, NOTHING, Number(was)),
+    "context": lambda a, was: ("context", a, NOTHING, was),
+    "size": lambda a, was: ("size", a, NOTHING, Number(was)),
+    "elements": lambda a, was: (_ELEMENTS.get(type(a), "elements"), a, Number(len(was)), was),
+    "values": lambda a, was: ("values", a, Number(len(was)), was),
+    "item type": lambda a, key, was: ("type_of_item", a, key, was),
 }
