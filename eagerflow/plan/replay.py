@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from eagerflow import tree
@@ -25,6 +26,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import bind, concrete
+from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
@@ -82,12 +84,11 @@ class Replay:
         """
         tensors = read_together(self._variables)
         arrays = [x._array if type(x) is Tensor else x for x in inputs]
-        first = (
-            inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
-        )
-        device = current_device() if first is None else first._kind.device
-        del first
-        arrays += [t._array for t in tensors]
+        if inputs and type(inputs[0]) is Tensor:
+            device = inputs[0]._kind.device
+        else:
+            device = tensors[0]._kind.device if tensors else current_device()
+        arrays += map(_array_of, tensors)
         plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
         for i in plan.shared:
             if i < len(inputs) and type(inputs[i]) is not Tensor:
@@ -96,19 +97,26 @@ class Replay:
         if not self.assigned:
             return list(map(new_tensor, plan.run(arrays), kinds))
         made: list[Tensor] = []
-
-        def finish(found: tuple[Any, ...], commit: Any) -> None:
-            made.extend(map(new_tensor, found, kinds))
-            count = len(made) - len(self.assigned)
-            new = dict(zip(self._assigned, made[count:], strict=True))
-            del made[count:]
-            if commit is not None:
-                commit.replace(dict(zip(self._variables, tensors, strict=True)), new)
-            else:
-                put_together(new)
-
-        plan.run(arrays, finish)
+        plan.run(arrays, partial(self._finish, kinds, tensors, made))
         return made
+
+    def _finish(
+        self,
+        kinds: tuple[Any, ...],
+        old: list[Tensor],
+        made: list[Tensor],
+        found: tuple[Any, ...],
+        commit: Commit | None,
+    ) -> None:
+        """Append a run's outputs to ``made``, and give the Variables their new values."""
+        made += map(new_tensor, found, kinds)
+        count = len(made) - len(self._assigned)
+        new = made[count:]
+        del made[count:]
+        if commit is None:
+            put_together(self._assigned, new)
+        else:
+            commit.replace(self._assigned, old, new)
 
     def _kinds_on(self, device: Device) -> tuple[Any, ...]:
         kinds = self._kinds.get(device)
@@ -132,6 +140,7 @@ class Replay:
 
 
 _NO_SIZES: dict[str, int] = {}
+_array_of = attrgetter("_array")
 
 
 def _order(device: Device) -> Callable[[Graph], list[Step]]:
