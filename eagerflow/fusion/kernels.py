@@ -25,6 +25,9 @@ from eagerflow.ops.nn.losses import (
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 
+_UNSIGNED = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
+_largest = np.maximum.reduce
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MAX_LAYOUTS = 64  # strides that a call is kept ready for
 MAX_NAMED_OPS = 4  # in the name of a kernel
@@ -226,7 +229,9 @@ class FusedCall:
         """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
-            if labels.size and (labels.min() < 0 or labels.max() >= classes):
+            # As numbers without a sign, those below 0 are the largest.
+            unsigned = labels.view(_UNSIGNED[labels.itemsize]) if labels.dtype.kind == "i" else labels
+            if labels.size and _largest(unsigned, None) >= classes:
                 worst = labels.min() if labels.min() < 0 else labels.max()
                 raise IndexRangeError(
                     f"class {worst} is out of range",

@@ -27,7 +27,7 @@ from eagerflow.runtime.buffers import empty
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, replace_values
 
-MIN_IN_PLACE_BYTES = 1 << 14
+MIN_IN_PLACE_BYTES = 1 << 17
 """Bytes of a Variable from which new memory costs more than to ask who else holds the old one."""
 
 # References to an updated value at the moment of the question, if nobody else has any:

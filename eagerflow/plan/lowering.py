@@ -21,7 +21,7 @@ import keyword
 import re
 from collections.abc import Callable, Sequence
 from functools import partial
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, into_of, shows
 from eagerflow.plan.segments import Segment, SegmentStep
+from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
 
 MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code in short rows of such steps too
@@ -233,6 +234,10 @@ class Lowering:
     def new(self, value: Value, *rows: int) -> str:
         """An expression for fresh memory of a value's shape and dtype, or of rows of such."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
+        if nbytes(value) * prod(rows) < MIN_POOLED_BYTES and self.program.device.backend.host:
+            # The pool would ask NumPy as well, in three times the time.
+            small = self.program.known("empty_small", np.empty)
+            return f"{small}({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
         return f"empty({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 
     def text(self, x: Any) -> str:
