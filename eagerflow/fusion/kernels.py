@@ -25,7 +25,7 @@ from eagerflow.ops.nn.losses import (
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 
-_UNSIGNED = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
+_UNSIGNED = {np.dtype(f"int{n}"): np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 _largest = np.maximum.reduce
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -229,9 +229,13 @@ class FusedCall:
         """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
-            # As numbers without a sign, those below 0 are the largest.
-            unsigned = labels.view(_UNSIGNED[labels.itemsize]) if labels.dtype.kind == "i" else labels
-            if labels.size and _largest(unsigned, None) >= classes:
+            unsigned = _UNSIGNED.get(labels.dtype)
+            if unsigned is not None and labels.size:
+                # As numbers without a sign, those below 0 are the largest.
+                wrong = _largest(labels.view(unsigned), None) >= classes
+            else:
+                wrong = labels.size and (labels.min() < 0 or labels.max() >= classes)
+            if wrong:
                 worst = labels.min() if labels.min() < 0 else labels.max()
                 raise IndexRangeError(
                     f"class {worst} is out of range",

@@ -58,7 +58,7 @@ class Replay:
 
     def plan(self, sizes: dict[str, int], device: Device) -> Plan:
         """The plan for these sizes of the graph's named dimensions."""
-        key = (tuple(sizes.values()), device)
+        key = (*sizes.values(), device)
         found = self.plans.items.get(key)
         if found is not None:
             found.used = True
@@ -89,16 +89,25 @@ class Replay:
         else:
             device = tensors[0]._kind.device if tensors else current_device()
         arrays += map(_array_of, tensors)
-        plan = self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device)
-        for i in plan.shared:
-            if i < len(inputs) and type(inputs[i]) is not Tensor:
-                arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
-        kinds = self._kinds_on(device)
-        if not self.assigned:
+        plan = None if self._names else self.plans.items.get((device,))
+        if plan is None:
+            plan = self.plan(self.sizes(arrays), device)
+        else:
+            plan.used = True
+        if plan.shared:
+            self._copy_shared(plan, inputs, arrays)
+        kinds = self._kinds.get(device) or self._kinds_on(device)
+        if not self._assigned:
             return list(map(new_tensor, plan.run(arrays), kinds))
         made: list[Tensor] = []
         plan.run(arrays, partial(self._finish, kinds, tensors, made))
         return made
+
+    def _copy_shared(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
+        """Copy arrays of others that a result may be: their owners may change them."""
+        for i in plan.shared:
+            if i < len(inputs) and type(inputs[i]) is not Tensor:
+                arrays[i] = arrays[i].copy()
 
     def _finish(
         self,
@@ -119,12 +128,10 @@ class Replay:
             commit.replace(self._assigned, old, new)
 
     def _kinds_on(self, device: Device) -> tuple[Any, ...]:
-        kinds = self._kinds.get(device)
-        if kinds is None:
-            places = homes(self.graph, device)
-            finals = self.graph.all_outputs()
-            kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
-            self._kinds[device] = kinds
+        places = homes(self.graph, device)
+        finals = self.graph.all_outputs()
+        kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
+        self._kinds[device] = kinds
         return kinds
 
     def checked(self, inputs: Sequence[Any]) -> list[Any]:
@@ -139,7 +146,6 @@ class Replay:
         return check_inputs(graph, inputs)
 
 
-_NO_SIZES: dict[str, int] = {}
 _array_of = attrgetter("_array")
 
 

@@ -122,10 +122,7 @@ class _Layout:
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
         """Make it ready for the arrays of all steps; whether they are as they should be."""
-        for part in self.parts:
-            if part.take(rows):
-                return False
-        return True
+        return not any(part.take(rows) for part in self.parts)
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do all steps."""

@@ -9,22 +9,16 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
-from itertools import chain, repeat
-from operator import call, contains, eq, getitem, is_, is_not
+from operator import call, is_
 from types import MethodType
 from typing import Any
 
 from eagerflow.capture.guards.categories import is_class_statement
-from eagerflow.capture.guards.equality import ABSENT, same
+from eagerflow.capture.guards.checks import CALLS_BEFORE_CODE, arranged
+from eagerflow.capture.guards.equality import ABSENT, WeakValue, same
 from eagerflow.capture.guards.lookup import value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
-from eagerflow.codegen.llvm.python_objects import NOTHING, Number, Row, can_ask, question
 from eagerflow.errors import printable, short_repr
-
-CALLS_BEFORE_CODE = 4
-"""Checks that Python makes of a ledger before machine code does: what is asked that often will be
-asked again."""
 
 # What guards read -------------------------------------------------------------------------------
 
@@ -107,30 +101,6 @@ READERS: dict[str, Callable[[Any, Any], Any]] = {
 
 
 # Guards -----------------------------------------------------------------------------------------
-
-
-class WeakValue:
-    """An object that was read, or a method bound to it, without keeping the object alive."""
-
-    __slots__ = ("function", "referent")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: Any) -> None:
-        bound = type(value) is MethodType
-        self.function = value.__func__ if bound else None
-        self.referent = weakref.ref(value.__self__ if bound else value)
-
-    def __eq__(self, now: object) -> bool:
-        if self.function is None:
-            return now is self.referent()
-        return (
-            type(now) is MethodType
-            and now.__func__ is self.function
-            and now.__self__ is self.referent()
-        )
-
-    def __repr__(self) -> str:
-        return repr(self.referent() if self.function is None else self.function)
 
 
 class Guard:
@@ -244,19 +214,9 @@ class Ledger:
         self._arrange()
 
     def _arrange(self) -> None:
-        """Checks of one kind side by side, so that they are made without a step of Python."""
-        rows: dict[str, list[Any]] = {}
-        for guard in self.guards:
-            if guard.watched:
-                for kind, row in _rows(guard):
-                    rows.setdefault(kind, []).append(row)
-        checks: list[Callable[[], Any]] = []
-        if self._left < 1 and can_ask():
-            asked = [ask(*row) for kind, ask in _ASKED.items() for row in rows.pop(kind, ())]
-            checks = [question(asked)] if asked else []
-        self._checks = checks + [
-            _CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS if kind in rows
-        ]
+        """Checks side by side, so that they are made without a step of Python for each."""
+        watched = [guard for guard in self.guards if guard.watched]
+        self._checks = arranged(watched, by_code=self._left < 1)
 
     def hold_weakly(self, value: Any) -> None:
         """Keep ``value`` alive no longer where it was read from, or where it was what was read.
@@ -327,91 +287,3 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger of {len(self.guards)} guards>"
-
-
-def _rows(guard: Guard) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """How a guard is checked beside others like it: the kinds of ``_CHECKS``, and rows of them."""
-    holder, value = guard.holder, guard.expected
-    if type(value) is not Snapshot:
-        return [_row(guard)]
-    if guard.access != "contents" or guard._weak or guard.by_identity:
-        return [("guard", (guard,))]
-    if value.value is holder:
-        try:
-            return list(value.rows())
-        except TypeError:
-            pass
-    return [("snapshot", (value.matches, holder))]
-
-
-def _row(guard: Guard) -> tuple[str, tuple[Any, ...]]:
-    """The same of a guard whose value is compared by itself."""
-    holder, key, value, access = guard.holder, guard.key, guard.expected, guard.access
-    present = value is not ABSENT
-    weak, method = type(value) is WeakValue, type(value) is MethodType
-    if guard.held_by_caller and access == "attribute" and present:
-        return ("method" if weak else "attribute"), (weakref.proxy(holder()), key, value)
-    if weak:
-        return "guard", (guard,)
-    if guard._weak:
-        plain = access == "attribute" and present and not method
-        return ("weak", (holder, key, value)) if plain else ("guard", (guard,))
-    if access == "item" and (type(holder) is dict if not present else type(holder) in _PLAIN):
-        return ("item", (holder, key, value)) if present else ("presence", (holder, key, False))
-    if access == "member" and present:
-        return "item", (vars(holder), key, value)
-    if access == "attribute" or (access == "cell" and present):
-        key = "cell_contents" if access == "cell" else key
-        return ("method" if method else "attribute"), (holder, key, value)
-    if access == "context" and present:
-        return "context", (holder, value)
-    if access == "call" and holder is isinstance:
-        return "instance", (*key, value)
-    if access == "presence":
-        return "presence", (holder, key, value)
-    if access in ("length", "truth"):
-        return ("size" if access == "length" else "truth"), (holder, value)
-    return "guard", (guard,)
-
-
-_PLAIN = (dict, list, tuple)  # whose items are found by no code of the user's
-_joined = chain.from_iterable
-# By how guards are checked: from the columns of their rows, a function that tells whether any of
-# them does not hold.
-_CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
-    "item": lambda a, keys, was: lambda: any(map(is_not, map(getitem, a, keys), was)),
-    "attribute": lambda a, keys, was: lambda: any(
-        map(is_not, map(getattr, a, keys, repeat(ABSENT)), was)
-    ),
-    "weak": lambda a, keys, was: lambda: any(map(is_not, map(getattr, map(call, a), keys), was)),
-    "method": lambda a, keys, was: lambda: not all(map(eq, was, map(getattr, a, keys))),
-    "presence": lambda a, keys, was: lambda: any(map(is_not, map(contains, a, keys), was)),
-    "instance": lambda a, cls, was: lambda: any(map(is_not, map(isinstance, a, cls), was)),
-    "truth": lambda a, was: lambda: any(map(is_not, map(bool, a), was)),
-    "context": lambda a, was: lambda: any(map(is_not, map(ContextVar.get, a), was)),
-    "size": lambda a, was: lambda: not all(map(eq, map(len, a), was)),
-    "elements": lambda a, was: lambda: any(map(is_not, _joined(a), _joined(was))),
-    "values": lambda a, was: lambda: any(map(is_not, _joined(map(dict.values, a)), _joined(was))),
-    "item type": lambda a, keys, was: lambda: any(
-        map(is_not, map(type, map(getitem, a, keys)), was)
-    ),
-    "snapshot": lambda matches, a: lambda: not all(map(call, matches, a)),
-    "guard": lambda guards: lambda: not all(guard.holds() for guard in guards),
-}
-
-# The same rows as questions that machine code asks, all in one call.
-_ELEMENTS = {list: "list", dict: "keys"}
-_ASKED: dict[str, Callable[..., Row]] = {
-    "item": lambda a, key, was: ("dict_item" if type(a) is dict else "item", a, key, was),
-    "attribute": lambda a, key, was: ("attribute", a, key, NOTHING if was is ABSENT else was),
-    "weak": lambda a, key, was: ("weak", a, key, was),
-    "method": lambda a, key, was: ("equal", a, key, was),
-    "presence": lambda a, key, was: ("contains", a, key, Number(was)),
-    "instance": lambda a, cls, was: ("instance", a, cls, Number(was)),
-    "truth": lambda a, was: ("truth", a, NOTHING, Number(was)),
-    "context": lambda a, was: ("context", a, NOTHING, was),
-    "size": lambda a, was: ("size", a, NOTHING, Number(was)),
-    "elements": lambda a, was: (_ELEMENTS.get(type(a), "elements"), a, Number(len(was)), was),
-    "values": lambda a, was: ("values", a, Number(len(was)), was),
-    "item type": lambda a, key, was: ("type_of_item", a, key, was),
-}
