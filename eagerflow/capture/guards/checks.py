@@ -66,16 +66,18 @@ def _row(guard: Any) -> tuple[str, tuple[Any, ...]]:
     if guard._weak:
         plain = access == "attribute" and present and not method
         return ("weak", (holder, key, value)) if plain else ("guard", (guard,))
-    if access == "item" and (type(holder) is dict if not present else type(holder) in _PLAIN):
+    if access == "item" and type(holder) is dict:
         return ("item", (holder, key, value)) if present else ("presence", (holder, key, False))
+    if access == "item" and present and type(holder) in (list, tuple) and type(key) is int:
+        return "item", (holder, key, value)
     if access == "member" and present:
         return "item", (vars(holder), key, value)
-    if access == "attribute" or (access == "cell" and present):
+    if access in ("attribute", "__defaults__") or (access == "cell" and present):
         key = "cell_contents" if access == "cell" else key
         return ("method" if method else "attribute"), (holder, key, value)
     if access == "context" and present:
         return "context", (holder, value)
-    if access == "call" and holder is isinstance:
+    if access == "call" and holder is isinstance and type(value) is bool:
         return "instance", (*key, value)
     if access == "presence":
         return "presence", (holder, key, value)
@@ -84,7 +86,6 @@ def _row(guard: Any) -> tuple[str, tuple[Any, ...]]:
     return "guard", (guard,)
 
 
-_PLAIN = (dict, list, tuple)  # whose items are found by no code of the user's
 _joined = chain.from_iterable
 # By how guards are checked: from the columns of their rows, a function that tells whether any of
 # them does not hold.

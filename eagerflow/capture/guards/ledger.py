@@ -215,7 +215,7 @@ class Ledger:
 
     def _arrange(self) -> None:
         """Checks side by side, so that they are made without a step of Python for each."""
-        watched = [guard for guard in self.guards if guard.watched]
+        watched = [guard for guard in self.guards if guard.watched and not guard.gone]
         self._checks = arranged(watched, by_code=self._left < 1)
 
     def hold_weakly(self, value: Any) -> None:

@@ -107,6 +107,24 @@ def test_what_cannot_be_read_any_more_has_changed(calls):
         step(ef.tensor(1.0))
 
 
+NUMBER = 3
+
+
+@pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
+def test_a_question_that_had_an_error_for_an_answer(calls, monkeypatch):
+    def is_number(x):
+        try:
+            return x * isinstance(x, NUMBER)
+        except TypeError:
+            return x
+
+    found = watched(is_number, 1.0)
+    for _ in range(calls):
+        assert found.changed() is None
+    monkeypatch.setitem(globals(), "NUMBER", float)
+    assert found.changed() is not None
+
+
 @pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
 def test_an_interrupt_in_what_is_read_goes_through(calls):
     sensor = Sensor()
