@@ -82,8 +82,11 @@ class Replay:
 
         ``inputs`` fit the graph's inputs: nothing is checked here.
         """
-        tensors = read_together(self._variables)
-        arrays = [x._array if type(x) is Tensor else x for x in inputs]
+        tensors = read_together(self._variables) if self._variables else []
+        try:
+            arrays = list(map(_array_of, inputs))
+        except AttributeError:
+            arrays = [x._array if type(x) is Tensor else x for x in inputs]
         if inputs and type(inputs[0]) is Tensor:
             device = inputs[0]._kind.device
         else:

@@ -22,6 +22,8 @@ from eagerflow.codegen.llvm.python_objects import NOTHING, Number, Row, can_ask,
 
 CALLS_BEFORE_CODE = 4
 """Checks that Python makes of a ledger: what is asked that often will be asked again."""
+MIN_ASKED_ROWS = 8
+"""Rows from which one call of machine code costs less than an expression for each kind."""
 
 
 def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
@@ -31,7 +33,8 @@ def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
         for kind, row in _rows(guard):
             rows.setdefault(kind, []).append(row)
     checks: list[Callable[[], Any]] = []
-    if by_code and can_ask():
+    askable = sum(len(found) for kind, found in rows.items() if kind in _ASKED)
+    if by_code and askable >= MIN_ASKED_ROWS and can_ask():
         asked = [ask(*row) for kind, ask in _ASKED.items() for row in rows.pop(kind, ())]
         checks = [question(asked)] if asked else []
     return checks + [

@@ -17,6 +17,13 @@ needs_code = pytest.mark.skipif(not can_ask(), reason="there is no machine code 
 def code(monkeypatch):
     """Ledgers are checked by machine code from the first check on."""
     monkeypatch.setattr(ledgers, "CALLS_BEFORE_CODE", 0)
+    monkeypatch.setattr(checks, "MIN_ASKED_ROWS", 0)
+
+
+@pytest.fixture
+def few_rows(monkeypatch):
+    """Machine code takes over also where there are few rows."""
+    monkeypatch.setattr(checks, "MIN_ASKED_ROWS", 0)
 
 
 @needs_code
@@ -68,13 +75,15 @@ class Sensor:
 
 
 @needs_code
-def test_code_takes_over():
+@pytest.mark.parametrize("rows", [1, 100])
+def test_code_takes_over(monkeypatch, rows):
+    monkeypatch.setattr(checks, "MIN_ASKED_ROWS", rows)
     sensor = Sensor()
     found = watched(lambda x: x * sensor.scale + len(CHANGES), 1.0)
     assert len(found._checks) > 1
     for _ in range(checks.CALLS_BEFORE_CODE):
         assert found.changed() is None
-    assert len(found._checks) == 1
+    assert (len(found._checks) == 1) == (rows == 1)
     assert found.changed() is None
     sensor.scale = 3.0
     assert found.changed().name == "sensor.scale"
@@ -90,6 +99,7 @@ def test_python_checks_where_there_is_no_code(monkeypatch):
     assert found.changed().name == "sensor.scale"
 
 
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
 def test_what_cannot_be_read_any_more_has_changed(calls):
     sensor = Sensor()
@@ -110,6 +120,7 @@ def test_what_cannot_be_read_any_more_has_changed(calls):
 NUMBER = 3
 
 
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
 def test_a_question_that_had_an_error_for_an_answer(calls, monkeypatch):
     def is_number(x):
@@ -125,6 +136,7 @@ def test_a_question_that_had_an_error_for_an_answer(calls, monkeypatch):
     assert found.changed() is not None
 
 
+@pytest.mark.usefixtures("few_rows")
 @pytest.mark.parametrize("calls", [0, checks.CALLS_BEFORE_CODE + 1])
 def test_an_interrupt_in_what_is_read_goes_through(calls):
     sensor = Sensor()
