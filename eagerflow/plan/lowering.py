@@ -69,7 +69,8 @@ class Program:
         self.lines: list[str] = []
         self.places: list[Step | None] = []  # of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
-        self.globals["empty"] = device.backend.empty
+        # For small arrays the pool would ask NumPy as well, in three times the time.
+        self.globals["empty"] = np.empty if device.backend.host else device.backend.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any]] = {}
         self.names: dict[Value, str] = {}
@@ -234,11 +235,10 @@ class Lowering:
     def new(self, value: Value, *rows: int) -> str:
         """An expression for fresh memory of a value's shape and dtype, or of rows of such."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
-        if nbytes(value) * prod(rows) < MIN_POOLED_BYTES and self.program.device.backend.host:
-            # The pool would ask NumPy as well, in three times the time.
-            small = self.program.known("empty_small", np.empty)
-            return f"{small}({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
-        return f"empty({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
+        own, name = self.program.device.backend, "empty"
+        if own.host and nbytes(value) * prod(rows) >= MIN_POOLED_BYTES:
+            name = self.program.known("pool_empty", own.empty)
+        return f"{name}({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 
     def text(self, x: Any) -> str:
         """How a node's input is written."""
