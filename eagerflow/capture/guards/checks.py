@@ -114,7 +114,7 @@ _CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
 }
 
 # The same rows as questions that machine code asks, all in one call.
-_ELEMENTS = {list: "list", dict: "keys"}
+_ELEMENTS: dict[type, str] = {list: "list", dict: "keys"}
 _ASKED: dict[str, Callable[..., Row]] = {
     "item": lambda a, key, was: ("dict_item" if type(a) is dict else "item", a, key, was),
     "attribute": lambda a, key, was: ("attribute", a, key, NOTHING if was is ABSENT else was),
