@@ -22,8 +22,8 @@ from eagerflow.codegen.llvm.python_objects import NOTHING, Number, Row, can_ask,
 
 CALLS_BEFORE_CODE = 4
 """Checks that Python makes of a ledger: what is asked that often will be asked again."""
-MIN_ASKED_ROWS = 8
-"""Rows from which one call of machine code costs less than an expression for each kind."""
+MIN_COMPARISONS = 8
+"""Comparisons from which one call of machine code costs less than an expression for each kind."""
 
 
 def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
@@ -33,13 +33,23 @@ def arranged(guards: Iterable[Any], by_code: bool) -> list[Callable[[], Any]]:
         for kind, row in _rows(guard):
             rows.setdefault(kind, []).append(row)
     checks: list[Callable[[], Any]] = []
-    askable = sum(len(found) for kind, found in rows.items() if kind in _ASKED)
-    if by_code and askable >= MIN_ASKED_ROWS and can_ask():
+    if by_code and _comparisons(rows) >= MIN_COMPARISONS and can_ask():
         asked = [ask(*row) for kind, ask in _ASKED.items() for row in rows.pop(kind, ())]
         checks = [question(asked)] if asked else []
     return checks + [
         _CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS if kind in rows
     ]
+
+
+def _comparisons(rows: dict[str, list[Any]]) -> int:
+    """How many objects machine code would compare."""
+    found = 0
+    for kind, own in rows.items():
+        if kind in ("elements", "values"):
+            found += sum(len(parts) for _, parts in own)
+        elif kind in _ASKED:
+            found += len(own)
+    return found
 
 
 def _rows(guard: Any) -> Iterable[tuple[str, tuple[Any, ...]]]:

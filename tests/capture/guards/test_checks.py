@@ -17,13 +17,13 @@ needs_code = pytest.mark.skipif(not can_ask(), reason="there is no machine code 
 def code(monkeypatch):
     """Ledgers are checked by machine code from the first check on."""
     monkeypatch.setattr(ledgers, "CALLS_BEFORE_CODE", 0)
-    monkeypatch.setattr(checks, "MIN_ASKED_ROWS", 0)
+    monkeypatch.setattr(checks, "MIN_COMPARISONS", 0)
 
 
 @pytest.fixture
 def few_rows(monkeypatch):
     """Machine code takes over also where there are few rows."""
-    monkeypatch.setattr(checks, "MIN_ASKED_ROWS", 0)
+    monkeypatch.setattr(checks, "MIN_COMPARISONS", 0)
 
 
 @needs_code
@@ -77,7 +77,7 @@ class Sensor:
 @needs_code
 @pytest.mark.parametrize("rows", [1, 100])
 def test_code_takes_over(monkeypatch, rows):
-    monkeypatch.setattr(checks, "MIN_ASKED_ROWS", rows)
+    monkeypatch.setattr(checks, "MIN_COMPARISONS", rows)
     sensor = Sensor()
     found = watched(lambda x: x * sensor.scale + len(CHANGES), 1.0)
     assert len(found._checks) > 1
