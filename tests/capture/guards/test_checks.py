@@ -75,7 +75,7 @@ class Sensor:
 
 
 @needs_code
-@pytest.mark.parametrize("rows", [1, 100])
+@pytest.mark.parametrize("rows", [1, 100_000])
 def test_code_takes_over(monkeypatch, rows):
     monkeypatch.setattr(checks, "MIN_COMPARISONS", rows)
     sensor = Sensor()
