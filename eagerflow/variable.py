@@ -145,7 +145,7 @@ class Variable(Operators):
     def replace(self, old: Tensor, new: Tensor) -> bool:
         """The same, not recorded."""
         changed = partial(next, map(is_not, map(_held, (self,)), (old,)))
-        return not replace_values({self: new}, (changed,))
+        return not replace_values((self,), (new,), (changed,))
 
     def assign_add(self, value: Any) -> Variable:
         """Add ``value`` to the value held."""
@@ -227,7 +227,8 @@ def read_together(variables: Sequence[Variable]) -> list[Tensor]:
 
 
 def replace_values(
-    values: dict[Variable, Tensor],
+    variables: Sequence[Variable],
+    tensors: Sequence[Tensor],
     before: Iterable[Callable[[], Any]] = (),
     after: Iterable[Callable[[], Any]] = (),
 ) -> bool:
@@ -236,11 +237,11 @@ def replace_values(
     The Tensors are the Variables' from then on. It is refused while another thread writes over
     values, or if one of the calls ``before`` gives something true: then nothing is changed.
     """
-    for variable, tensor in values.items():
+    for variable, tensor in zip(variables, tensors, strict=True):
         if variable.trainable:
             tensor._key = next_key()
-    held = [v._current for v in values]  # no old value dies inside, and so no finalizer of it runs
-    put = map(_put, values.keys(), values.values())
+    held = list(map(_held, variables))  # no old value dies inside, and so no finalizer of it runs
+    put = map(_put, variables, tensors)
     begin: Iterable[Callable[[], Any]] = (writing.now, *before)
     calls = chain(map(call, begin), put, map(call, after))
     refused: bool = without_collections(partial(any, calls))
@@ -248,9 +249,9 @@ def replace_values(
     return refused
 
 
-def put_together(values: dict[Variable, Tensor]) -> None:
+def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor]) -> None:
     """Give Variables new values, which become theirs, all in one moment."""
-    while replace_values(values):
+    while replace_values(variables, tensors):
         writing.wait()
 
 
@@ -264,7 +265,7 @@ def assign_together(values: dict[Variable, Any]) -> None:
         for variable, tensor in fitted.items():
             watching.assign(variable, tensor)
         return
-    put_together({variable: variable.own(tensor) for variable, tensor in fitted.items()})
+    put_together([*fitted], [variable.own(tensor) for variable, tensor in fitted.items()])
 
 
 def _delegate(name: str) -> Any:

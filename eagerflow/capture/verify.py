@@ -163,7 +163,7 @@ class _Restored(ScopeGuard):
 
     def release(self) -> None:
         """Give the values back."""
-        put_together({v: v.own(tensor) for v, tensor in self._values.items()})
+        put_together([*self._values], [v.own(tensor) for v, tensor in self._values.items()])
 
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:

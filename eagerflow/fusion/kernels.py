@@ -25,6 +25,9 @@ from eagerflow.ops.nn.losses import (
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 
+_UNSIGNED = {np.dtype(f"int{n}"): np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
+_largest = np.maximum.reduce
+
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 MAX_LAYOUTS = 64  # strides that a call is kept ready for
 MAX_NAMED_OPS = 4  # in the name of a kernel
@@ -226,7 +229,13 @@ class FusedCall:
         """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
-            if labels.size and (labels.min() < 0 or labels.max() >= classes):
+            unsigned = _UNSIGNED.get(labels.dtype)
+            if unsigned is not None and labels.size:
+                # As numbers without a sign, those below 0 are the largest.
+                wrong = _largest(labels.view(unsigned), None) >= classes
+            else:
+                wrong = labels.size and (labels.min() < 0 or labels.max() >= classes)
+            if wrong:
                 worst = labels.min() if labels.min() < 0 else labels.max()
                 raise IndexRangeError(
                     f"class {worst} is out of range",

@@ -60,6 +60,8 @@ class Graph:
         self.argument_structure = argument_structure
         self.structure = structure
         self.results: tuple[Any, ...] = tuple(outputs) if results is None else results
+        alone = structure is None or structure.container is None
+        self._is_one = alone and len(self.results) == 1 and type(self.results[0]) is Value
         self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
         self.rewrites: Any = None  # the Report of the passes that made it, if any did
 
@@ -110,6 +112,8 @@ class Graph:
 
     def nest(self, outputs: Iterable[Any]) -> Any:
         """The result's nest with these in place of the outputs."""
+        if self._is_one:
+            return next(iter(outputs))
         found = iter(outputs)
         leaves = [next(found) if type(x) is Value else x for x in self.results]
         if self.structure is None:

@@ -24,14 +24,15 @@ from eagerflow.locks import writing
 from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, replace_values
 
-MIN_IN_PLACE_BYTES = 1 << 14
+MIN_IN_PLACE_BYTES = 1 << 17
 """Bytes of a Variable from which new memory costs more than to ask who else holds the old one."""
 
 # References to an updated value at the moment of the question, if nobody else has any:
-TENSOR_REFERENCES = 4
-"""The Variable, and the lists and the table of old values in the calls on the way."""
+TENSOR_REFERENCES = 3
+"""The Variable, and the lists of old values in the calls on the way."""
 ARRAY_REFERENCES = 5
 """Its Tensor, the arguments of the run, those of the kernel, the results, and the new Tensor."""
 
@@ -41,13 +42,21 @@ class Update:
 
     It is called with a ``Commit`` and the step's inputs, and gives the arrays in which its
     outputs will stand when that is made. ``pairs`` are numbers of outputs and inputs that are
-    one array.
+    one array, ``places`` for each of them the Variable's numbers, among those that the graph
+    reads and among those that it assigns.
     """
 
-    __slots__ = ("_call", "_made", "number", "pairs")
+    __slots__ = ("_call", "_made", "number", "pairs", "places")
 
-    def __init__(self, fused: FusedKernel, pairs: dict[int, int], call: FusedCall) -> None:
+    def __init__(
+        self, graph: Graph, fused: FusedKernel, pairs: dict[int, int], call: FusedCall
+    ) -> None:
         self.pairs = pairs
+        old = [cell.value for cell in graph.cells]
+        new = [cell.assigned for cell in graph.cells if cell.assigned is not None]
+        self.places = [
+            (old.index(fused.inputs[i]), new.index(fused.outputs[k])) for k, i in pairs.items()
+        ]
         self.number = -1
         self._call = call
         self._made = [(v.shape, v.dtype) for v in fused.outputs]
@@ -84,6 +93,7 @@ class Commit:
         )
         self._helpers = max([job.pieces for job in self._jobs]) - 1
         self._inputs: list[list[Any]] = [[] for _ in updates]
+        self._places = [place for update in updates for place in update.places]
         self.copies = False  # whether all values are copied first, as without Variables
 
     def ready(self, update: Update, inputs: list[Any]) -> list[Any]:
@@ -104,31 +114,34 @@ class Commit:
         self._team.run(min(self._helpers, threads.helpers()))
         self.clear()
 
-    def replace(self, old: dict[Variable, Any], new: dict[Variable, Any]) -> None:
+    def replace(
+        self, variables: Sequence[Variable], old: Sequence[Tensor], new: Sequence[Tensor]
+    ) -> None:
         """Run the kernels and give Variables their new Tensors, in one moment for all others.
 
-        ``old`` are the Tensors that the run began with, ``new`` stand around the arrays that
-        will hold the new values.
+        ``old`` are the Tensors that the run began with, of all Variables that it reads; ``new``
+        stand around the arrays that will hold the new values of ``variables``.
         """
         self._ask(old, new)
-        self._team.invite(min(self._helpers, threads.helpers()))
+        if self._helpers > 0:
+            self._team.invite(min(self._helpers, threads.helpers()))
         begin = (self._holders.ask, writing.begin(), self._team.work)
-        while replace_values(new, begin, (writing.end,)):
+        while replace_values(variables, new, begin, (writing.end,)):
             if writing.thread:
                 writing.wait()
             else:
                 self._copy(new)
-                self._ask({}, {})
+                self._holders.look_at((), ())
         self.clear()
 
-    def _ask(self, old: dict[Variable, Any], new: dict[Variable, Any]) -> None:
+    def _ask(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> None:
         """Let the question be about the values that are written over where they are."""
-        pairs = [(t, v) for v, t in old.items() if v in new and new[v]._array is t._array]
-        self._holders.look_at([t for t, _ in pairs], [t._array for t, _ in pairs])
+        held = [old[i] for i, k in self._places if new[k]._array is old[i]._array]
+        self._holders.look_at(held, [t._array for t in held])
 
-    def _copy(self, new: dict[Variable, Any]) -> None:
+    def _copy(self, new: Sequence[Tensor]) -> None:
         """Write over copies: somebody has taken hold of a value since the run began."""
-        places = {id(t._array): t for t in new.values()}
+        places = {id(t._array): t for t in new}
         for update in self._updates:
             inputs = self._inputs[update.number]
             for i in update.pairs.values():
@@ -167,7 +180,7 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
         }
         call = step.prepare(inplace=list(free.items())) if free else None
         if call is not None and call.deferred() is not None:
-            updates[step] = Update(step, free, call)
+            updates[step] = Update(graph, step, free, call)
     return [*(s for s in steps if s not in updates), *updates], updates
 
 

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import count
-from math import isfinite
+from math import isfinite, prod
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,7 @@ from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.plan.segments import Segment, SegmentStep
+from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
 
 MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code in short rows of such steps too
@@ -70,7 +71,8 @@ class Program:
         self.lines: list[str] = []
         self.places: list[Step | None] = []  # of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
-        self.globals["empty"] = device.backend.empty
+        # For small arrays the pool would ask NumPy as well, in three times the time.
+        self.globals["empty"] = np.empty if device.backend.host else device.backend.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any, Order]] = {}
         self.names: dict[Value, str] = {}
@@ -236,7 +238,10 @@ class Lowering:
     def new(self, value: Value, *rows: int) -> str:
         """An expression for fresh memory of a value's shape and dtype, or of rows of such."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
-        return f"empty({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
+        own, name = self.program.device.backend, "empty"
+        if own.host and nbytes(value) * prod(rows) >= MIN_POOLED_BYTES:
+            name = self.program.known("pool_empty", own.empty)
+        return f"{name}({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 
     def text(self, x: Any) -> str:
         """How a node's input is written."""

@@ -27,7 +27,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan import profile as profiles
 from eagerflow.plan.in_place import Commit
-from eagerflow.plan.lowering import PROGRAM_NAMES, Program, lower
+from eagerflow.plan.lowering import Program, lower
 from eagerflow.plan.segments import PythonPart
 from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import refusal_text
@@ -233,7 +233,7 @@ class Plan:
         """
         watch, arrays = profiles.Stopwatch(), [x.copy() for x in arrays]
         names = {
-            name: watch.wraps(thing) if name not in PROGRAM_NAMES and _is_called(thing) else thing
+            name: watch.wraps(thing) if name.startswith("_") and callable(thing) else thing
             for name, thing in self._program.globals.items()
         }
         timed, frame = self._made(names), self._frame()
@@ -295,11 +295,6 @@ class Plan:
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
         return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
-
-
-def _is_called(thing: Any) -> bool:
-    """Whether an object that a program refers to is a function that does a step."""
-    return callable(thing) and not isinstance(thing, type)
 
 
 def _named(place: Step, argument: str | None) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from eagerflow import tree
@@ -25,6 +26,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import bind, concrete
+from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.profile import Profile
 from eagerflow.recorder import process, recorder_state
@@ -57,7 +59,7 @@ class Replay:
 
     def plan(self, sizes: dict[str, int], device: Device) -> Plan:
         """The plan for these sizes of the graph's named dimensions."""
-        key = (tuple(sizes.values()), device)
+        key = (*sizes.values(), device)
         found = self.plans.items.get(key)
         if found is not None:
             found.used = True
@@ -81,51 +83,68 @@ class Replay:
 
         ``inputs`` fit the graph's inputs: nothing is checked here.
         """
-        tensors = read_together(self._variables)
+        tensors = read_together(self._variables) if self._variables else []
         plan, arrays = self._planned(inputs, tensors)
-        for i in plan.shared:
-            if i < len(inputs) and type(inputs[i]) is not Tensor:
-                arrays[i] = arrays[i].copy()  # its owner may change it, and a result may be it
-        kinds = self._kinds_on(plan.device)
-        if not self.assigned:
+        if plan.shared:
+            self._copy_shared(plan, inputs, arrays)
+        kinds = self._kinds.get(plan.device) or self._kinds_on(plan.device)
+        if not self._assigned:
             return list(map(new_tensor, plan.run(arrays), kinds))
         made: list[Tensor] = []
-
-        def finish(found: tuple[Any, ...], commit: Any) -> None:
-            made.extend(map(new_tensor, found, kinds))
-            count = len(made) - len(self.assigned)
-            new = dict(zip(self._assigned, made[count:], strict=True))
-            del made[count:]
-            if commit is not None:
-                commit.replace(dict(zip(self._variables, tensors, strict=True)), new)
-            else:
-                put_together(new)
-
-        plan.run(arrays, finish)
+        plan.run(arrays, partial(self._finish, kinds, tensors, made))
         return made
 
     def _planned(self, inputs: Sequence[Any], tensors: list[Tensor]) -> tuple[Plan, list[Any]]:
         """The plan for these inputs and values of Variables, and the arrays of all."""
-        arrays = [x._array if type(x) is Tensor else x for x in inputs]
-        first = (
-            inputs[0] if inputs and type(inputs[0]) is Tensor else tensors[0] if tensors else None
-        )
-        device = current_device() if first is None else first._kind.device
-        arrays += [t._array for t in tensors]
-        return self.plan(self.sizes(arrays) if self._names else _NO_SIZES, device), arrays
+        try:
+            arrays = list(map(_array_of, inputs))
+        except AttributeError:
+            arrays = [x._array if type(x) is Tensor else x for x in inputs]
+        if inputs and type(inputs[0]) is Tensor:
+            device = inputs[0]._kind.device
+        else:
+            device = tensors[0]._kind.device if tensors else current_device()
+        arrays += map(_array_of, tensors)
+        plan = None if self._names else self.plans.items.get((device,))
+        if plan is None:
+            return self.plan(self.sizes(arrays), device), arrays
+        plan.used = True
+        return plan, arrays
 
     def profile(self, inputs: Sequence[Any], rounds: int) -> Profile:
         """Where the time of ``run`` goes; see ``Plan.profile``."""
         plan, arrays = self._planned(inputs, read_together(self._variables))
         return plan.profile(arrays, rounds)
 
+    def _copy_shared(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
+        """Copy arrays of others that a result may be: their owners may change them."""
+        for i in plan.shared:
+            if i < len(inputs) and type(inputs[i]) is not Tensor:
+                arrays[i] = arrays[i].copy()
+
+    def _finish(
+        self,
+        kinds: tuple[Any, ...],
+        old: list[Tensor],
+        made: list[Tensor],
+        found: tuple[Any, ...],
+        commit: Commit | None,
+    ) -> None:
+        """Append a run's outputs to ``made``, and give the Variables their new values."""
+        made += map(new_tensor, found, kinds)
+        count = len(made) - len(self._assigned)
+        new = made[count:]
+        del made[count:]
+        if commit is None:
+            put_together(self._assigned, new)
+        else:
+            commit.replace(self._assigned, old, new)
+
     def _kinds_on(self, device: Device) -> tuple[Any, ...]:
-        kinds = self._kinds.get(device)
-        if kinds is None:
-            places = homes(self.graph, device)
-            finals = self.graph.all_outputs()
-            kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
-            self._kinds[device] = kinds
+        places = homes(self.graph, device)
+        finals = self.graph.all_outputs()
+        kinds = tuple(d.kind(v.dtype) for d, v in zip(places, finals, strict=True))
+        self._kinds[device] = kinds
         return kinds
 
     def checked(self, inputs: Sequence[Any]) -> list[Any]:
@@ -140,7 +159,7 @@ class Replay:
         return check_inputs(graph, inputs)
 
 
-_NO_SIZES: dict[str, int] = {}
+_array_of = attrgetter("_array")
 
 
 def _order(device: Device) -> Callable[[Graph], list[Step]]:

@@ -23,6 +23,7 @@ from eagerflow.codegen.llvm.team import Team
 from eagerflow.runtime import threads
 
 MAX_LAYOUTS = 16  # combinations of strides that a segment is kept ready for
+MAX_OWN_SCRATCH_BYTES = 1 << 15  # of a segment that one thread does: more is the thread's own
 
 Arrays = Sequence[Any]
 
@@ -65,9 +66,14 @@ class _NativePart:
         self._place = ctypes.addressof(self._addresses)
         self._helpers = max(job.pieces for job in own) - 1
         # Each power of two has memory of its own: small kernels leave the large ones' alone.
-        bits = max(job.scratch for job in own).bit_length()
+        scratch = max(job.scratch for job in own)
+        bits = scratch.bit_length()
         memory = (lambda: launch.own_scratch(f"segment {bits}", 2 << bits)) if bits else None
-        self._team = Team(addresses, (own, workspace), memory)
+        kept = None
+        if self._helpers < 1 and scratch <= MAX_OWN_SCRATCH_BYTES:
+            kept = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
+        self._team = Team(addresses, (own, workspace, kept), memory)
+        self._alone = None if kept is None else self._team.owner(launch.aligned_address(kept))
         self._take = jobs.functions().take
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
@@ -77,7 +83,10 @@ class _NativePart:
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do the steps."""
-        self._team.run(min(self._helpers, threads.helpers()) if self._helpers > 0 else 0)
+        if self._alone is not None:
+            self._alone()
+        else:
+            self._team.run(min(self._helpers, threads.helpers()) if self._helpers > 0 else 0)
         if self._last is not None and self._flags.any():
             self._last.run(rows)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import types
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -77,3 +78,27 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
 
 def _limits(value: Any) -> tuple[Any, ...]:
     return value.start, value.stop, value.step
+
+
+class WeakValue:
+    """An object that was read, or a method bound to it, without keeping the object alive."""
+
+    __slots__ = ("function", "referent")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, value: Any) -> None:
+        bound = type(value) is types.MethodType
+        self.function = value.__func__ if bound else None
+        self.referent = weakref.ref(value.__self__ if bound else value)
+
+    def __eq__(self, now: object) -> bool:
+        if self.function is None:
+            return now is self.referent()
+        return (
+            type(now) is types.MethodType
+            and now.__func__ is self.function
+            and now.__self__ is self.referent()
+        )
+
+    def __repr__(self) -> str:
+        return repr(self.referent() if self.function is None else self.function)

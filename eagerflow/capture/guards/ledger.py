@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterable
-from contextvars import ContextVar
-from itertools import chain
-from operator import call, contains, eq, getitem, is_
+from operator import call, is_
 from types import MethodType
 from typing import Any
 
 from eagerflow.capture.guards.categories import is_class_statement
-from eagerflow.capture.guards.equality import ABSENT, same
+from eagerflow.capture.guards.checks import CALLS_BEFORE_CODE, arranged
+from eagerflow.capture.guards.equality import ABSENT, WeakValue, same
 from eagerflow.capture.guards.lookup import value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
@@ -104,30 +103,6 @@ READERS: dict[str, Callable[[Any, Any], Any]] = {
 # Guards -----------------------------------------------------------------------------------------
 
 
-class WeakValue:
-    """An object that was read, or a method bound to it, without keeping the object alive."""
-
-    __slots__ = ("function", "referent")
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, value: Any) -> None:
-        bound = type(value) is MethodType
-        self.function = value.__func__ if bound else None
-        self.referent = weakref.ref(value.__self__ if bound else value)
-
-    def __eq__(self, now: object) -> bool:
-        if self.function is None:
-            return now is self.referent()
-        return (
-            type(now) is MethodType
-            and now.__func__ is self.function
-            and now.__self__ is self.referent()
-        )
-
-    def __repr__(self) -> str:
-        return repr(self.referent() if self.function is None else self.function)
-
-
 class Guard:
     """One thing that a trace relied on.
 
@@ -199,18 +174,20 @@ class Guard:
         """Whether the function would read the same now."""
         if self.gone or not self.watched:
             return True
-        if isinstance(self.expected, Snapshot):
-            if self.by_identity:
-                return self.expected.difference(self.now(), "", is_) is None
-            return self.expected.matches(self.now())
-        if type(self.expected) is WeakValue:
-            return self.expected == self.now()
-        if self.by_identity:
-            return self.now() is self.expected
         try:
-            return same(self.expected, self.now())
+            return self._is_as_expected(self.now())
         except Exception:  # code of the user's that a check runs, such as a property set since
             return False
+
+    def _is_as_expected(self, now: Any) -> bool:
+        was = self.expected
+        if isinstance(was, Snapshot):
+            if self.by_identity:
+                return was.difference(now, "", is_) is None
+            return was.matches(now)
+        if type(was) is WeakValue:
+            return was == now
+        return now is was if self.by_identity else same(was, now)
 
     def change(self) -> str:
         """What has changed, in words: ``global RATE changed from 0.1 to 0.2 (train.py:12)``."""
@@ -233,18 +210,13 @@ class Ledger:
 
     def __init__(self, guards: Iterable[Guard] = ()) -> None:
         self.guards = list(guards)
+        self._left = CALLS_BEFORE_CODE
         self._arrange()
 
     def _arrange(self) -> None:
-        """Checks of one kind side by side, so that they are made without a step of Python."""
-        rows: dict[str, list[Any]] = {}
-        for guard in self.guards:
-            if guard.watched:
-                for kind, row in _rows(guard):
-                    rows.setdefault(kind, []).append(row)
-        self._checks = [
-            _CHECKS[kind](*zip(*rows[kind], strict=True)) for kind in _CHECKS if kind in rows
-        ]
+        """Checks side by side, so that they are made without a step of Python for each."""
+        watched = [guard for guard in self.guards if guard.watched and not guard.gone]
+        self._checks = arranged(watched, by_code=self._left < 1)
 
     def hold_weakly(self, value: Any) -> None:
         """Keep ``value`` alive no longer where it was read from, or where it was what was read.
@@ -262,12 +234,15 @@ class Ledger:
     def changed(self) -> Guard | None:
         """The first guard that no longer holds, None if all of them do."""
         try:
-            for holds in self._checks:
-                if not holds():
-                    return self._search()
-            return None
+            if any(map(call, self._checks)):
+                return self._search()
         except Exception:  # something is gone: the search finds which
             return self._search()
+        if self._left > 0:
+            self._left -= 1
+            if self._left == 0:
+                self._arrange()
+        return None
 
     def _search(self) -> Guard | None:
         renewed = False
@@ -312,66 +287,3 @@ class Ledger:
 
     def __repr__(self) -> str:
         return f"<Ledger of {len(self.guards)} guards>"
-
-
-def _rows(guard: Guard) -> Iterable[tuple[str, tuple[Any, ...]]]:
-    """How a guard is checked beside others like it: the kinds of ``_CHECKS``, and rows of them."""
-    holder, value = guard.holder, guard.expected
-    if type(value) is not Snapshot:
-        return [_row(guard)]
-    if guard.access != "contents" or guard._weak or guard.by_identity:
-        return [("guard", (guard,))]
-    if value.value is holder:
-        try:
-            return list(value.rows())
-        except TypeError:
-            pass
-    return [("snapshot", (value.matches, holder))]
-
-
-def _row(guard: Guard) -> tuple[str, tuple[Any, ...]]:
-    """The same of a guard whose value is compared by itself."""
-    holder, key, value, access = guard.holder, guard.key, guard.expected, guard.access
-    present = value is not ABSENT
-    weak, method = type(value) is WeakValue, type(value) is MethodType
-    if guard.held_by_caller and access == "attribute" and present:
-        return ("method" if weak else "attribute"), (weakref.proxy(holder()), key, value)
-    if weak:
-        return "guard", (guard,)
-    if guard._weak:
-        plain = access == "attribute" and present and not method
-        return ("weak", (holder, key, value)) if plain else ("guard", (guard,))
-    if access == "item" and type(holder) is dict:
-        return ("item" if present else "missing"), (holder, key, value)
-    if access == "member" and present:
-        return "item", (vars(holder), key, value)
-    if access in ("attribute", "cell") and present:
-        key = "cell_contents" if access == "cell" else key
-        return ("method" if method else "attribute"), (holder, key, value)
-    if access == "context" and present:
-        return "context", (holder, value)
-    if access == "call" and holder is isinstance:
-        return "instance", (*key, value)
-    if access in ("length", "truth"):
-        return ("size" if access == "length" else "truth"), (holder, value)
-    return "guard", (guard,)
-
-
-_joined = chain.from_iterable
-# By how guards are checked: from the columns of their rows, a function that tells whether all hold.
-_CHECKS: dict[str, Callable[..., Callable[[], bool]]] = {
-    "item": lambda a, keys, was: lambda: all(map(is_, map(getitem, a, keys), was)),
-    "attribute": lambda a, keys, was: lambda: all(map(is_, map(getattr, a, keys), was)),
-    "weak": lambda a, keys, was: lambda: all(map(is_, map(getattr, map(call, a), keys), was)),
-    "method": lambda a, keys, was: lambda: all(map(eq, was, map(getattr, a, keys))),
-    "missing": lambda a, keys, was: lambda: not any(map(contains, a, keys)),
-    "instance": lambda a, classes, was: lambda: all(map(is_, map(isinstance, a, classes), was)),
-    "truth": lambda a, was: lambda: all(map(is_, map(bool, a), was)),
-    "context": lambda a, was: lambda: all(map(is_, map(ContextVar.get, a), was)),
-    "size": lambda a, was: lambda: all(map(eq, map(len, a), was)),
-    "elements": lambda a, was: lambda: all(map(is_, _joined(a), _joined(was))),
-    "values": lambda a, was: lambda: all(map(is_, _joined(map(dict.values, a)), _joined(was))),
-    "item type": lambda a, keys, was: lambda: all(map(is_, map(type, map(getitem, a, keys)), was)),
-    "snapshot": lambda matches, a: lambda: all(map(call, matches, a)),
-    "guard": lambda guards: lambda: all(guard.holds() for guard in guards),
-}

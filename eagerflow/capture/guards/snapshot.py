@@ -108,7 +108,7 @@ class Snapshot:
     def rows(self) -> Iterable[tuple[str, tuple[Any, ...]]]:
         """Rows of the ledger's checks that together say that all parts are the same objects.
 
-        Raises TypeError for what has to be compared by ``matches``: sets, arrays, objects.
+        Raises TypeError for what has to be compared by ``matches``: arrays, objects.
         """
         value, cls = self.value, type(self.value)
         if self.kind == "tree":
@@ -124,7 +124,10 @@ class Snapshot:
             yield "size", (value, len(self._values))
             yield "elements", (value, self._keys)
             yield "values", (value, self._values)
-        elif cls is not tuple:
+        elif self.kind == "container" and cls is set:
+            yield "size", (value, len(self._values))
+            yield "elements", (value, self._values)
+        elif cls is not tuple and cls is not frozenset:
             raise TypeError(f"no rows for {cls.__name__}")
         for inner in self._inner:
             yield from inner.rows()

@@ -107,8 +107,15 @@ class Team:
         self._forks = _forks
         self._scratch = scratch
         self._run, self._help = functions()
-        self.work = partial(self._run, self.address, 0)
+        self.work = self.owner(0)
         """Does the jobs as the team's owner, and gives 0; no Python code runs in it."""
+
+    def owner(self, scratch: int) -> Callable[[], int]:
+        """What does the jobs with memory of this address, and with the helpers that were invited.
+
+        It gives 0; no Python code runs in it.
+        """
+        return partial(self._run, self.address, scratch)
 
     def run(self, helpers: int) -> None:
         """Do the jobs, with so many threads of the pool to help; return when none is at work."""

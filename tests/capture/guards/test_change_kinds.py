@@ -139,7 +139,7 @@ def verdicts(monkeypatch, where, name, value, group):
 
 def test_planted_equality_is_found(monkeypatch):
     def equal(a, b):
-        return type(a) is type(b) and a == b
+        return type(a) is type(b) and bool(np.all(a == b))
 
     monkeypatch.setattr("eagerflow.capture.guards.ledger.same", equal)
     monkeypatch.setattr("eagerflow.capture.guards.snapshot.same", equal)
