@@ -239,6 +239,7 @@ class FixedStages(NamedTuple):
         """Its one job."""
         address, kernel = machine().launch.address, self.call.kernel
         found: dict[str, Any] = {}
+        first: Any
         held, flags = [], None
         for name, value in self.rest.items():
             first, *more = value if type(value) is tuple else (value,)
