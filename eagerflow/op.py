@@ -194,6 +194,7 @@ class Op:
     table: dict[Any, Any] = field(default_factory=dict)
     kernels: dict[Any, Rule] = field(default_factory=dict)
     fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
+    passed: set[Any] = field(default_factory=set)  # shapes, kinds and attributes that are fine
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()
     keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument

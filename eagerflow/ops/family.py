@@ -330,18 +330,17 @@ def ufunc(**facts: Any) -> Callable[[Call], Call]:
     return decorate
 
 
-def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Call]:
+def pointwise(**facts: Any) -> Callable[[Call], Call]:
     """An element-wise op whose kernel is its formula, ``(s, x, /, **attributes)``.
 
     ``s`` has the scalar instructions (``codegen/instructions.py``). What computes on arrays of
     NumPy and CuPy, in place and in tiles, as machine code and in regions, follows from it.
-    ``border`` is the number of elements from which NumPy's steps take longer than machine code.
     """
 
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
             "scalar": body,
-            "overrides": {"numpy": on_numpy(body, border)},
+            "overrides": {"numpy": on_numpy(body)},
             "dtypes": FLOATS,
             "aliases": False,
         }

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.builder import Builder as Builder  # for ``generated``, which loads this
+from eagerflow.codegen.bodies import region_of as region_of  # for ``generated``, which loads this
 from eagerflow.codegen.numpy.tile_steps import EXTENT, Step, needed_steps, select, steps_of
 from eagerflow.codegen.numpy.tiling import filled
 from eagerflow.codegen.reductions import ufunc
@@ -33,7 +33,8 @@ def program_of(region: Region, tile: bool) -> Fill:
     call, steps are those that are quick on many elements, and without rows, arrays lie along one
     axis and have at most ``tiling.TILE_ELEMENTS`` elements.
 
-    >>> from eagerflow.codegen.numpy.in_place import Builder, program_of
+    >>> from eagerflow.codegen.builder import Builder
+    >>> from eagerflow.codegen.numpy.in_place import program_of
     >>> s = Builder("twice_exp", "n")
     >>> x = s.input("x", "float64", "n")
     >>> s.output("y", s.exp(x) * 2.0)

@@ -34,8 +34,8 @@ def whole(body: generated.Body) -> Call:
     return kernel
 
 
-def on_numpy(body: generated.Body, border: int | None = None) -> Call:
-    """The NumPy kernel of a body; ``border`` is the size from which it is machine code."""
+def on_numpy(body: generated.Body) -> Call:
+    """The NumPy kernel of a body."""
     slow = whole(body)
     few: dict[Any, Call] = {}  # programs by dtype and attributes
     tiles: dict[Any, Call] = {}
@@ -52,7 +52,11 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
 
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
         if more and not _alike(x, more):
-            x, *rest = _together((x, *more))
+            x, *rest = _as_arrays((x, *more))
+            size = max([x.size, *[a.size for a in rest]])  # at least; so many are read
+            if x.dtype.char in "fd" and generated.pays(size):
+                return generated.elementwise(body, x, *rest, **attributes)
+            x, *rest = np.broadcast_arrays(x, *rest)
             x, more = np.asarray(x, order="C"), tuple(rest)  # repeated axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
@@ -63,7 +67,7 @@ def on_numpy(body: generated.Body, border: int | None = None) -> Call:
             return out
         if char not in "fd":
             return slow(np, x, *more, **attributes)
-        if generated.pays(x.size, border):
+        if generated.pays(x.size):
             return generated.elementwise(body, x, *more, **attributes)
         arrays = (x, *more)
         if small:
@@ -85,10 +89,10 @@ def _alike(x: Any, others: tuple[Any, ...]) -> bool:
     )
 
 
-def _together(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays that broadcast, and Python numbers, as arrays of one shape and dtype."""
+def _as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays, and Python numbers as arrays of their dtype."""
     dtype = next(a.dtype for a in operands if type(a) is np.ndarray)
-    return tuple(np.broadcast_arrays(*(np.asarray(a, dtype) for a in operands)))
+    return tuple([np.asarray(a, dtype) for a in operands])
 
 
 class UpdateKernel:
