@@ -38,11 +38,11 @@ from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor, joining, new_tensor
+from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
 
 _frame = sys._getframe
-_new = object.__new__
+_blank = blank
 _quick = process.run
 _NONE: dict[str, Any] = {}
 internal = frozenset(
@@ -72,8 +72,8 @@ def bind_unary(op: Op) -> Call:
             try:
                 fn, kind = table[x._kind]
                 out = _quick(fn, x._array)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
                 y._key = None
                 return y
@@ -90,8 +90,8 @@ def bind_unary(op: Op) -> Call:
             out = run(fn, x._array)
         except Exception as error:
             out = explain_failure(error, op, (x,), {}, fn)
-        y = _new(Tensor)
-        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y = _blank()
+        y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
         y._kind = kind
         k = x._key
         if append is None or k is None:
@@ -117,19 +117,19 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
     def call(x1: Any, x2: Any, /) -> Any:
         if not process.recorders:
             try:
-                if type(x2) is Tensor:
+                if x2.__class__ is Tensor:
                     kind = x2._kind
-                    if type(x1) is Tensor:
+                    if x1.__class__ is Tensor:
                         fn, kind = table[kind if x1._kind is kind else None]
                         out = _quick(fn, x1._array, x2._array)
                     else:
-                        fn, kind = table[kind, type(x1)]
-                        out = _quick(fn, x1, x2._array)
+                        fn, kind, numbers = table[kind, x1.__class__]
+                        out = _quick(fn, numbers[x1], x2._array)
                 else:
-                    fn, kind = table[x1._kind, type(x2)]
-                    out = _quick(fn, x1._array, x2)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                    fn, kind, numbers = table[x1._kind, x2.__class__]
+                    out = _quick(fn, x1._array, numbers[x2])
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
                 y._key = None
                 return y
@@ -140,7 +140,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             joins = not operator or joining[type(x2)]
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
-            if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
+            if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
                 a, b = x1._array, x2._array
                 k1, k2 = x1._key, x2._key
@@ -153,8 +153,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             out = run(fn, a, b)
         except Exception as error:
             out = explain_failure(error, op, (x1, x2), {}, fn)
-        y = _new(Tensor)
-        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y = _blank()
+        y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
         y._kind = kind
         if append is None or (k1 is None and k2 is None):
             y._key = None
@@ -182,8 +182,8 @@ def bind_attribute(op: Op) -> Call:
             try:
                 kind = x._kind
                 out = _quick(table[kind], x._array, value)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
@@ -209,8 +209,8 @@ def bind_general(op: Op) -> Call:
                 x = args[0]
                 kind = x._kind
                 out = _quick(table[kind], x._array, *args[1:], **attributes)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
@@ -313,10 +313,10 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
         fn, out = op.table[x1._kind]
         return x1, x2, x1._array, x2._array, x1._key, x2._key, fn, out
     if type(x1) is Tensor:
-        fn, out = op.table[x1._kind, type(x2)]
-        return x1, x2, x1._array, x2, x1._key, None, fn, out
-    fn, out = op.table[x2._kind, type(x1)]
-    return x1, x2, x1, x2._array, None, x2._key, fn, out
+        fn, out, numbers = op.table[x1._kind, type(x2)]
+        return x1, x2, x1._array, numbers[x2], x1._key, None, fn, out
+    fn, out, numbers = op.table[x2._kind, type(x1)]
+    return x1, x2, numbers[x1], x2._array, None, x2._key, fn, out
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -341,7 +341,7 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
         out = kind.device.kind(op.infer(*specs).dtype)
         entry = op.table[kind] = (kind.device.backend.bind(op, kind.dtype), out)
     for scalar in scalars:
-        op.table[kind, scalar] = entry
+        op.table[kind, scalar] = *entry, kind.device.backend.numbers(scalar, kind.dtype)
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:

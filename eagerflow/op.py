@@ -194,7 +194,9 @@ class Op:
     table: dict[Any, Any] = field(default_factory=dict)
     kernels: dict[Any, Rule] = field(default_factory=dict)
     fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
-    passed: set[Any] = field(default_factory=set)  # shapes, kinds and attributes that are fine
+    # And what copies learn anew: shapes, kinds and attributes that are fine; rules of the tape.
+    passed: set[Any] = field(default_factory=set, init=False)
+    rules: list[Any] = field(default_factory=lambda: [None] * 4, init=False)
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()
     keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -19,6 +19,16 @@ __all__ = ["Backend", "PlacedBackend"]
 
 # Ops that only move data around need no arithmetic, so every dtype is fine as it is.
 MOVERS = frozenset({"shape", "indexing", "creation", "random", "control", "communication"})
+
+
+class _AsGiven(dict[Any, Any]):
+    """Any key's value is the key."""
+
+    def __missing__(self, key: Any) -> Any:
+        return key
+
+
+AS_GIVEN = _AsGiven()
 
 
 class Backend:
@@ -75,6 +85,10 @@ class Backend:
 
     def _narrow(self, array: Any, dtype: DType) -> Any:
         return array.astype(dtype) if getattr(array, "dtype", None) == float32 else array
+
+    def numbers(self, scalar: type, dtype: DType) -> Mapping[Any, Any]:
+        """What Python numbers of a type are given as to element-wise kernels of a dtype."""
+        return AS_GIVEN
 
     def wrapper(self, index: int) -> Callable[[Any], Any]:
         """What makes an array on device ``index`` of a kernel's result that is a scalar."""

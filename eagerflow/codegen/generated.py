@@ -92,9 +92,9 @@ def _programs() -> Any:
     return in_place
 
 
-def program(found: Any, tile: bool) -> Callable[..., None]:
+def program(found: Any, tile: bool, makes: bool = False) -> Callable[..., Any]:
     """``fill(*arrays, *outputs)`` by steps of NumPy's, for a region; see ``in_place``."""
-    made: Callable[..., None] = _programs().program_of(found, tile)
+    made: Callable[..., Any] = _programs().program_of(found, tile, makes)
     return made
 
 

