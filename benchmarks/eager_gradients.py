@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import torch
-from torch.nn import functional as F
+from torch.nn import functional
 
 import eagerflow as ef
 
@@ -56,7 +56,7 @@ def parameters(shape):
 
 def torch_batch_norm(x, scale, offset):
     """Over channels that lie last in memory, as PyTorch wants it for best speed."""
-    y = F.batch_norm(x.permute(0, 3, 1, 2), None, None, scale, offset, True, 0.1, EPSILON)
+    y = functional.batch_norm(x.permute(0, 3, 1, 2), None, None, scale, offset, True, 0.1, EPSILON)
     return y.permute(0, 2, 3, 1)
 
 
@@ -71,32 +71,32 @@ def jax_rms_norm(x, scale):
 FUNCTIONS = {
     "softmax": Case(ef.softmax, lambda x: torch.softmax(x, -1), jax.nn.softmax),
     "log_softmax": Case(ef.log_softmax, lambda x: torch.log_softmax(x, -1), jax.nn.log_softmax),
-    "gelu, tanh form": Case(ef.gelu, lambda x: F.gelu(x, approximate="tanh"), jax.nn.gelu),
+    "gelu, tanh form": Case(ef.gelu, lambda x: functional.gelu(x, approximate="tanh"), jax.nn.gelu),
     "gelu, exact": Case(
         lambda x: ef.gelu(x, approximate=False),
-        F.gelu,
+        functional.gelu,
         lambda x: jax.nn.gelu(x, approximate=False),
     ),
-    "silu": Case(ef.silu, F.silu, jax.nn.silu),
-    "mish": Case(ef.mish, F.mish, jax.nn.mish),
-    "elu": Case(ef.elu, F.elu, jax.nn.elu),
-    "softplus": Case(ef.softplus, F.softplus, jax.nn.softplus),
+    "silu": Case(ef.silu, functional.silu, jax.nn.silu),
+    "mish": Case(ef.mish, functional.mish, jax.nn.mish),
+    "elu": Case(ef.elu, functional.elu, jax.nn.elu),
+    "softplus": Case(ef.softplus, functional.softplus, jax.nn.softplus),
     "sigmoid": Case(ef.sigmoid, torch.sigmoid, jax.nn.sigmoid),
     "tanh": Case(ef.tanh, torch.tanh, jnp.tanh),
     "relu": Case(ef.relu, torch.relu, jax.nn.relu),
-    "hard_silu": Case(ef.hard_silu, F.hardswish, jax.nn.hard_silu),
-    "softsign": Case(ef.softsign, F.softsign, jax.nn.soft_sign),
+    "hard_silu": Case(ef.hard_silu, functional.hardswish, jax.nn.hard_silu),
+    "softsign": Case(ef.softsign, functional.softsign, jax.nn.soft_sign),
     "exp": Case(ef.exp, torch.exp, jnp.exp),
     "layer_norm": Case(
         lambda x, s, o: ef.layer_norm(x, s, o, epsilon=EPSILON),
-        lambda x, s, o: F.layer_norm(x, x.shape[-1:], s, o, EPSILON),
+        lambda x, s, o: functional.layer_norm(x, x.shape[-1:], s, o, EPSILON),
         lambda x, s, o: jax.nn.standardize(x, epsilon=EPSILON) * s + o,
         more=parameters,
         watched=3,
     ),
     "rms_norm": Case(
         lambda x, s: ef.rms_norm(x, s, epsilon=EPSILON),
-        lambda x, s: F.rms_norm(x, x.shape[-1:], s, EPSILON),
+        lambda x, s: functional.rms_norm(x, x.shape[-1:], s, EPSILON),
         jax_rms_norm,
         more=lambda shape: parameters(shape)[:1],
         watched=2,
@@ -151,25 +151,25 @@ losses = ef.nn.losses
 LOSSES = {
     "cross entropy of classes": Case(
         lambda x, z: ef.sparse_softmax_cross_entropy(x, z).mean(),
-        F.cross_entropy,
+        functional.cross_entropy,
         jax_cross_entropy,
         more=classes,
     ),
     "cross entropy of probabilities": Case(
         lambda x, z: ef.softmax_cross_entropy(x, z).mean(),
-        F.cross_entropy,
+        functional.cross_entropy,
         lambda x, z: -jnp.mean(jnp.sum(z * jax.nn.log_softmax(x), -1)),
         more=probabilities,
     ),
     "binary cross entropy": Case(
         lambda x, z: ef.sigmoid_cross_entropy(x, z).mean(),
-        F.binary_cross_entropy_with_logits,
+        functional.binary_cross_entropy_with_logits,
         jax_binary,
         more=yes_or_no,
     ),
     "mean squared error": Case(
         lambda x, z: losses.mean_squared_error(z, x).mean(),
-        F.mse_loss,
+        functional.mse_loss,
         lambda x, z: jnp.mean((x - z) ** 2),
         more=targets,
     ),
@@ -181,16 +181,16 @@ LOSSES = {
     ),
     "mean absolute error": Case(
         lambda x, z: losses.mean_absolute_error(z, x).mean(),
-        F.l1_loss,
+        functional.l1_loss,
         lambda x, z: jnp.mean(jnp.abs(x - z)),
         more=targets,
     ),
     "huber": Case(
-        lambda x, z: losses.huber(z, x).mean(), F.huber_loss, jax_huber, more=targets
+        lambda x, z: losses.huber(z, x).mean(), functional.huber_loss, jax_huber, more=targets
     ),
     "divergence": Case(
         lambda x, z: losses.kl_divergence(z, ef.softmax(x)).mean(),
-        lambda x, z: F.kl_div(torch.log_softmax(x, -1), z, reduction="batchmean"),
+        lambda x, z: functional.kl_div(torch.log_softmax(x, -1), z, reduction="batchmean"),
         lambda x, z: jnp.mean(jnp.sum(z * (jnp.log(z) - jax.nn.log_softmax(x)), -1)),
         more=probabilities,
     ),
@@ -234,8 +234,9 @@ def contestants(case, shape, weighted):
     numbers = tuple(range(case.watched))
     if by_g:
         pull = jax.jit(
-            lambda g, *args: jax.vjp(lambda *own: case.jax(*own, *args[case.watched :]),
-                                     *args[: case.watched])[1](g)
+            lambda g, *args: jax.vjp(
+                lambda *own: case.jax(*own, *args[case.watched :]), *args[: case.watched]
+            )[1](g)
         )
         in_jax = lambda: pull(jaxs_g, *jaxs)
     else:
@@ -265,8 +266,7 @@ def row(name, case, shape, weighted, rounds):
     results = {who: [np.asarray(x) for x in call()] for who, call in calls.items()}
     scales = [np.abs(x).max() for x in results["eagerflow"]]
     relative = {
-        who: [x / scale for x, scale in zip(xs, scales, strict=True)]
-        for who, xs in results.items()
+        who: [x / scale for x, scale in zip(xs, scales, strict=True)] for who, xs in results.items()
     }
     harness.agree(name, relative, RTOL)
     return harness.compare(

@@ -15,6 +15,7 @@ from functools import partial, reduce
 from operator import is_
 from typing import Any
 
+from eagerflow.backends.base import MANY
 from eagerflow.backends.numpy import quietly
 from eagerflow.convert import (
     SCALARS,
@@ -70,8 +71,9 @@ def bind_unary(op: Op) -> Call:
     def call(x: Any, /) -> Any:
         if not process.recorders:
             try:
-                fn, kind = table[x._kind]
-                out = _quick(fn, x._array)
+                fn, kind, many = table[x._kind]
+                a = x._array
+                out = _quick(fn if many is None or a.size < MANY else many, a)
                 y = _blank()
                 y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
@@ -83,11 +85,12 @@ def bind_unary(op: Op) -> Call:
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
         try:
-            fn, kind = table[x._kind]
+            fn, kind, many = table[x._kind]
         except (AttributeError, KeyError):
             return _misfit(op, (x,), {})
+        a = x._array
         try:
-            out = run(fn, x._array)
+            out = run(fn if many is None or a.size < MANY else many, a)
         except Exception as error:
             out = explain_failure(error, op, (x,), {}, fn)
         y = _blank()
@@ -103,7 +106,7 @@ def bind_unary(op: Op) -> Call:
         if code.co_filename in internal:
             frame = user_frame(frame)
             code = frame.f_code
-        x_kept = x if keep_x else x._array.shape if keep_shape else None
+        x_kept = x if keep_x else a.shape if keep_shape else None
         append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x_kept))
         return y
 
@@ -310,13 +313,12 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
     if type(x1) is Tensor and type(x2) is Tensor:
         if x1._kind is not x2._kind:
             raise KeyError
-        fn, out = op.table[x1._kind]
-        return x1, x2, x1._array, x2._array, x1._key, x2._key, fn, out
+        return x1, x2, x1._array, x2._array, x1._key, x2._key, *op.table[x1._kind]
     if type(x1) is Tensor:
-        fn, out, numbers = op.table[x1._kind, type(x2)]
-        return x1, x2, x1._array, numbers[x2], x1._key, None, fn, out
-    fn, out, numbers = op.table[x2._kind, type(x1)]
-    return x1, x2, numbers[x1], x2._array, None, x2._key, fn, out
+        *found, numbers = op.table[x1._kind, type(x2)]
+        return x1, x2, x1._array, numbers[x2], x1._key, None, *found
+    *found, numbers = op.table[x2._kind, type(x1)]
+    return x1, x2, numbers[x1], x2._array, None, x2._key, *found
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -339,9 +341,11 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     if entry is None:
         specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
         out = kind.device.kind(op.infer(*specs).dtype)
-        entry = op.table[kind] = (kind.device.backend.bind(op, kind.dtype), out)
+        backend = kind.device.backend
+        few, many = backend.bind_by_size(op, kind.dtype)
+        entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
-        op.table[kind, scalar] = *entry, kind.device.backend.numbers(scalar, kind.dtype)
+        op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:

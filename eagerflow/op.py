@@ -145,8 +145,9 @@ class Op:
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
     do. ``into(*arguments)``, of specs, gives a function that writes the result into C-ordered
-    memory given as its last argument, or None. Bits are ``threaded`` where they may depend on how
-    many threads the libraries below use: a bool, or a function of the arguments' specs.
+    memory given as its last argument, or None. On many floats the ufunc of one array is machine
+    code where it is ``compiled``. Bits are ``threaded`` where they may depend on how many threads
+    the libraries below use: a bool, or a function of the arguments' specs.
     """
 
     name: str
@@ -187,6 +188,7 @@ class Op:
     threaded: bool | Rule = False
     optional: frozenset[int] = frozenset()
     outputs: int = 1
+    compiled: bool = False
     ulp: int = 4
     version: int = 1
     call: Any = None

@@ -1,8 +1,8 @@
 """Products of gradients, in which 0 wins over infinity and NaN behind ops that can make these.
 
-That product costs twice as much as a plain one, and is the same where no NaN comes out. So on small
-arrays the tape multiplies as usual, keeps what it has walked over, and looks at the gradients later:
-where there is a NaN, it goes back to where it began to trust, and from there on takes care.
+That product costs twice as much as a plain one, and is the same where no NaN comes out. So on
+small arrays the tape multiplies as usual, keeps what it has walked over, and looks at the gradients
+later: where there is a NaN, it goes back to where it began to trust, and takes care from there on.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.backends.numpy import quietly
 from eagerflow.pulls import CAREFUL, PLAIN, WATCHED, product_of
 from eagerflow.recorder import OP, OUT
 from eagerflow.tensor import Tensor
@@ -24,8 +25,9 @@ MAX_TRUSTED_ENTRIES = 1 << 8  # whose small arrays live until then
 class Products:
     """The mode in which a walk over ``entries`` needs the rules for each, and its product.
 
-    ``fit`` is called for each from the first one on whose op's derivative can be infinite. ``state``
-    is what the walk changes besides the entries: gradients by key, and a list and a set that grow.
+    ``fit`` is called for each from the first one on whose op's derivative can be infinite.
+    ``state`` is what the walk changes besides the entries: gradients by key, and a list and a set
+    that grow.
     """
 
     __slots__ = (
@@ -85,7 +87,8 @@ class Products:
         grads, ends, lost = self._state
         before, count, known = self._back
         self._back = None
-        if not any(_has_nan(g._array) for key, g in grads.items() if before.get(key) is not g):
+        new = [g._array for key, g in grads.items() if before.get(key) is not g]
+        if not any(quietly(_has_nan, array) for array in new):
             self._done.clear()
             return True
         self._trusts = False

@@ -8,13 +8,13 @@ after the other; where they might not be, or something does not fit, these are c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.instructions import INSTRUCTIONS, is_float
+from eagerflow.codegen.instructions import INSTRUCTIONS, SAME_BITS, is_float
 from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled_together
 from eagerflow.devices import Device, Kind, SymbolicKind
 from eagerflow.dtypes import DType, as_dtype
@@ -51,13 +51,6 @@ __all__ = [
 Rule = Callable[..., Any]
 MAX_KERNELS = 64  # of one rule: for dtypes, attributes, and Python numbers among the arguments
 
-_SAME_BITS = frozenset(
-    "abs add ceil copysign divide equal floor greater greater_equal isfinite isinf isnan less"
-    " less_equal logical_and logical_not logical_or logical_xor multiply negative not_equal"
-    " reciprocal round select sign signbit sqrt square subtract trunc".split()
-)
-"""Instructions whose results machine code and NumPy round alike."""
-
 # Writing down ------------------------------------------------------------------------------------
 
 
@@ -77,6 +70,9 @@ class _Writer:
         if op.family != "elementwise":
             raise AttributeError(f"{op.name} is not element-wise")
         if not isinstance(op.scalar, str):
+            # The formula of its kernel, which becomes machine code as it does here.
+            own = op.scalar is op.kernel or op.call is multiply_no_nan
+            self.same_bits = self.same_bits and own
             return op.scalar(self.s, *values, **attributes)  # type: ignore[operator]
         takes, kinds = INSTRUCTIONS[op.scalar].takes, {getattr(v, "dtype", "") for v in values}
         kinds -= {""}
@@ -84,7 +80,7 @@ class _Writer:
             raise AttributeError(f"{op.name} of numbers")
         if takes in ("number", "float") and not all(map(is_float, kinds)):
             raise AttributeError(f"{op.name} of what is no float")
-        self.same_bits = self.same_bits and op.scalar in _SAME_BITS
+        self.same_bits = self.same_bits and op.scalar in SAME_BITS
         return getattr(self.s, op.scalar)(*values)
 
 
@@ -255,11 +251,8 @@ class Pull:
             if size >= MIN_TILED_ELEMENTS:
                 return None if many is None else new_tensor(process.run(many, *arrays), kind)
             out = process.run(few, *arrays)
-            if self._guards:
-                flat = out.ravel()
-                square = flat.dot(flat)
-                if square != square:  # 0 wins over infinity and NaN
-                    return None
+            if self._guards and process.run(_has_nan, out):  # 0 wins over infinity and NaN
+                return None
         except Exception:  # ops explain, or find the memory
             return None
         return new_tensor(out, kind)
@@ -274,6 +267,12 @@ class Pull:
             found = None
         self._kernels[key] = found
         return found
+
+
+def _has_nan(array: Any) -> Any:
+    flat = array.ravel()
+    square = flat.dot(flat)
+    return square != square
 
 
 def _key(kind: Kind, entry: Any) -> Any:

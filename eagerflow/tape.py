@@ -384,10 +384,10 @@ MIN_REPEATED_ELEMENTS = 1 << 12
 def _ones(tensor: Tensor) -> Tensor:
     """Ones like a tensor, which rules read and nobody changes."""
     array = tensor._array
-    if array.__class__ is np.ndarray and array.size >= MIN_REPEATED_ELEMENTS:
-        if recorder_state()[1] is None:
-            one = ones((), tensor.dtype, str(tensor.device))
-            return broadcast_to(one, array.shape)  # type: ignore[no-any-return]
+    many = array.__class__ is np.ndarray and array.size >= MIN_REPEATED_ELEMENTS
+    if many and recorder_state()[1] is None:
+        one = ones((), tensor.dtype, str(tensor.device))
+        return broadcast_to(one, array.shape)  # type: ignore[no-any-return]
     return ones_like(tensor)  # type: ignore[no-any-return]
 
 
@@ -508,7 +508,7 @@ def _multiply_partials(
 
 
 def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[..., Any]) -> Any:
-    """g times a partial derivative, op by op."""
+    """A gradient times a partial derivative, op by op."""
     op, attributes, y = entry[OP], entry[ATTRIBUTES], entry[RESULT]
     args = entry[FIRST_VALUE::2] if op.keeps_all else _arguments(entry, g)
     p = partial(y, *args, **attributes) if attributes else partial(y, *args)

@@ -58,7 +58,8 @@ class _Refusing(_Tidy):
     """Classes that are not called, as their objects are made by functions."""
 
     def __call__(cls, *args: object, **named: object) -> NoReturn:
-        raise DTypeError(f"{cls.__name__} is not called", hint="ef.tensor(values) or ef.asarray(array)")
+        hint = "ef.tensor(values) or ef.asarray(array)"
+        raise DTypeError(f"{cls.__name__} is not called", hint=hint)
 
 
 class Tensor(Operators, metaclass=_Refusing):

@@ -21,6 +21,10 @@ __all__ = ["Backend", "PlacedBackend"]
 MOVERS = frozenset({"shape", "indexing", "creation", "random", "control", "communication"})
 
 
+MANY = 1 << 14
+"""Elements from which an op of one array may have another kernel."""
+
+
 class _AsGiven(dict[Any, Any]):
     """Any key's value is the key."""
 
@@ -63,6 +67,10 @@ class Backend:
             return partial(self._through_float32, kernel, dtype)
         return kernel
 
+    def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
+        """What computes ``op`` on few elements, and on MANY or more if that is something else."""
+        return self.bind(op, dtype), None
+
     def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
         """The function of the first array and the user's attributes, for the hot path."""
         if op.direct is None or (op.family not in MOVERS and dtype in NARROW):
@@ -86,8 +94,8 @@ class Backend:
     def _narrow(self, array: Any, dtype: DType) -> Any:
         return array.astype(dtype) if getattr(array, "dtype", None) == float32 else array
 
-    def numbers(self, scalar: type, dtype: DType) -> Mapping[Any, Any]:
-        """What Python numbers of a type are given as to element-wise kernels of a dtype."""
+    def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
+        """What an element-wise kernel of a dtype gets for Python numbers of a type."""
         return AS_GIVEN
 
     def wrapper(self, index: int) -> Callable[[Any], Any]:

@@ -11,9 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.base import AS_GIVEN, Backend
+from eagerflow.backends.base import AS_GIVEN, MANY, Backend
+from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import SAME_BITS
 from eagerflow.dtypes import DType
 from eagerflow.errors import OutOfMemoryError
+from eagerflow.op import Op
 from eagerflow.runtime import allocation, buffers
 
 __all__ = ["NumpyBackend", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
@@ -126,10 +129,34 @@ class NumpyBackend(Backend):
         # allocate the same sizes again and again keep their pages.
         np.empty(KEPT_BYTES, np.uint8)
 
-    def numbers(self, scalar: type, dtype: DType) -> Mapping[Any, Any]:
-        exact = dtype.kind == "f" or scalar is int  # a float is no integer
-        known = exact and scalar in (int, float) and dtype.char in _FULL_WIDTH
-        return _numbers(scalar, dtype) if known else AS_GIVEN
+    def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
+        few, many = self.bind_by_size(op, dtype)
+        if many is None or op.scalar in SAME_BITS:
+            return few  # which plans tell where to write
+
+        def kernel(x: Any) -> Any:
+            return few(x) if x.size < MANY else many(x)
+
+        return kernel
+
+    def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
+        kernel, name = super().bind(op, dtype), str(op.scalar)
+        if not op.compiled or dtype.char not in "fd":
+            return kernel, None
+
+        def body(s: Any, x: Any) -> Any:
+            return getattr(s, name)(x)
+
+        def many(x: Any) -> Any:
+            return generated.elementwise(body, x) if generated.enabled() else kernel(x)
+
+        body.__name__ = name
+        return kernel, many
+
+    def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
+        fits = scalar in (bool, int) or (scalar is float and dtype.kind == "f")
+        plain = type(kernel) is np.ufunc and dtype.char in _FULL_WIDTH
+        return _numbers(scalar, dtype) if fits and plain else AS_GIVEN
 
     def wrapper(self, index: int) -> Callable[[Any], Any]:
         return np.asarray

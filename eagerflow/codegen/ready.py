@@ -65,9 +65,7 @@ class ReadyCall:
         if not all(map(np.may_share_memory, given, views)):
             return None
         inputs, outputs = self._apart(views)
-        return kernel.fixed_call(
-            self.region, inputs, outputs, self._sizes, (), kept=MAX_KEPT_BYTES
-        )
+        return kernel.fixed_call(self.region, inputs, outputs, self._sizes, (), kept=MAX_KEPT_BYTES)
 
     def _apart(self, views: list[Array]) -> tuple[list[Array], list[Array]]:
         count = len(self.region.inputs)
@@ -78,9 +76,7 @@ class ReadyCall:
         outs = self._outputs()
         fixed = self._fixed if kernel.listed is None else None
         if fixed is None or fixed(arrays, outs):
-            kernel.compute(
-                self.region, *self._apart(self._enter([*arrays, *outs])), self._sizes
-            )
+            kernel.compute(self.region, *self._apart(self._enter([*arrays, *outs])), self._sizes)
         if self._leave is not None:
             return self._leave(outs[0] if len(outs) == 1 else outs)
         return outs[0] if len(outs) == 1 else tuple(outs)
@@ -120,9 +116,7 @@ class _Rows(NamedTuple):
         return x.reshape(self.outer if self.inner == 1 else (self.outer, self.inner))
 
 
-def rows_of(
-    body: Body, axis: int, arrays: Sequence[Array], attributes: Attributes
-) -> ReadyCall:
+def rows_of(body: Body, axis: int, arrays: Sequence[Array], attributes: Attributes) -> ReadyCall:
     """A body over rows ``n`` that lie along ``axis``, counted from the front, of the first array.
 
     Arrays that lack the axis have one number for each row.
@@ -198,21 +192,20 @@ def reduced_of(
 # Elements ----------------------------------------------------------------------------------------
 
 
-def elements_of(
-    body: Body, arrays: Sequence[Array], attributes: Attributes
-) -> ReadyCall:
+def elements_of(body: Body, arrays: Sequence[Array], attributes: Attributes) -> ReadyCall:
     """A body of the elements of arrays that broadcast.
 
     The region has as few axes as lead through all of them, and an array that is the same along
-    one is not read along it, be it by its shape or by a stride of 0.
+    one is not read along it, be it by its shape or by a stride of 0. Outputs lie in memory as
+    those of a ufunc do.
     """
     shape = np.broadcast_shapes(*[a.shape for a in arrays])
-    like = next((a for a in arrays if a.shape == shape), np.empty(0))
-    fortran = like.flags.f_contiguous and not like.flags.c_contiguous
-    turned = slice(None, None, -1 if fortran else 1)
-    walks = [[*np.broadcast_to(a, shape).strides[turned]] for a in arrays]
-    extents = [*shape[turned]]
-    extents, strides = collapse(extents, [*walks, [*contiguous_strides(extents)]])
+    walks = [np.broadcast_to(a, shape).strides for a in arrays]
+    order = _order(walks, len(shape))
+    extents = [shape[i] for i in order]
+    shapes = [tuple(extents)]
+    steps = [*contiguous_strides(extents)]
+    extents, strides = collapse(extents, [*([w[i] for i in order] for w in walks), steps])
     if not extents:
         extents, strides = [1], [[0] for _ in strides]
     names = [*[f"a{i}" for i in range(len(extents) - 2)], "m", "n"][-len(extents) :]
@@ -231,9 +224,33 @@ def elements_of(
         strided = np.lib.stride_tricks.as_strided
         return [*map(strided, given, own_extents, own_strides)]
 
-    def transposed(outs: Any) -> Any:
-        return outs.T if isinstance(outs, np.ndarray) else tuple([out.T for out in outs])
+    back = sorted(range(len(shape)), key=order.__getitem__)
+
+    def turned(outs: Any) -> Any:
+        if isinstance(outs, np.ndarray):
+            return outs.transpose(back)
+        return tuple([out.transpose(back) for out in outs])
 
     sizes = dict(zip(names, extents, strict=True))
-    shapes = [shape[turned]] * len(found.outputs)
-    return ReadyCall(found, arrays, shapes, enter, transposed if fortran else None, sizes)
+    leave = None if back == sorted(back) else turned
+    return ReadyCall(found, arrays, shapes * len(found.outputs), enter, leave, sizes)
+
+
+def _order(walks: Sequence[tuple[int, ...]], rank: int) -> list[int]:
+    """The order of axes in memory, outer ones first, that NumPy gives results of such strides.
+
+    An axis moves inwards over another one if it has smaller steps in some array, and larger ones
+    in none.
+    """
+    inner_first: list[int] = []
+    for axis in reversed(range(rank)):
+        place = len(inner_first)
+        for at in range(len(inner_first) - 1, -1, -1):
+            inner = inner_first[at]
+            pairs = [(abs(w[inner]), abs(w[axis])) for w in walks if w[inner] and w[axis]]
+            if pairs and any(a <= b for a, b in pairs):
+                break
+            if pairs:
+                place = at
+        inner_first.insert(place, axis)
+    return inner_first[::-1]

@@ -92,12 +92,16 @@ class Rows(NamedTuple):
     columns: bool = False
 
 
-class Operand(NamedTuple):
+class Operand:
     """A partial derivative that is an argument itself, counted from 1, or the result: 0."""
 
-    number: int
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
 
     def __call__(self, *values: Any) -> Any:
+        """The value out of the result and the arguments."""
         return values[self.number]
 
 

@@ -18,6 +18,7 @@ from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS
 
 Axes = tuple[int, ...]
 
+
 class _Rows:
     """How arrays of one shape become matrices with a row for each set of normalized elements.
 
@@ -158,8 +159,8 @@ def norm_gradient(
     """Gradients of ``norm`` by x, scale and offset, where ``g`` is that of the result."""
     if generated.takes(x):
         arrays = x, g, np.array(epsilon, x.dtype), *(() if scale is None else (scale,))
-        make = partial(_ready_gradient, arrays, axes, center)
-        found: tuple[Any, Any, Any] = generated.ready((gradient_body, axes, center), arrays, make)(arrays)
+        key, make = (gradient_body, axes, center), partial(_ready_gradient, arrays, axes, center)
+        found: tuple[Any, Any, Any] = generated.ready(key, arrays, make)(arrays)
         return found
     rows = _Rows(x.shape, axes)
     lines = [] if scale is None else [rows.line(scale)]

@@ -202,7 +202,8 @@ class _FunctionWriter:
                 return place
         name, dtype = self._new(), self._global(kind[1])
         self.kinds[name] = kind
-        self._buffer(name, self.like if step.axes == self.axes else self._small_operand(step), dtype)
+        like = self.like if step.axes == self.axes else self._small_operand(step)
+        self._buffer(name, like, dtype)
         return name
 
     def _buffer(self, name: str, like: str, dtype: str) -> None:
@@ -245,7 +246,8 @@ class _MakingWriter(_FunctionWriter):
     def __init__(self, region: Region, tile: bool) -> None:
         super().__init__(region, tile)
         self.absent = set(self.outputs)  # places where no array has been made yet
-        self.types = {part.name: part.dtype for part in (*region.inputs, *self.steps)}
+        self.types = {part.name: part.dtype for part in region.inputs}
+        self.types |= {step.name: step.dtype for step in self.steps}
 
     def write(self) -> None:
         """Write all lines, and what is returned."""

@@ -98,9 +98,9 @@ def multiply(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 
 def _multiply_no_nan_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
-    if x1.__class__ is x2.__class__ is np.ndarray and x1.size >= MIN_COMPILED_ELEMENTS:
-        if x1.dtype == x2.dtype and generated.takes(x1):
-            return generated.elementwise(_zero_wins, x1, x2)
+    many = x1.__class__ is x2.__class__ is np.ndarray and x1.size >= MIN_COMPILED_ELEMENTS
+    if many and x1.dtype == x2.dtype and generated.takes(x1):
+        return generated.elementwise(_zero_wins, x1, x2)
     # NaN is the exception, and this runs all the way back from any division or root: the
     # product of a vector with itself finds NaN in one pass that allocates nothing.
     product = np.multiply(x1, x2)
@@ -248,6 +248,7 @@ def remainder(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     partials=(lambda y, x: negative(y * y),),
     saves="y",
     singular=True,
+    compiled=True,
     dtypes=INEXACT,
     onnx=Onnx("Reciprocal"),
     samples=reals(0.5, 3),

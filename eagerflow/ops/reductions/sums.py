@@ -71,7 +71,9 @@ def reduced_by(name: str, body: Any) -> dict[str, Any]:
 
     def long_way(xp: Namespace, x: Any, axis: Any, keepdims: bool, dtype: Any = None) -> Any:
         wide = accumulator(dtype)
-        return on_numpy(x, axis, keepdims) if wide is None else reduce(x, axis, wide, None, keepdims)
+        if wide is not None:
+            return reduce(x, axis, wide, None, keepdims)
+        return on_numpy(x, axis, keepdims)
 
     return {"direct": direct, "overrides": {"numpy": long_way}}
 
