@@ -38,6 +38,7 @@ try:
     from eagerflow.ops import *
     from eagerflow.ops import linalg, random
     from eagerflow.ops.other_names import members
+    from eagerflow.runtime import blas
     from eagerflow.spec import TensorSpec
     from eagerflow.tape import GradientTape
     from eagerflow.tensor import Tensor, set_namespace
@@ -167,3 +168,4 @@ __all__ = sorted(
 
 _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])
+blas.choose_kernels()

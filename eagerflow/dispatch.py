@@ -269,16 +269,17 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if own is not None:
         return with_recorder(own, op.call, *args, **attributes)
     data = canonical(op, data)
+    taken = recorded_for(op, data) if append is not None else op
     try:
-        out = compute(op, data, bound)
+        out = compute(taken, data, bound)
     except EagerflowError:
         own = _sizes_recorder(bound)
         if own is None:
             raise
         return with_recorder(own, op.call, *args, **attributes)
     if append is not None:
-        record(append, op, data, bound, out)
-    return out
+        record(append, taken, data, bound, out)
+    return out if taken is op else first_results(op, out)
 
 
 def own_recorder(args: Iterable[Any]) -> Any:
@@ -533,6 +534,18 @@ def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[st
     except EagerflowError as error:
         recorder.explain(error)
         raise
+
+
+def recorded_for(op: Op, data: tuple[Any, ...]) -> Op:
+    """The op that a tape records in this one's place, where it watches an argument."""
+    if op.recorded is None or all(type(x) is not Tensor or x._key is None for x in data):
+        return op
+    return op.recorded
+
+
+def first_results(op: Op, out: tuple[Any, ...]) -> Any:
+    """What an op gives, of the results of the one that a tape records in its place."""
+    return out[: op.outputs] if op.outputs > 1 else out[0]
 
 
 def record(

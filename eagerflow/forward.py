@@ -149,7 +149,8 @@ def _by_transposition(
     def rules(units: tuple[Any, ...]) -> Any:
         g = units if isinstance(y, tuple) else units[0]
         if callable(op.vjp):
-            return op.vjp(g, y, *args, **attributes)
+            parts = op.vjp(g, y, *args, **attributes)
+            return [part() if callable(part) else part for part in parts]
         assert isinstance(op.vjp, tuple)
         return [
             None if t is None or rule is None else rule(g, y, *args, **attributes)

@@ -66,6 +66,17 @@ class Sample(NamedTuple):
     attributes: dict[str, Any] = {}
 
 
+class Into(NamedTuple):
+    """What writes a result into C-ordered memory that it is given.
+
+    ``call(*arrays, out)`` does it. ``native(*arrays, out)`` gives what does it in machine code for
+    arrays like these, in a segment of a plan, or None.
+    """
+
+    call: Callable[..., Any]
+    native: Callable[..., Any]
+
+
 class ErrorSample(NamedTuple):
     """Arguments of a call that must be refused with ``error``, saying ``words``."""
 
@@ -134,20 +145,24 @@ class Op:
     ``ufunc`` names a function of the namespace that does the same and is called directly.
     ``direct`` is called as ``direct(xp)`` and gives a function of the first array and of the
     user's own attributes, for the hot path. ``partials`` (one per argument: a number, or a
-    function of result and arguments) or ``vjp`` (one rule per argument, or one for all)
-    give the gradient; rules get the values named in ``saves`` ("y" is the result) and a
-    TensorSpec in place of each other value. Where ``on_tensors`` is true, the kernel is made of
-    ops: it takes and gives Tensors, as they come, and None in place of a namespace.
+    function of result and arguments) or ``vjp`` (one rule per argument, or one for all, which
+    may give a function in place of a gradient that few want) give the gradient; rules get the
+    values named in ``saves`` ("y" is the result) and a TensorSpec in place of each other value.
+    Where ``on_tensors`` is true, the kernel is made of ops: it takes and gives Tensors, as they
+    come, and None in place of a namespace.
 
     Effects: a result may share memory with an argument where ``aliases`` says so. It ``views``
     "all" elements of the first argument in their order, so that nothing has to be computed, or
     "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
-    do. ``into(*arguments)``, of specs, gives a function that writes the result into C-ordered
-    memory given as its last argument, or None. On many floats the ufunc of one array is machine
-    code where it is ``compiled``. Bits are ``threaded`` where they may depend on how many threads
-    the libraries below use: a bool, or a function of the arguments' specs.
+    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. On many floats
+    the ufunc of one array is machine code where it is ``compiled``. Bits are ``threaded`` where
+    they may depend on how many threads the libraries below use: a bool, or a function of the
+    arguments' specs.
+
+    What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
+    results are this one's, and whose others are kept for the gradient.
     """
 
     name: str
@@ -186,11 +201,13 @@ class Op:
     keeps_order: bool = False
     into: Rule | None = None
     threaded: bool | Rule = False
+    recorded: Op | None = None
     optional: frozenset[int] = frozenset()
     outputs: int = 1
     compiled: bool = False
     ulp: int = 4
     version: int = 1
+    shorter: tuple[int, ...] = ()  # older versions, which gave the first of today's results
     call: Any = None
     # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
     table: dict[Any, Any] = field(default_factory=dict)

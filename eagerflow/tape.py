@@ -14,7 +14,7 @@ import numpy as np
 
 from eagerflow import batching, provenance, tree
 from eagerflow.convert import as_tensor
-from eagerflow.dispatch import record
+from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
@@ -84,9 +84,10 @@ class GradientTape(Recorder):
         self.outer = None
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        out = below(self.outer, op, args, attributes)
-        record(self._entries.append, op, args, attributes, out)
-        return out
+        taken = recorded_for(op, args)
+        out = below(self.outer, taken, args, attributes)
+        record(self._entries.append, taken, args, attributes, out)
+        return out if taken is op else first_results(op, out)
 
     def read(self, variable: Any) -> Tensor:
         value: Tensor = super().read(variable)
@@ -549,6 +550,8 @@ def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: 
             if part is None:
                 lost.add(key)
                 continue
+        elif callable(part):
+            part = part()
         known = grads.get(key)
         grads[key] = part if known is None else add(known, part)
 

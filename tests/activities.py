@@ -21,9 +21,9 @@ from eagerflow.capture.guards import events
 from eagerflow.locks import writing
 from eagerflow.nn.layer import _training
 from eagerflow.recorder import process, recorder_state, scopes
-from eagerflow.runtime import threads
+from eagerflow.runtime import blas, threads
 
-BLAS = threads._blas()
+BLAS = blas.thread_functions()
 BLAS_THREADS = BLAS[1]() if BLAS else None
 THRESHOLD = gc.get_threshold()
 SIZE = 40_000  # elements: large enough for two threads, and for updates in place
@@ -38,7 +38,7 @@ def nothing_is_held():
     """Assert that no context of eagerflow's is entered, in any thread."""
     assert recorder_state()[1] is None and not process.recorders
     assert scopes() == ""
-    assert not threads._lent and not threads._blas_users and not threads._local.alone
+    assert not threads._lent and not blas._users and not threads._local.alone
     assert not BLAS or BLAS[1]() == BLAS_THREADS
     assert not writing.thread
     assert _training.get() is False

@@ -11,19 +11,19 @@ import eagerflow as ef
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked
 from eagerflow.recorder import process, recorder_state, scope, scopes
-from eagerflow.runtime import threads
+from eagerflow.runtime import blas, threads
 from tests.interrupts import Interrupted, at_bytecode, at_every_bytecode
 
 
 def nothing_is_held():
     assert recorder_state()[1] is None and not process.recorders
     assert scopes() == ""
-    assert not threads._lent and not threads._blas_users and not threads._local.alone
-    functions = threads._blas()
+    assert not threads._lent and not blas._users and not threads._local.alone
+    functions = blas.thread_functions()
     assert functions is None or functions[1]() == BLAS_THREADS
 
 
-BLAS_THREADS = threads._blas()[1]() if threads._blas() else None
+BLAS_THREADS = blas.thread_functions()[1]() if blas.thread_functions() else None
 
 
 def tape():

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
+import time
+
+import numpy as np
 
 import eagerflow as ef
 from eagerflow import extras
+from eagerflow.runtime import blas
 
 __all__ = ["run_devices"]
 
+SIZE, TRIES = 1024, 8
+
 
 def run_devices() -> int:
-    """Print a line for each device, and what would add more."""
+    """Print a line for each device, how fast NumPy multiplies, and what would add more."""
     for device in ef.devices():
         print(f"{device!s:<8}{device.full_name:<36}{_description(device)}")
+    print(f"NumPy's products: {_products()}")
     if not ef.devices("gpu"):
         print("no GPU: " + _why_no_gpu())
     return 0
@@ -27,6 +35,22 @@ def _description(device: ef.Device) -> str:
     stats = device.backend.memory_stats(device.index)
     total = stats.get("device_bytes")
     return device.backend.name + (f", {total / 2**30:.0f} GiB" if total else "")
+
+
+def _products() -> str:
+    """Whose kernels multiply matrices, and what they reach."""
+    a, b = np.random.default_rng(0).standard_normal((2, SIZE, SIZE), np.float32)
+    out, best = a @ b, math.inf
+    for _ in range(TRIES):
+        start = time.perf_counter()
+        np.matmul(a, b, out)
+        best = min(best, time.perf_counter() - start)
+    kernels = blas.kernels()
+    kind = f"OpenBLAS with kernels for {kernels}" if kernels else "a library other than OpenBLAS"
+    chosen = os.environ.get(blas.CORE_TYPE)
+    if kernels and chosen:
+        kind += f" ({blas.CORE_TYPE}={chosen})"
+    return f"{kind}, {2e-9 * SIZE**3 / best:.0f} GFLOP/s ({SIZE}x{SIZE} float32)"
 
 
 def _why_no_gpu() -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.layout import contiguous_strides
-from eagerflow.codegen.llvm import fixed, launch
+from eagerflow.codegen.llvm import fixed, jobs, launch
 from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.numpy import tiles
@@ -191,6 +191,17 @@ def fixed_call(
     if kept is not None and call.launch.scratch > kept:
         return None
     return fixed.FixedCall(call, strides, offsets)
+
+
+def has_segments() -> bool:
+    """Whether jobs can be called many at once, from the tuples of their arrays."""
+    lie_open = jobs.arrays_lie_open() and jobs.items_offset() is not None
+    return lie_open and machine_code.available()
+
+
+def is_fixed(call: Any) -> bool:
+    """Whether a call is a fixed one, whose jobs may be those of a segment."""
+    return isinstance(call, fixed.FixedCall)
 
 
 def can_wait(call: Any) -> bool:

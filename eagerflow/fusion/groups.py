@@ -36,6 +36,8 @@ MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither need
 
 MIN_FUSED_ELEMENTS = 1 << 12
 """Elements from which one call of a kernel costs less than the calls of its nodes."""
+MIN_SEGMENT_STEPS = 6
+"""Steps beside each other from which one call of all is worth making code for small ones."""
 MIN_SHARED_ELEMENTS = 1 << 16  # from which threads share a kernel's work
 MIN_ELEMENTS = 16  # of arrays for which more than the steps of optimizers are fused
 MIN_CALLS, MIN_CALLS_OF_FEW = 4, 12
@@ -341,12 +343,16 @@ class FusionGroup:
 
     # Whether it pays -----------------------------------------------------------------------------
 
+    def computes(self) -> bool:
+        """Whether there is something to compute."""
+        return prod(self.sizes) > 0 and any(m.node.op.views != "all" for m in self.members)
+
     def pays(self, min_elements: int) -> bool:
         """Whether one call of a kernel costs less than those of the nodes."""
+        if not self.computes():
+            return False
         size = prod(self.sizes)
         real = [m.node for m in self.members if m.node.op.views != "all"]
-        if not size or not real:
-            return False
         calls = sum(map(_numpy_calls, real))
         if size < min_elements:
             least = MIN_CALLS if size * 8 >= min_elements else MIN_CALLS_OF_FEW
@@ -533,16 +539,53 @@ class _Grouping:
                     maker.consumers.add(group)
 
 
-def fuse(graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS) -> list[Step]:
+def fuse(
+    graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS, min_steps: int | None = None
+) -> list[Step]:
     """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
-    ``min_elements`` is the number of elements from which kernels pay. Views of what a kernel
-    makes and numbers that only kernels read come as nodes where something outside reads them.
-    Time and memory are linear in the number of nodes.
+    ``min_elements`` is the number of elements from which kernels pay when they are called one by
+    one, ``min_steps`` the number of steps with machine code beside each other, which a segment
+    calls at once, from which smaller ones pay too; None where there are no segments. Views of what
+    a kernel makes and numbers that only kernels read come as nodes where something outside reads
+    them. Time and memory are linear in the number of nodes.
     """
     grouping = _Grouping(graph)
     grouping.run()
-    kept = [g for g in grouping.groups if g.pays(min_elements)]
+    large = [g for g in grouping.groups if g.pays(min_elements)]
+    if min_steps is None:
+        return _steps(grouping, large)
+    inside = {m.node for g in large for m in g.members}
+    kept = [g for g in grouping.groups if g.computes()]
+    found = _steps(grouping, kept)
+    brief = {
+        node
+        for row in native_rows(found)
+        if len(row) < min_steps
+        for step in row
+        if isinstance(step, FusedKernel)
+        for node in step.nodes
+    }
+    brief -= inside
+    if not brief:
+        return found
+    return _steps(grouping, [g for g in kept if brief.isdisjoint(m.node for m in g.members)])
+
+
+def native_rows(steps: Sequence[Step]) -> list[list[Step]]:
+    """Steps beside each other that machine code can do; views do not part them."""
+    found: list[list[Step]] = [[]]
+    for step in steps:
+        if not isinstance(step, Node) or step.op.into is not None:
+            found[-1].append(step)
+        elif step.op.family != "shape":
+            found.append([])
+    return found
+
+
+def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:
+    """The steps where these groups become kernels."""
+    graph = grouping.graph
     inside = {m.node for g in kept for m in g.members}
     uniform = grouping.uniform
     needed = set(graph.all_outputs())

@@ -195,7 +195,7 @@ class FusedCall:
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Fill ``outputs`` with what the region computes from ``inputs``."""
         if self.kernel.checks:
-            self._check(inputs)
+            self.check(inputs)
         if self._fixed(inputs, outputs):
             self._other(inputs, outputs)
 
@@ -205,6 +205,11 @@ class FusedCall:
         if self.kernel.checks or not kernel.can_wait(fixed):
             return None
         return fixed
+
+    def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        """What does it in machine code for such arrays, in a segment; None where that cannot be."""
+        found = self._ready(inputs, outputs)
+        return found if kernel.is_fixed(found) else None
 
     def _other(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
         """Run on arrays with other strides than expected."""
@@ -217,7 +222,8 @@ class FusedCall:
         if found(inputs, outputs):  # of another type, as NumPy's masked and mapped arrays
             self._run(inputs, outputs)
 
-    def _check(self, inputs: Sequence[Any]) -> None:
+    def check(self, inputs: Sequence[Any]) -> None:
+        """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
             if labels.size and (labels.min() < 0 or labels.max() >= classes):

@@ -20,7 +20,7 @@ from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["BaseLayer", "weights_asked"]
+__all__ = ["BaseLayer", "is_ours", "weights_asked"]
 
 _OPTIONS = {"name": "name", "dtype": "dtype_policy", "trainable": "trainable"}
 
@@ -28,6 +28,12 @@ weights_asked: ContextVar[Callable[[tuple[int, ...], str], None] | None] = Conte
     "eagerflow_weights_asked", default=None
 )
 """What is told shape and name of each weight before it is made, and may refuse it."""
+
+
+def is_ours(definition: Any) -> bool:
+    """Whether a class or function is of this library, and not of a user's."""
+    found: bool = definition.__module__.startswith(f"{__package__}.")
+    return found
 
 
 class BaseLayer(Module):
@@ -63,11 +69,6 @@ class BaseLayer(Module):
     def compute_dtype(self) -> DType:
         """The dtype that inputs get, and that is computed in."""
         return self.dtype_policy.compute_dtype
-
-    @classmethod
-    def is_ours(cls) -> bool:
-        """Whether the class is of this library, and not of a user's."""
-        return cls.__module__.startswith(f"{__package__}.")
 
     def _check_constructor(self) -> None:
         """Raise ArgumentError where a subclass has forgotten to call the constructor."""

@@ -12,6 +12,7 @@ from eagerflow.added import added_losses
 from eagerflow.errors import ArgumentError, CaptureError, GradientError
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest
+from eagerflow.nn.base_layer import is_ours
 from eagerflow.nn.compiled import CompiledLosses, CompiledMetrics, losses_of, output_names
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer, LayerOptions
@@ -110,7 +111,7 @@ class CompiledLayer(Layer):
             return []
         listed = [self._loss_tracker, *self._losses.trackers, *self._metrics.metrics]
         # Models within have been compiled for themselves, and layers of ours have no metrics.
-        users = [x for x in self.walk() if isinstance(x, Layer) and not x.is_ours()]
+        users = [x for x in self.walk() if isinstance(x, Layer) and not is_ours(type(x))]
         held = [vars(x) for x in users if x is self or not isinstance(x, CompiledLayer)]
         own = tree.instances(held, (Metric,)) if held else []
         return list(dict.fromkeys([*listed, *own]))

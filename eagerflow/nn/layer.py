@@ -18,7 +18,7 @@ from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, EagerflowError, ShapeError
 from eagerflow.guard import call_with
 from eagerflow.nn.arguments import Nest
-from eagerflow.nn.base_layer import BaseLayer
+from eagerflow.nn.base_layer import BaseLayer, is_ours
 from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer_graph import call_layer
 from eagerflow.nn.masks import give_masks, known_masks, masks_of, with_masks
@@ -90,7 +90,7 @@ class Layer(BaseLayer):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        own = cls.is_ours()
+        own = is_ours(cls)
         layer_classes[cls.__name__ if own else f"{cls.__module__}>{cls.__qualname__}"] = cls
         if "build" in vars(cls):
             cls.build = _marking(cls.build)  # type: ignore[method-assign]
@@ -207,7 +207,7 @@ class Layer(BaseLayer):
         return self.supports_masking and (masks is not None or self._makes_masks)
 
     def _tell_of_lost_mask(self) -> None:
-        if not self.is_ours() and "mask" not in self._takes:
+        if not is_ours(type(self)) and "mask" not in self._takes:
             warnings.warn(
                 f"{self._label} was given a mask and passes none on: supports_masking = True in "
                 "the class does so, or a compute_mask of its own",
@@ -268,9 +268,8 @@ class Layer(BaseLayer):
             else:
                 self.build(shapes)
         except Exception as error:
-            ours = type(self).build.__module__.startswith(f"{__package__}.")
             unlike = isinstance(error, AttributeError | LookupError | TypeError | ShapeError)
-            if not (ours and unlike and is_nest(shapes)):
+            if not (is_ours(type(self).build) and unlike and is_nest(shapes)):
                 self._note(error)
                 raise
             raise self._misfit(

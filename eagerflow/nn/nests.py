@@ -8,11 +8,13 @@ from eagerflow import tree
 from eagerflow.dtypes import DType
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.symbols import is_symbolic, symbol
+from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Operators
 
 __all__ = [
     "any_symbolic",
     "examples",
+    "free_batch",
     "is_nest",
     "only_numbers",
     "pack_data",
@@ -52,6 +54,17 @@ def symbols_of(shape: Any, dtype: DType) -> Any:
         for key, item in dict(shape if isinstance(shape, dict) else enumerate(shape)).items()
     }
     return items if isinstance(shape, dict) else type(shape)(items.values())
+
+
+def free_batch(nest: Nest) -> Any:
+    """Descriptions of the tensors of a nest with any number of examples; other leaves as is."""
+
+    def described(leaf: Any) -> Any:
+        if not hasattr(leaf, "shape"):
+            return leaf
+        return TensorSpec(("batch", *leaf.shape[1:]) if leaf.shape else (), leaf.dtype)
+
+    return tree.map_leaves(described, nest)
 
 
 def any_symbolic(*nests: Any) -> bool:

@@ -29,10 +29,10 @@ from eagerflow.nn.configuration import (
 from eagerflow.nn.configured import plain, with_custom_objects
 from eagerflow.nn.graph_reading import arguments_from
 from eagerflow.nn.graph_writing import arguments_config
+from eagerflow.nn.nests import free_batch
 from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
 from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
-from eagerflow.spec import TensorSpec
 from eagerflow.variable import assign_together
 
 __all__ = ["load_model"]
@@ -261,18 +261,12 @@ def _specs(model: Any) -> tuple[Any, ...]:
         specs = [value.spec for value in model.graph.inputs]
         return (tree.unflatten(model.graph.argument_structure, specs),)
     if model._ends.held:
-        return (tree.map_leaves(_free, model._ends.held[0]),)
+        return (free_batch(model._ends.held[0]),)
     if model._built_for.held is None:
         raise ArgumentError(
             "the model has not seen an input, whose shape is not known therefore",
             op="export",
             hint="call the model, or put ef.nn.Input(shape) at its head",
         )
-    args: tuple[Any, ...] = tree.map_leaves(_free, model._built_for.held[0])
+    args: tuple[Any, ...] = free_batch(model._built_for.held[0])
     return args
-
-
-def _free(leaf: Any) -> Any:
-    if not hasattr(leaf, "shape"):
-        return leaf
-    return TensorSpec(("batch", *leaf.shape[1:]) if leaf.shape else (), leaf.dtype)

@@ -13,7 +13,7 @@ from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.core import InputLayer, input_layer
 from eagerflow.nn.model import Model
-from eagerflow.nn.nests import shapes_of
+from eagerflow.nn.nests import free_batch, shapes_of
 from eagerflow.nn.symbols import is_symbolic, symbol
 
 __all__ = ["Sequential"]
@@ -90,9 +90,7 @@ class Sequential(Model):
     def _end(self, which: int) -> Any:
         if not self._ends.held and self._built_for.held is not None:  # by tensors with values
             (inputs, *_), _ = self._built_for.held
-            free = tree.map_leaves(
-                lambda x: symbol((None, *x.shape[1:]), x.dtype, "inputs"), inputs
-            )
+            free = tree.map_leaves(lambda x: symbol(x.shape, x.dtype, "inputs"), free_batch(inputs))
             self.output_shape = shapes_of(self(free))
         return super()._end(which)
 

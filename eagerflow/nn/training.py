@@ -141,16 +141,17 @@ def present(batch: Batch) -> tuple[Nest, ...]:
 
 def first_step(model: Any, step: Callable[..., Any], batch: Batch) -> Any:
     """The first step of training; nothing is changed where its outputs do not suit the loss."""
-    before = {}
     if wants_probabilities(model.loss):
         known = *model.weights, *getattr(model.optimizer, "variables", ())
         before = {variable: variable.value for variable in known}
-    found = step(*present(batch))
-    try:
-        _check_probabilities(model.loss, found)
-    except ArgumentError:
-        assign_together(before)
-        raise
+        found = step(*present(batch))
+        try:
+            _check_probabilities(model.loss, found)
+        except ArgumentError:
+            assign_together(before)
+            raise
+    else:
+        found = step(*present(batch))
     _check_trained(model)
     return found
 
@@ -196,9 +197,7 @@ def wants_probabilities(loss: Any) -> bool:
 
 def _check_probabilities(loss: Any, y_pred: Any) -> None:
     """Logits given to a loss of probabilities would train badly."""
-    if not wants_probabilities(loss) or not isinstance(y_pred, Operators):
-        return
-    if y_pred.size and float(y_pred.min()) < 0:
+    if isinstance(y_pred, Operators) and y_pred.size and float(y_pred.min()) < 0:
         raise ArgumentError(
             "the loss expects probabilities, and the model gives negative numbers",
             op="fit",

@@ -66,7 +66,7 @@ class Update:
             inputs[self.pairs[k]] if k in self.pairs else empty(shape, dtype)
             for k, (shape, dtype) in enumerate(self._made)
         ]
-        return [] if self._call.deferred().fill(job, inputs, outputs) else outputs
+        return [] if job.fill([*inputs, *outputs]) else outputs
 
     def source(self) -> str:
         """The region as text."""
@@ -82,7 +82,7 @@ class Commit:
         self._team, self._holders = kernel.team(
             self._jobs, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
         )
-        self._helpers = max([job.threads for job in self._jobs]) - 1
+        self._helpers = max([job.pieces for job in self._jobs]) - 1
         self._inputs: list[list[Any]] = [[] for _ in updates]
         self.copies = False  # whether all values are copied first, as without Variables
 

@@ -9,13 +9,13 @@ lies in one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
-from eagerflow.op import Op
+from eagerflow.op import Into, Op
 
 
 def _may_share(op: Op, given: Value, made: Value) -> bool:
@@ -25,6 +25,25 @@ def _may_share(op: Op, given: Value, made: Value) -> bool:
     if op.family == "elementwise" and made.shape != given.shape:
         return False
     return made.dtype == given.dtype or given.dtype.kind == "c"  # parts of complex numbers
+
+
+def into_of(node: Node) -> Into | None:
+    """What writes the result of a node of float32 or float64 into memory that it is given."""
+    plain = all(type(x) is Value and x.dtype.char in "fd" for x in node.inputs)
+    if node.op.into is None or not plain:
+        return None
+    found: Into | None = node.op.into(*node.inputs, **node.attributes)
+    return found
+
+
+def shows(node: Node, contiguous: Set[Value]) -> bool:
+    """Whether a node shows an array in another way, and reads nothing of it."""
+    op = node.op
+    if op.name == "getitem":  # without arrays in the index; one element is copied
+        return len(node.inputs) == 1 and bool(node.outputs[0].shape)
+    if op.family != "shape":
+        return False
+    return op.views == "some" or (op.views == "all" and node.inputs[0] in contiguous)
 
 
 @dataclass(eq=False)
@@ -63,8 +82,10 @@ class Lifetimes:
             self.ending[number].append(value)
 
     def _join_views(self, node: Node) -> None:
-        # A function of the library's is told where to write, also where it could give a view.
+        # A function that is told where to write does so, also where it could give a view.
         if not node.op.aliases or (node.op.ufunc is not None and node.op.family == "elementwise"):
+            return
+        if into_of(node) is not None:
             return
         for given in node.values():
             for made in node.outputs:

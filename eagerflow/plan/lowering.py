@@ -26,19 +26,24 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, native_rows
 from eagerflow.fusion.kernels import FusedKernel, Step
-from eagerflow.graph.costs import nbytes
+from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
-from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
+from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, into_of, shows
+from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.spec import MAX_RANK
 
+MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code in short rows of such steps too
 MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
 PROGRAM_NAMES = frozenset(
     {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
@@ -58,6 +63,7 @@ class Program:
         self.device = device
         self.order = order
         self.exact = exact
+        self.segments = device.backend.host and not exact and has_segments()
         self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
         self.places: list[Step | None] = []  # of each line
@@ -127,6 +133,32 @@ class Program:
         return found
 
 
+def _native(steps: Sequence[Step]) -> set[Step]:
+    """Nodes that machine code does: in long rows of such steps, and where they are large."""
+    rows = native_rows(steps)
+    found = {step for row in rows if len(row) >= MIN_SEGMENT_STEPS for step in row}
+    for row in rows:
+        for step in row:
+            if isinstance(step, Node) and stated_cost(step).flops >= MIN_NATIVE_FLOPS:
+                found.add(step)
+    return found
+
+
+class _Pending:
+    """The steps of a segment that is not written yet."""
+
+    def __init__(self) -> None:
+        self.steps: list[SegmentStep] = []
+        self.names: list[str] = []  # of the tuples of their arrays
+        self.last = (
+            0,
+            "",
+            "",
+        )  # of the last one: its line, and how what it reads and makes is written
+        self.roots: set[Value] = set()  # what stands for the values that they make
+        self.gone: list[str] = []  # names of arrays that can go when the segment is over
+
+
 class Lowering:
     """Writes the steps of one graph, or of the body of a loop or branch, into a program."""
 
@@ -147,11 +179,21 @@ class Lowering:
         self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
         self.sizes: dict[Value, int] = {}  # bytes of what was written there
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
+        self.pending = _Pending()
+        self.contiguous: set[Value] = set()
+        self.placed: dict[Value, str] = {}  # where values go that have their place already
+        self.native = _native(steps) if program.segments else set()
 
     def run(self) -> None:
         """Write all steps."""
+        self.write_steps()
+        self._flush()
+
+    def write_steps(self) -> None:
+        """Write all steps, but for the call of the segment at the end."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
+                self._flush()
                 self._control(step)
             elif isinstance(step, Node):
                 self._node(step, number)
@@ -188,10 +230,10 @@ class Lowering:
 
     # Values --------------------------------------------------------------------------------------
 
-    def new(self, value: Value) -> str:
-        """An expression for fresh memory of a value's shape and dtype."""
+    def new(self, value: Value, *rows: int) -> str:
+        """An expression for fresh memory of a value's shape and dtype, or of rows of such."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
-        return f"empty({self.attribute('shape', value.shape)}, {dtype})"
+        return f"empty({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 
     def text(self, x: Any) -> str:
         """How a node's input is written."""
@@ -239,8 +281,51 @@ class Lowering:
             if buffer is not None:
                 self.program.pool.give(buffer)
             gone += self.loose.pop(root, ())
-        if gone:
-            self.program.write(f"del {', '.join(gone)}", None, self.depth)
+        self.pending.gone += gone
+        if not self.pending.steps:
+            self._delete()
+
+    def _delete(self) -> None:
+        """Let go of arrays that no step needs any more."""
+        if self.pending.gone:
+            self.program.write(f"del {', '.join(self.pending.gone)}", None, self.depth)
+            self.pending.gone = []
+
+    # Segments ------------------------------------------------------------------------------------
+
+    def add(self, step: SegmentStep, name: str, given: list[str], made: list[str]) -> None:
+        """Let a step be one of a segment; ``given`` and ``made`` are the names of its arrays."""
+        pending, program = self.pending, self.program
+        pending.steps.append(step)
+        pending.names.append(program.name(name))
+        pending.last = (len(program.lines), _row(given), _row(made))
+        row = _row([*given, *made])
+        program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
+        pending.roots.update(map(self.lifetimes.root, step.step.outputs))
+        self.contiguous.update(step.step.outputs)
+
+    def _flush(self) -> None:
+        """Write the call of the steps that wait; a kernel alone is called where it stands."""
+        program, pending = self.program, self.pending
+        self.pending = _Pending()
+        self.pending.gone = pending.gone
+        if len(pending.steps) == 1 and isinstance(pending.steps[0].step, FusedKernel):
+            (step,), (at, given, made) = pending.steps, pending.last
+            name = program.known(f"_{step.step.name}", step.call)
+            program.lines[at] = f"{'    ' * self.depth}{name}({given}, {made})"
+        elif pending.steps:
+            segment = Segment(pending.steps)
+            name = program.known("_segment", segment)
+            program.write(f"{name}({_row(pending.names)})", pending.steps[-1].step, self.depth)
+            self.pending.gone = pending.names + pending.gone
+        self._delete()
+
+    def _waits(self, x: Any) -> bool:
+        """Whether an input of a step is made by a segment that is not written yet."""
+        return type(x) is Value and self.lifetimes.root(x) in self.pending.roots
+
+    def _shows(self, node: Node) -> bool:
+        return self.program.device.backend.host and shows(node, self.contiguous)
 
     # Steps ---------------------------------------------------------------------------------------
 
@@ -250,8 +335,16 @@ class Lowering:
         return place.kind(default_dtype(float) if like is None else like.dtype)
 
     def _node(self, node: Node, number: int) -> None:
+        if node.op.views == "all" and node.inputs[0] in self.contiguous:
+            self.contiguous.update(node.outputs)
         kind = self._kind(node)
         kernel = kind.device.backend.bind(node.op, kind.dtype)
+        into = self._product_into(node, kernel)
+        if into is not None and node in self.native:
+            self._product(node, number, into)
+            return
+        if any(map(self._waits, node.inputs)) and not self._shows(node):
+            self._flush()
         given = [self.text(x) for x in node.inputs]
         straight = self._keeps_order(node)
         if straight and type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
@@ -259,19 +352,52 @@ class Lowering:
             self._into(node, number, kernel, given, reuse)
             return
         op = node.op
-        into = op.into(*node.inputs) if op.into is not None and self._plain(node) else None
-        if into is not None and type(kernel).__name__ == "partial":
-            self._into(node, number, into, given, ())
+        if into is not None:
+            self._into(node, number, into.call, given, ())
             return
         if op.views == "all" and not op.attributes:
             call = given[0]
-        elif op.views == "all" and op.direct is not None and kind.device.backend.host:
+        elif op.views and op.direct is not None and kind.device.backend.host:
             own = self.program.known(f"_{op.name}", op.direct(np), ("direct", op))
             more = [self.attribute(*item) for item in node.attributes.items()]
             call = f"{own}({', '.join([given[0], *more])})"
         else:
             call = self._call(node, kernel, kind, given)
         self._assign(node, call)
+
+    def _product_into(self, node: Node, kernel: Any) -> Into | None:
+        """What writes a node's result into memory that it is given."""
+        if type(kernel).__name__ != "partial" or not self.program.device.backend.host:
+            return None
+        return into_of(node)
+
+    def _product(self, node: Node, number: int, into: Into) -> None:
+        """A step of a segment that writes one result."""
+        (value,) = node.outputs
+        given = [self.text(x) for x in node.inputs]
+        place = self._place(value, node, number)
+
+        def call(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+            into.call(*inputs, *outputs)
+
+        def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+            return into.native(*inputs, *outputs)
+
+        step = SegmentStep(node, len(given), call, native)
+        self.add(step, node.op.name, given, [place])
+
+    def _place(self, value: Value, step: Step, number: int) -> str:
+        """The name of an array that a step is to write into: of the plan, or allocated here."""
+        if value in self.placed:
+            self.program.names[value] = self.placed[value]
+            return self.placed[value]
+        place = self.place_for(value, number)
+        if place is None:
+            place = self.program.local(value)
+            self.program.write(f"{place} = {self.new(value)}", step, self.depth)
+        else:
+            self.program.names[value] = place
+        return place
 
     def _call(self, node: Node, kernel: Any, kind: Kind, given: list[str]) -> str:
         """A call of an op's own kernel, with all attributes."""
@@ -306,11 +432,6 @@ class Lowering:
             return True
         return value.constant is not None and value.constant._array.flags.c_contiguous
 
-    def _plain(self, node: Node) -> bool:
-        return self.program.device.backend.host and all(
-            type(x) is Value and x.dtype.char in "fd" for x in node.inputs
-        )
-
     def attribute(self, key: str, value: Any) -> str:
         """How an attribute is written: as a number, or as a name of what it is."""
         return _literal(value) or self.program.known(f"{key}_", value, ("attribute", id(value)))
@@ -325,6 +446,7 @@ class Lowering:
         if place is None:
             self._assign(node, f"{name}({', '.join(given)})")
             return
+        self._flush()  # the memory may be that of an array that a step still has to read
         into = f"out={place}" if kernel in _BY_KEYWORD else place
         call = f"{name}({', '.join([*given, into])})"
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
@@ -348,25 +470,28 @@ class Lowering:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
-        """A call of a region, which writes into the memory it is given."""
+        """A region, which writes into the memory it is given: a call, or a step of a segment."""
         program = self.program
         given = [self.text(x) for x in fused.inputs]
         program.kernels.append(fused)
         update = self.updates.get(fused)
         if update is not None:
+            self._flush()
             self._update(fused, update, given)
             return
-        made = []
-        for value in fused.outputs:
-            place = self.place_for(value, number)
-            if place is None:
-                place = program.local(value)
-                program.write(f"{place} = {self.new(value)}", fused, self.depth)
-            else:
-                program.names[value] = place
-            made.append(place)
-        name = program.known(f"_{fused.name}", fused.prepare())
-        program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
+        if fused.checks and any(self._waits(fused.inputs[i]) for i, _ in fused.checks):
+            self._flush()
+        made = [self._place(value, fused, number) for value in fused.outputs]
+        if not program.segments:
+            name = program.known(f"_{fused.name}", fused.prepare())
+            program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
+            return
+        call = fused.prepare()
+        if fused.checks:
+            check = program.known(f"_check_{fused.name}", call.check)
+            program.write(f"{check}({_row(given)})", fused, self.depth)
+        own = SegmentStep(fused, len(given), call, call.native)
+        self.add(own, fused.name, given, made)
 
     def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""

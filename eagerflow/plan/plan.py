@@ -26,6 +26,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lowering import Program, lower
+from eagerflow.plan.segments import PythonPart
 from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
@@ -104,9 +105,13 @@ class Plan:
         self.updates = tuple(self._program.updates)
         """The steps that update Variables in place."""
         self._function = self._compile()
-        # The program refers to itself, and to kernels with their arrays: they go with the plan.
-        weakref.finalize(self, self._program.globals.clear)
         self._frames: list[Frame] = []
+
+    def __del__(self) -> None:
+        program = getattr(self, "_program", None)
+        if program is not None:
+            # It refers to itself, and to kernels with their arrays: they go with the plan.
+            program.globals.clear()
 
     def _compile(self) -> Any:
         program = self._program
@@ -228,8 +233,11 @@ class Plan:
         trace = error.__traceback__
         found = None
         while trace is not None:
-            if trace.tb_frame.f_code.co_filename == self.file:
+            frame = trace.tb_frame
+            if frame.f_code.co_filename == self.file:
                 found = self._program.places[trace.tb_lineno - 1]
+            elif frame.f_code is PythonPart.run.__code__:
+                found = frame.f_locals["self"].step
             trace = trace.tb_next
         return found
 

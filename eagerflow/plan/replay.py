@@ -6,16 +6,18 @@ have their new ones when it has ended without an error.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from eagerflow import tree
+from eagerflow.codegen.kernel import has_segments
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, fuse
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
@@ -61,7 +63,7 @@ class Replay:
         else:
             graph = concrete(self._optimized, sizes)
             exact = self.numerics == "exact"
-            order = fuse if device.backend.fuses and not exact else _as_written
+            order = _order(device) if device.backend.fuses and not exact else _as_written
             found = Plan(graph, order, device, exact)
             self.plans.add(key, found)
         return found
@@ -130,6 +132,12 @@ class Replay:
 
 
 _NO_SIZES: dict[str, int] = {}
+
+
+def _order(device: Device) -> Callable[[Graph], list[Step]]:
+    """How steps of a graph are fused for a device."""
+    segments = device.backend.host and has_segments()
+    return partial(fuse, min_steps=MIN_SEGMENT_STEPS if segments else None)
 
 
 def _as_written(graph: Graph) -> Sequence[Step]:

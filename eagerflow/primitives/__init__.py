@@ -1,4 +1,4 @@
-"""Kernels on arrays that are algorithms of their own: convolution, pooling, normalization.
+"""Kernels on arrays that are algorithms of their own: attention, convolution, pooling and others.
 
 As attributes of this package, modules are loaded when an op first asks for them.
 """
@@ -10,6 +10,6 @@ from typing import Any
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("batch_normalization", "convolution", "pooling"):
+    if name in ("attention", "batch_normalization", "convolution", "pooling", "recurrence"):
         return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,7 +32,8 @@ from eagerflow.primitives.llvm.winograd import (
     INPUT,
 )
 from eagerflow.primitives.windows import Windows
-from eagerflow.runtime.threads import run, scratch, single_threaded_blas
+from eagerflow.runtime import blas
+from eagerflow.runtime.threads import run, scratch
 from eagerflow.spec import Array
 
 float32 = np.dtype("float32")
@@ -143,7 +144,7 @@ def forward(
     infinity and NaN would spread to neighbours that do not see them.
     """
     channels, filters = w.shape[-2:]
-    with single_threaded_blas():
+    with blas.single_threaded():
         weights = (G3 @ w.reshape(9, -1)).reshape(16, channels, filters)
     blocks = _cuts(len(x), windows, channels, filters)
 
@@ -182,6 +183,6 @@ def filter_gradient(x: Array, g: Array, windows: Windows) -> Array:
 
     blocks = _cuts(len(x), windows, channels, filters)
     products = total(terms, blocks, 16 * channels * filters).reshape(16, -1)
-    with single_threaded_blas():
+    with blas.single_threaded():
         found = (A3 @ products).reshape(3, 3, channels, filters)
     return found if _finite(found) else None

@@ -14,15 +14,16 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from queue import SimpleQueue
 from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
-from eagerflow.guard import ScopeGuard, in_one_call
+from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.runtime import blas
 
 
 class _Job(ScopeGuard):
@@ -180,9 +181,6 @@ def _after_fork() -> None:
     global _pool
     _pool = None
     _lent.clear()
-    if _blas_users:
-        _blas_users.clear()
-        _restore_blas()
 
 
 if hasattr(os, "register_at_fork"):
@@ -230,7 +228,7 @@ class Alone(ScopeGuard):
 
     def __init__(self) -> None:
         self._before: bool | None = None
-        self._blas = single_threaded_blas()
+        self._blas = blas.single_threaded()
 
     def acquire(self) -> None:
         """Begin."""
@@ -256,7 +254,7 @@ def run(function: Callable[[int], Any], count: int) -> None:
     >>> squares
     [0, 1, 4, 9]
     """
-    with single_threaded_blas():
+    with blas.single_threaded():
         if count < 2 or helpers() < 1:
             for i in range(count):
                 function(i)
@@ -316,80 +314,3 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
         # Too small, or so large that an unusual call would hold its memory for good.
         buffer = _local.buffers[name] = np.empty(needed, np.uint8)
     return np.ndarray(shape, dtype, buffer)
-
-
-# BLAS ------------------------------------------------------------------------------------------
-
-
-@cache
-def _blas() -> tuple[Any, Any] | None:
-    """Functions that set and tell the number of threads of NumPy's OpenBLAS, if that is it."""
-    for path in _blas_paths():
-        try:
-            library = ctypes.PyDLL(path)  # calls keep the lock
-        except OSError:
-            continue
-        for prefix, suffix in itertools.product(("scipy_", ""), ("64_", "", "64")):
-            name = f"{prefix}openblas_%s_num_threads{suffix}"
-            if hasattr(library, name % "set"):
-                setter, getter = getattr(library, name % "set"), getattr(library, name % "get")
-                setter.argtypes, setter.restype = (ctypes.c_int,), None
-                getter.argtypes, getter.restype = (), ctypes.c_int
-                return setter, getter
-    return None
-
-
-def _blas_paths() -> list[str]:
-    """Files that may be the BLAS in use: beside NumPy in its wheels, else what is mapped."""
-    package = os.path.dirname(np.__file__)
-    folders = (package + ".libs", os.path.join(package, ".dylibs"), os.path.join(package, ".libs"))
-    found = [
-        os.path.join(folder, file)
-        for folder in folders
-        if os.path.isdir(folder)
-        for file in sorted(os.listdir(folder))
-        if "openblas" in file
-    ]
-    try:
-        with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
-            mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "blas" in line}
-    except OSError:  # only Linux has it
-        return found
-    return [p for p in found if p in mapped] or sorted(p for p in mapped if ".so" in p)
-
-
-_blas_users: set[single_threaded_blas] = set()
-_blas_before = 1
-
-
-class single_threaded_blas(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context in which BLAS calls use one thread; the first user switches, the last restores.
-
-    Without an OpenBLAS that can be found it does nothing.
-    """
-
-    def acquire(self) -> None:
-        """Set one thread."""
-        global _blas_before
-        functions = _blas()
-        if functions is not None:
-            setter, getter = functions
-            before = getter()
-            if not _blas_users:
-                if before == 1:
-                    return
-                _blas_before = before
-            in_one_call((partial(_blas_users.add, self), partial(setter, 1)))
-
-    def release(self) -> None:
-        """Give BLAS its threads back, unless others want one thread still."""
-        functions = _blas()
-        if functions is not None and self in _blas_users:
-            forget = partial(_blas_users.discard, self)
-            in_one_call((forget, _blas_users.__len__, partial(functions[0], _blas_before)))
-
-
-def _restore_blas() -> None:
-    functions = _blas()
-    if functions is not None and _blas_before != 1:
-        functions[0](_blas_before)

@@ -93,10 +93,10 @@ def memory_order(op):
                 data, attributes, specs = prepared(op, sample._replace(args=tuple(args)))
                 out = values.results(compute(op, data, attributes))
                 assert all(made.flags.c_contiguous for made in out), "not row-major"
-                into = op.into(*specs) if op.into is not None else None
+                into = op.into(*specs, **attributes) if op.into is not None else None
                 if into is not None and dtype.char in "fd":
                     written = np.empty_like(out[0])
-                    into(*[x.numpy() for x in data], written)
+                    into.call(*[x.numpy() for x in data], written)
                     assert written.tobytes() == out[0].tobytes(), "other bits in given memory"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split, ops
+from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, Split, ops
 from tests.contract import fuzz_worker
 from tests.contract.cases import SOAK, shipped
 from tests.contract.checks import CHECKS
@@ -129,7 +129,12 @@ PLANTED = [
     ("effects", "flip", {"views": "all"}, "shows others"),
     ("effects", "eye", {"fills": True}, "several numbers"),
     ("memory_order", "negative", {"ufunc": None, "kernel": in_columns}, "not row-major"),
-    ("memory_order", "matmul", {"into": lambda x, y: lambda x, y, out: out.fill(7)}, "other bits"),
+    (
+        "memory_order",
+        "matmul",
+        {"into": lambda x, y: Into(lambda x, y, out: out.fill(7), None)},
+        "other bits",
+    ),
     ("refusals", "take", {"fails": False}, "does not say so"),
     ("refusals", "negative", {"fails": True}, "never fails"),
     ("errors", "negative", {"errors": one_error(ROW, DTypeError, "str")}, "was not refused"),

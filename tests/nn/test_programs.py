@@ -67,7 +67,8 @@ def test_captured_training_is_eager_training(program):
         model, data = begun(program, Eagerflow())
         model.run_eagerly = eagerly
         found.append(numbers(model, data))
-    agree(*found, rtol=1e-4, atol=1e-5)
+    halves = program.__name__ == "half_precision"  # which round in other places
+    agree(*found, rtol=1e-2 if halves else 1e-4, atol=2e-2 if halves else 1e-5)
 
 
 @by_trained

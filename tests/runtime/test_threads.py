@@ -8,7 +8,7 @@ import time
 import numpy as np
 import pytest
 
-from eagerflow.runtime import threads
+from eagerflow.runtime import blas, threads
 
 
 @pytest.fixture(params=[1, 2, 4])
@@ -65,7 +65,7 @@ def test_threads_of_the_pool_are_quiet_about_floats(count):
 
 
 def test_blas_gets_its_threads_back(count):
-    functions = threads._blas()
+    functions = blas.thread_functions()
     if functions is None:
         pytest.skip("NumPy's BLAS is not an OpenBLAS that can be found")
     before, inside = functions[1](), []

@@ -49,6 +49,8 @@ DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
     f"{PACKAGE}/nn/__init__.py": {"__getattr__"},
     f"{PACKAGE}/ops/__init__.py": {"load_late"},
+    f"{PACKAGE}/ops/linear_algebra/contraction.py": {"_kernels"},
+    f"{PACKAGE}/ops/shapes/reshaping.py": {"copy_kernels"},
     f"{PACKAGE}/nn/layers/recurrent.py": {"scan"},
     f"{PACKAGE}/nn/model.py": {"_with_tools"},
     f"{PACKAGE}/nn/saving.py": {"trace"},

@@ -21,6 +21,7 @@ from eagerflow.capture.passes.algebra import simplified, without_no_ops, without
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
 from eagerflow.capture.passes.layout import untransposed
+from eagerflow.capture.passes.recurrences import with_products_outside
 from eagerflow.capture.passes.rewriting import Rewrite
 from eagerflow.capture.passes.sharing import (
     with_shared_scans,
@@ -44,6 +45,7 @@ __all__ = [
     "layout",
     "no_ops",
     "optimized",
+    "recurrences",
     "shared_scans",
     "stability",
     "stop_gradients",
@@ -160,6 +162,12 @@ shared_scans = Pass(
 stability = Pass("stability", "stable", stabilized)
 algebra = Pass("algebra", "fast", simplified)
 layout = Pass("layout", "fast", untransposed)
+recurrences = Pass(
+    "recurrences",
+    "fast",
+    with_products_outside,
+    "products that scans make in each step are made once, before or after them, where they can be",
+)
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass(
     "stop_gradients",
@@ -185,6 +193,7 @@ ALL: dict[str, Pass] = {
         stability,
         algebra,
         layout,
+        recurrences,
         stop_gradients,
         custom_gradients,
         dead_code,

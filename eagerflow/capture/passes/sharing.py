@@ -15,7 +15,7 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import with_bodies
 
 
-def _new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
+def new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
     """A node in the place of another one, with results like ``outs``."""
     node = Node(like.op, inputs, attributes, like.name, like.origin, like.device)
     several = f"{like.name}:{{}}" if len(outs) != 1 else like.name
@@ -56,7 +56,7 @@ class _Sharing(Sweep):
         if whole is None and node.name not in self._made:
             return False
         if whole is not None and whole.name not in self._made:
-            made = _new_node(node, node.inputs, self.attributes(whole), whole.outputs)
+            made = new_node(node, node.inputs, self.attributes(whole), whole.outputs)
             self.nodes.append(made)
             self._made[whole.name] = made.outputs
         outs = self._made[node.name if whole is None else whole.name]
@@ -122,7 +122,7 @@ class _Pruning(Sweep):
         if len(kept) == len(before) or not kept:  # else nothing is left, which is dead code
             return False
         attributes = with_bodies(node.attributes, lambda body: _cut(body, kept))
-        made = _new_node(node, node.inputs, attributes, [node.outputs[i] for i in kept])
+        made = new_node(node, node.inputs, attributes, [node.outputs[i] for i in kept])
         self.nodes.append(made)
         for i, found in zip(kept, made.outputs, strict=True):
             self.replace(node.outputs[i], found)

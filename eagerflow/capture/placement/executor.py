@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 from eagerflow.devices import Device, device, devices
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.runtime import threads
+from eagerflow.runtime import blas, threads
 
 ALONE, SHARED, FREE = "alone", "shared", "free"
 """How a piece uses cores: all of them, a device's share, or as it likes."""
@@ -132,7 +132,7 @@ def run_at(mode: str, share: int, call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
     alone = mode == ALONE
     # Kernels that this thread calls use that many cores, and BLAS one.
-    own = threads.Alone() if share == 1 else threads.single_threaded_blas()
+    own = threads.Alone() if share == 1 else blas.single_threaded()
     with _cores.held(alone), nullcontext() if alone else own:
         return call(*args)
 

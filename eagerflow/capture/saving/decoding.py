@@ -168,6 +168,7 @@ class Decoder:
             fail("the graph has too many rows", expected=f"at most {MAX_NODES:,} nodes")
         self._rows = _sections(text)
         self._left = _MAX_ITEMS_PER_LETTER * len(text) + 1_000_000
+        self.shorter: set[str] = set()  # ops that had fewer results when the file was written
         self._ops = dict(self._op(i) for i in range(len(self._rows["ops"])))
         self._types = _Table(self._rows["types"], _type)
         self._sources = _Table(self._rows["sources"], _source)
@@ -205,7 +206,9 @@ class Decoder:
                 expected="ops that are registered",
                 hint="update eagerflow, or import the package that adds the op",
             )
-        if version != op.version:
+        if version in op.shorter:
+            self.shorter.add(name)
+        elif version != op.version:
             newer = version > op.version
             fail(
                 f"the file has another version of the op {name!r}",
@@ -463,6 +466,8 @@ class _Reading:
             node.outputs = tuple(
                 [self._made(item, f"{name}:{i}", node, i) for i, item in enumerate(made)]
             )
+        if row.op in decoder.shorter:
+            _complete(node)
         return node, bodies
 
     def _made(self, item: Any, name: str, node: Node, index: int) -> Value:
@@ -518,6 +523,18 @@ def _device(name: str) -> Device:
         return as_device(name) if len(name) < 200 else current_device()
     except (EagerflowError, ValueError):
         return current_device()
+
+
+def _complete(node: Node) -> None:
+    """Give a node the results that its op did not have when the file was written."""
+    specs = [x.spec if type(x) is Value else x for x in node.inputs]
+    try:
+        found = node.op.infer(*specs, **node.attributes)
+    except Exception:  # the check of the whole graph says why
+        return
+    for i in range(len(node.outputs), len(found)):
+        new = Value(f"{node.name}:{i}", found[i].shape, found[i].dtype, None, node, i)
+        node.outputs = (*node.outputs, new)
 
 
 def _few_results(node: Node, count: int) -> None:

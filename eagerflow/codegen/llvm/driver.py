@@ -2,8 +2,8 @@
 
 Each thread that helps calls ``run`` once. There it takes the next piece of rows and columns that
 nobody has taken, until none is left, so a piece costs an atomic addition instead of a call from
-Python. Where the work has stages, a thread waits between them until all pieces are complete; it
-never waits for a thread that has not come, only for pieces that somebody works on.
+Python. After each stage it waits until all pieces are complete; it never waits for a thread that
+has not come, only for pieces that somebody works on.
 
 There are two ways of taking pieces: in their order (``driver``), or, each thread from its own part
 of them, which is the same in every kernel (``shared_driver``): what a thread leaves in a core's
@@ -12,7 +12,7 @@ cache, it finds there again. Threads that are done with their part help the othe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from contextlib import contextmanager
 
 from eagerflow.codegen.llvm.instructions import Code
@@ -20,8 +20,9 @@ from eagerflow.codegen.llvm.instructions import Code
 RUN = "run"
 SLOTS = ("rows", "whole", "height", "span", "blocks", "count")
 """What a frame holds for ``driver``: extents, those of a piece, and how many pieces there are."""
-SHARED_SLOTS = (*SLOTS, "threads")
-"""What the frame of ``shared_driver`` begins with: how many threads there are as well."""
+SHARED_SLOTS = (*SLOTS, "threads", "turns")
+"""What the frame of ``shared_driver`` begins with: also how many threads there are, and how many
+turns repeated stages have."""
 
 COUNTER_WORDS = 16
 """64-bit words between two counters, so that no two of them share a cache line."""
@@ -34,8 +35,8 @@ _PAUSES = {
 
 
 def counters(stages: int) -> int:
-    """Words of the counters of ``driver``: pieces taken and done for each stage, the last call."""
-    return COUNTER_WORDS * (2 * stages + 1)
+    """Words of the counters of ``driver``: of each stage and the last call, taken and done."""
+    return COUNTER_WORDS * (2 * stages + 2)
 
 
 def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -> str:
@@ -49,13 +50,14 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
         for number, name in enumerate(stages):
             taken, done = (_counter(code, 2 * number + i) for i in (0, 1))
             _take_pieces(code, name, taken, done, "%count")
-            if number + 1 < len(stages) or last is not None:
-                wait(code, done, "ult", "%count", triple)
+            wait(code, done, "ult", "%count", triple)
         if last is not None:
-            taken = _counter(code, 2 * len(stages))
+            taken, done = (_counter(code, 2 * len(stages) + i) for i in (0, 1))
             first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
             with code.where(code.value(f"icmp eq i64 {first}, 0")):
                 _call(code, last, "0", "%rows", "0", "%whole")
+                code.value(f"atomicrmw add ptr {done}, i64 1 release")
+            wait(code, done, "ult", 1, triple)
     return code.text()
 
 
@@ -67,8 +69,12 @@ def shared_counters(stages: int, threads: int) -> int:
     return COUNTER_WORDS * (1 + stages * (1 + threads))
 
 
-def shared_driver(stages: Sequence[str], triple: str) -> str:
-    """The function ``run(frame, scratch, counters)``; each thread begins with its own part."""
+def shared_driver(stages: Sequence[str], repeated: Container[str], triple: str) -> str:
+    """The function ``run(frame, scratch, counters)``; each thread begins with its own part.
+
+    Stages that are ``repeated`` are done so many times as there are ``turns``, each when the turn
+    before is complete; their functions get the number of the turn behind the range of columns.
+    """
     code = Code()
     with _run(code, {slot: at for at, slot in enumerate(SHARED_SLOTS)}):
         own = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
@@ -76,11 +82,15 @@ def shared_driver(stages: Sequence[str], triple: str) -> str:
         for number, name in enumerate(stages):
             before = code.value(f"mul i64 {code.value('add i64 %threads, 1')}, {number}")
             done = _counter(code, code.value(f"add i64 {before}, 1"))
-            with code.loop("turn", 0, "%threads") as (turn, _):
-                part = code.value(f"add i64 {own}, {turn}")
-                _take_part(code, name, code.value(f"urem i64 {part}, %threads"), done)
-            if number + 1 < len(stages):
-                wait(code, done, "ult", "%count", triple)
+            needed = "%count"
+            if name in repeated:
+                with code.loop("turn", 0, "%turns") as (turn, _):
+                    wait(code, done, "ult", code.number("mul", turn, "%count"), triple)
+                    _take_parts(code, name, own, done, turn)
+                needed = code.number("mul", "%turns", "%count")
+            else:
+                _take_parts(code, name, own, done)
+            wait(code, done, "ult", needed, triple)
     return code.text()
 
 
@@ -107,13 +117,18 @@ def _call(code: Code, name: str, *ranges: str) -> None:
     code.line(f"call void @{name}({given}, ptr %frame, ptr %scratch)")
 
 
-def _take_part(code: Code, name: str, part: str, done: str) -> None:
-    """Take the pieces of one thread's part and work on them."""
-    after = code.value(f"add i64 {part}, 1")
-    products = [code.value(f"mul i64 {x}, %count") for x in (part, after)]
-    first, end = (code.value(f"udiv i64 {x}, %threads") for x in products)
-    size, taken = code.value(f"sub i64 {end}, {first}"), _counter(code, after, done)
-    _take_pieces(code, name, taken, done, size, first)
+def _take_parts(code: Code, name: str, own: str, done: str, turn: str = "") -> None:
+    """Take the pieces of all threads' parts, first one's own, and work on them."""
+    with code.loop("near", 0, "%threads") as (near, _):
+        part = code.number("urem", code.number("add", own, near), "%threads")
+        after = code.number("add", part, 1)
+        products = [code.number("mul", x, "%count") for x in (part, after)]
+        first, end = (code.number("udiv", x, "%threads") for x in products)
+        size, taken = code.number("sub", end, first), _counter(code, after, done)
+        if turn:
+            _take_pieces_of_turn(code, name, taken, done, size, first, turn)
+        else:
+            _take_pieces(code, name, taken, done, size, first)
 
 
 def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first: str = "") -> None:
@@ -123,13 +138,40 @@ def _take_pieces(code: Code, name: str, taken: str, done: str, count: str, first
     code.label(take)
     number = code.value(f"atomicrmw add ptr {taken}, i64 1 acquire")
     code.go_on(code.value(f"icmp ult i64 {number}, {count}"), end)
-    piece = code.value(f"add i64 {first}, {number}") if first else number
-    row, block = code.value(f"udiv i64 {piece}, %blocks"), code.value(f"urem i64 {piece}, %blocks")
-    ranges = [*_range(code, row, "%height", "%rows"), *_range(code, block, "%span", "%whole")]
-    _call(code, name, *ranges)
-    code.value(f"atomicrmw add ptr {done}, i64 1 release")
+    _work(code, name, code.value(f"add i64 {first}, {number}") if first else number, done)
     code.line(f"br label %{take}")
     code.label(end)
+
+
+def _take_pieces_of_turn(
+    code: Code, name: str, taken: str, done: str, count: str, first: str, turn: str
+) -> None:
+    """The same in a stage of several turns, whose pieces are counted on from turn to turn.
+
+    A piece is taken by an exchange, so that nobody takes one of the next turn.
+    """
+    before = code.number("mul", turn, count)
+    last = code.number("add", before, count)
+    take, end = (code.name(f"{word}_") for word in ("take", "end"))
+    code.line(f"br label %{take}")
+    code.label(take)
+    number = code.value(f"load atomic i64, ptr {taken} monotonic, align 8")
+    code.go_on(code.value(f"icmp ult i64 {number}, {last}"), end)
+    after = code.number("add", number, 1)
+    found = code.value(f"cmpxchg ptr {taken}, i64 {number}, i64 {after} acquire monotonic")
+    code.go_on(code.value(f"extractvalue {{i64, i1}} {found}, 1"), take)
+    piece = code.number("add", first, code.number("sub", number, before))
+    _work(code, name, piece, done, turn)
+    code.line(f"br label %{take}")
+    code.label(end)
+
+
+def _work(code: Code, name: str, piece: str, done: str, *more: str) -> None:
+    """Do a piece, and count it as done."""
+    row, block = code.value(f"udiv i64 {piece}, %blocks"), code.value(f"urem i64 {piece}, %blocks")
+    ranges = [*_range(code, row, "%height", "%rows"), *_range(code, block, "%span", "%whole")]
+    _call(code, name, *ranges, *more)
+    code.value(f"atomicrmw add ptr {done}, i64 1 release")
 
 
 def wait(code: Code, place: str, condition: str, number: str | int, triple: str) -> None:

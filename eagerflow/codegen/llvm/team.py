@@ -1,6 +1,7 @@
 """Threads that share kernels, in machine code, and leave them together.
 
-A team is a list of jobs, each a kernel with its frame and its counters. The team's owner calls
+A team is a list of jobs, each a kernel with its frame and its counters, done one after the other:
+no thread begins with one before all pieces of those before it are complete. The team's owner calls
 ``run`` once: it opens the team, takes pieces of job after job, closes the team and waits until
 every helper has left, all in one call of machine code. So no exception in Python can come between,
 and no thread works on memory that its caller has left: helpers that come before or after find the
@@ -21,7 +22,8 @@ from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.cache import ObjectCache
 
 # A team: its state on a cache line of its own, the number of jobs, their addresses. A job begins
-# with its function and that one's arguments: frame, scratch memory, counters.
+# with its function and that one's arguments: frame, scratch memory (0 if it is each thread's own),
+# counters.
 HEAD = COUNTER_WORDS + 1
 _CLOSED = 1 << 32  # added to the number of helpers at work
 
@@ -33,11 +35,11 @@ def _text(triple: str) -> str:
         start = code.at("%team", COUNTER_WORDS, "i64")
         count = code.word("i64", start, 0)
         jobs = code.at(start, "1", "i64")
-        own = code.value("icmp ne i64 %scratch, 0")
         with code.loop("job", 0, count) as (k, _):
             job = code.word("ptr", jobs, k)
             function, frame, counters = (code.word("ptr", job, i) for i in (0, 1, 3))
             common = code.word("i64", job, 2)
+            own = code.value(f"icmp eq i64 {common}, 0")
             memory = code.value(f"select i1 {own}, i64 %scratch, i64 {common}")
             code.line(f"call void {function}(ptr {frame}, i64 {memory}, ptr {counters})")
     work = "call void @work(ptr %team, i64 %scratch)"

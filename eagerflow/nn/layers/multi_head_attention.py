@@ -194,7 +194,7 @@ class _HeadAttention(KernelBase):
             masks.append(axes.pairs(attention_mask, query, value))
         dropped = training and self.dropout > 0
         scored = return_attention_scores or dropped
-        if masks or scored or self.sliding_window:
+        if scored or self.sliding_window or cache is not None:
             rows = places(q, 2) if cache is None else places(q, 2) + position
             masks += self._near(rows, places(k, 2), causal)
             causal = False  # it is in the masks

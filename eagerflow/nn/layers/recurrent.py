@@ -144,11 +144,11 @@ class Recurrent(Layer):
             kept = tree.map_leaves(lambda x: Variable(x, name, trainable=False), states)
             self._states = Untracked(kept)
 
-    def _first(self, given: Any, batch: DimLike) -> list[Any]:
-        """The states before the first step."""
+    def _first(self, given: Any, batch: DimLike) -> list[Any] | None:
+        """The states before the first step; None for those that the cell begins with."""
         if given is None:
             if not self.stateful:
-                return self.get_initial_state(batch)
+                return None
             given = tree.map_leaves(lambda variable: variable.value, self.states)
         states = list(given) if isinstance(given, list | tuple) else [given]
         wanted = self.state_size
@@ -199,9 +199,11 @@ class Recurrent(Layer):
         return outputs[:, 0 if self.go_backwards else -1]
 
     def along(
-        self, sequences: Tensor, states: list[Any], mask: Any, training: bool
+        self, sequences: Tensor, states: list[Any] | None, mask: Any, training: bool
     ) -> tuple[Tensor, list[Any]]:
         """The outputs of all steps, each at its place, and the states after the last."""
+        if states is None:
+            states = self.get_initial_state(sequences.shape[0])
         own = step_of(self.cell, sequences.shape[0], training)
         structure = tree.flatten(states)[1]
 
@@ -299,15 +301,23 @@ class UnitsRecurrent(GatedRecurrent):
     cell: UnitsCell
 
     def along(
-        self, sequences: Tensor, states: list[Any], mask: Any, training: bool
+        self, sequences: Tensor, states: list[Any] | None, mask: Any, training: bool
     ) -> tuple[Tensor, list[Any]]:
         if not self.cell.by_op(training):
             return super().along(sequences, states, mask, training)
+        if states is None and not self._begins_with_zeros():
+            states = self.get_initial_state(sequences.shape[0])
         found = self.cell.over_steps(sequences, states, mask, self.go_backwards, training)
         outputs = found[0]
         if mask is not None and self.zero_output_for_mask:
             outputs = ops.where(mask[..., None], outputs, 0.0)
-        return outputs, list(map(self.last, found))
+        wanted = self.stateful or self.return_state
+        return outputs, list(map(self.last, found)) if wanted else []
+
+    def _begins_with_zeros(self) -> bool:
+        """Whether nobody has said how states begin."""
+        own = type(self).get_initial_state, type(self.cell).get_initial_state
+        return own == (Recurrent.get_initial_state, UnitsCell.get_initial_state)
 
 
 class SimpleRNN(UnitsRecurrent):

@@ -213,9 +213,13 @@ class UnitsCell(GatedCell):
         return usual and not (training and self.recurrent_dropout)
 
     def over_steps(
-        self, inputs: Tensor, states: Sequence[Any], mask: Any, reverse: bool, training: bool
+        self, inputs: Tensor, states: Any, mask: Any, reverse: bool, training: bool
     ) -> tuple[Tensor, ...]:
-        """The states after each step of whole sequences, (batch, steps, units) each."""
+        """The states after each step of whole sequences, (batch, steps, units) each.
+
+        ``states`` are those before the first step, or None for zeros.
+        """
+        states = [None] * self.states if states is None else states
         for drawn in self.draw(inputs.shape[0], training)[0]:
             inputs = ops.multiply(inputs, drawn[:, None])
         weights = map(self.value, (self.kernel, self.recurrent_kernel, self.bias))

@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, ops
+from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, op_of
@@ -28,7 +28,7 @@ from eagerflow.ops.indexing.indices import (
 )
 from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import permute_dims, reshape, sized, unbroadcast
+from eagerflow.ops.shapes.reshaping import copy_kernels, permute_dims, reshape, sized, unbroadcast
 from eagerflow.recorder import process, recorder_state
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Operators, Tensor
@@ -364,9 +364,28 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return found
 
 
+def _scatter_into(updates: Any, *indices: Any, shape: Any, index: Any) -> Into | None:
+    """What writes updates to one part of zeros; None where arrays select it."""
+    if indices:
+        return None
+    items = index if type(index) is tuple else (index,)
+    at = items if any(item is Ellipsis for item in items) else (*items, ...)
+
+    def call(given: Any, out: Any = None) -> Any:
+        if out is None:
+            out = np.zeros(shape, given.dtype)
+        else:
+            out.fill(0)
+        out[at] = given
+        return out
+
+    return Into(call, lambda given, out: copy_kernels().scattered(given, out, at))
+
+
 @indexing_op(
     dtypes=(STANDARD, INDICES),
     arrange=_arrange_scatter,
+    into=_scatter_into,
     infer=_scatter_spec,
     trusted=True,
     vjp=_scatter_back,

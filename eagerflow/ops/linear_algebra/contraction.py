@@ -7,14 +7,16 @@ kernel and in the gradient; NumPy alone would call BLAS once for each example.
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen.generated import enabled
 from eagerflow.dims import product
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.family import (
     NUMERIC,
@@ -27,7 +29,8 @@ from eagerflow.ops.family import (
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
-from eagerflow.runtime import threads
+from eagerflow.runtime import blas, threads
+from eagerflow.runtime.buffers import empty
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast, normalize_axes
 
 __all__ = ["matmul", "outer", "tensordot", "vecdot"]
@@ -88,6 +91,8 @@ MIN_BLAS_MULTIPLICATIONS = 2**18
 MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_MULTIPLICATIONS = 256**3
+# So many are faster by generated kernels where BLAS has none for the processor.
+MIN_GENERATED_MULTIPLICATIONS = 2**21
 # Stacks are shared in this many parts, whatever the number of threads.
 STACK_PARTS = 8
 
@@ -112,6 +117,9 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
+    if work >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+        made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
+        return _kernels().multiply(a, b, made)
     if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
         return a.dot(b, out)
     if work <= MIN_BLAS_MULTIPLICATIONS and a.dtype.kind != "c":
@@ -132,25 +140,28 @@ def _product_of(
         else MIN_BLAS_MULTIPLICATIONS
     )
     if least < work < MIN_SHARED_MULTIPLICATIONS:
-        with threads.single_threaded_blas():
+        with blas.single_threaded():
             return multiply(a, b, out)
     return multiply(a, b, out)
 
 
-def _stacked(a: Any, b: Any) -> Any:
+def _stacked(a: Any, b: Any, out: Any = None) -> Any:
     """Products of two stacks of matrices, on all cores where BLAS would use one."""
     (m, k), n = a.shape[-2:], b.shape[-1]
     if min(m, n) >= 16:
         a, b = _compact(a), _compact(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count, each = math.prod(batch), m * k * n
+    if count * each >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+        return _kernels().multiply(a, b, empty((*batch, m, n), a.dtype) if out is None else out)
     if each >= LARGE_MULTIPLICATIONS or (
         each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
     ):
-        return np.matmul(a, b)
+        return np.matmul(a, b, out)
     if count * each < MIN_SHARED_MULTIPLICATIONS:
-        return _product_of(np.matmul, each, a, b)
-    out = np.empty((*batch, m, n), a.dtype)
+        return _product_of(np.matmul, each, a, b, False, out)
+    if out is None:
+        out = np.empty((*batch, m, n), a.dtype)
     a, b, _ = met(a, b)
     axis = batch.index(max(batch))
     before, length = (slice(None),) * axis, batch[axis]
@@ -162,6 +173,36 @@ def _stacked(a: Any, b: Any) -> Any:
 
     threads.run(multiply_part, parts)
     return out
+
+
+def product_into(a: Any, b: Any, out: Any = None) -> Any:
+    """The product of matrices, or stacks of them, in C-contiguous memory of its dtype."""
+    if out is None:
+        return _matmul_numpy(np, a, b)
+    if a.ndim == 2 == b.ndim:
+        return matrix_product(a, b, out)
+    if b.ndim > 2:
+        return _stacked(a, b, out)
+    rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
+    matrix_product(rows, b, out.reshape(rows.shape[0], b.shape[1]))
+    return out
+
+
+@cache
+def _kernels() -> Any:
+    """Generated products, loaded when they are first wanted."""
+    from eagerflow.primitives import matrix_product
+
+    return matrix_product
+
+
+def _generated(a: Any, b: Any) -> bool:
+    """Whether generated kernels multiply better than BLAS does here; NumPy refuses what differs."""
+    like = a.dtype is b.dtype and a.dtype.char in "fd" and a.shape[-1] == b.shape[-2]
+    return like and blas.is_outdated() and enabled()
+
+
+_PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out))
 
 
 def _compact(a: Any) -> Any:
@@ -349,7 +390,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     trusted=True,
     overrides={"numpy": _matmul_numpy},
     keeps_order=True,
-    into=lambda x1, x2: matrix_product if _are_matrices(x1, x2) else None,
+    into=lambda x1, x2: None if min(len(x1.shape), len(x2.shape)) < 2 else _PRODUCT,
     threaded=lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
     vjp=(_matmul_vjp1, _matmul_vjp2),
     saves="x1 x2",

@@ -3,321 +3,134 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
-from eagerflow.dtypes import BOOL, FLOATS, DType
+from eagerflow import primitives
+from eagerflow.dtypes import BOOL, FLOATS, NARROW, DType, float32
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.creation.cast import astype
-from eagerflow.ops.creation.filled import eye
-from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
-from eagerflow.ops.elementwise.comparison import equal, greater_equal, isfinite
-from eagerflow.ops.elementwise.exponential import exp
-from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import Batch, define
-from eagerflow.ops.linear_algebra.contraction import matmul, transposed
-from eagerflow.ops.nn.batching import call_merged
-from eagerflow.ops.reductions.cumulative import cumulative_sum
-from eagerflow.ops.reductions.softmax import softmax, softmax_gradient
-from eagerflow.ops.reductions.sums import max as largest
-from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.family import define
+from eagerflow.ops.nn.attention_gradient import (
+    dot_product_attention_gradient,
+    gradient_of_scores,
+)
+from eagerflow.ops.nn.attention_parts import (
+    attention_spec,
+    check_shapes,
+    cut_heads,
+    cuts_along,
+    examples_as_batch,
+    refuse_integers,
+    scale_of,
+)
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, unbroadcast
-from eagerflow.runtime import threads
+from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["dot_product_attention"]
 
 
-# Shapes ------------------------------------------------------------------------------------------
-
-
-def _attention_spec(
-    q: TensorSpec,
-    k: TensorSpec,
-    v: TensorSpec,
-    mask: TensorSpec | None = None,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> TensorSpec:
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if x.ndim != 4:
-            raise ShapeError(
-                f"{x.ndim} axes came",
-                argument=name,
-                expected="shape (batch, heads, length, width)",
-                hint=f"{name}.reshape(...), with sizes of 1 for what there is not",
-            )
-    for name, x, axis, what in (
-        ("k", k, 0, "batch sizes"),
-        ("v", v, 0, "batch sizes"),
-        ("k", k, 3, "widths"),
-    ):
-        if x.shape[axis] != q.shape[axis]:
-            raise ShapeError(
-                f"{what} differ: {q.shape[axis]} in q, {x.shape[axis]} in {name}",
-                argument=name,
-                expected=f"equal {what} in q, k and v" if axis == 0 else "equal widths in q and k",
-            )
-    if k.shape[1:3] != v.shape[1:3]:
-        raise ShapeError(
-            f"k has {k.shape[1]} heads of length {k.shape[2]}, v has {v.shape[1]} of {v.shape[2]}",
-            argument="v",
-            expected="one value for each key",
-        )
-    if q.shape[1] != k.shape[1] and (k.shape[1] == 0 or q.shape[1] % k.shape[1] != 0):
-        raise ShapeError(
-            f"{q.shape[1]} heads of q cannot share {k.shape[1]} heads of k",
-            argument="k",
-            expected="as many heads as q, or a number that divides them",
-        )
-    whole = (*q.shape[:3], k.shape[2])
-    if mask is not None and not _fits(mask.shape, whole):
-        raise ShapeError(
-            f"shape {mask.shape} does not broadcast to {whole}",
-            argument="mask",
-            expected="(batch, heads, length of q, length of k), or sizes of 1, or fewer axes",
-        )
-    return q.like((*q.shape[:3], v.shape[3]))
-
-
-def _fits(shape: Any, whole: Any) -> bool:
-    """Whether a shape broadcasts to another."""
-    sizes = zip(reversed(shape), reversed(whole), strict=False)
-    return len(shape) <= len(whole) and all(n in (1, m) for n, m in sizes)
-
-
-@lru_cache(1024, typed=True)
-def _check(*shapes: Any) -> None:
-    """Refuse shapes that do not fit, which is asked once of each combination."""
-    q, k, v, mask = (None if shape is None else TensorSpec(shape, "float32") for shape in shapes)
-    _attention_spec(q, k, v, mask)  # type: ignore[arg-type]
-
-
-def _arrange(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Refuse masks of integers: 0 and 1 would be added to the scores, which nobody means."""
-    mask = args[3] if len(args) > 3 else named.get("mask")
-    if isinstance(mask, list | tuple):
-        mask = as_tensor(mask)
-    kind = getattr(getattr(mask, "dtype", None), "kind", "")
-    if kind in ("i", "u") or isinstance(mask, int):
-        raise DTypeError(
-            "a mask of integers could mean two things",
-            op="dot_product_attention",
-            argument="mask",
-            hint="mask.astype('bool'), True where a query may see a key",
-            expected="bools, or floats that are added to the scores",
-        )
-    return args, named
-
-
-def _scale(q: Any, scale: float | None) -> float:
-    if scale is not None:
-        return scale
-    return 1 / math.sqrt(q.shape[-1]) if q.shape[-1] else 1.0
-
-
-# The kernels -------------------------------------------------------------------------------------
-
-
-def _biases(xp: Namespace, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
-    """What is added to the scores: the mask, with -inf where a key is hidden; None if nothing."""
-    found = None
-    hidden = xp.asarray(-math.inf, dtype=q.dtype)
-    if mask is not None:
-        shown = str(mask.dtype).endswith("bool")
-        found = xp.where(mask, xp.zeros_like(hidden), hidden) if shown else mask
-        found = xp.astype(found, q.dtype)
-    if is_causal:
-        rows, columns = (xp.arange(x.shape[2]) for x in (q, k))
-        order = xp.where(rows[:, None] >= columns[None, :], xp.zeros_like(hidden), hidden)
-        found = order if found is None else found + order
-    return found
-
-
-# Scores are computed in pieces of about this many, which the caches of a core hold.
-TILE_SCORES = 2**16
-
-
-def _attention_numpy(
-    xp: Namespace,
+def dot_product_attention(
     q: Any,
     k: Any,
     v: Any,
     mask: Any = None,
     is_causal: bool = False,
-    scale: Any = None,
+    scale: float | None = None,
 ) -> Any:
-    """Tile by tile: the scores of all queries and keys are never in memory together."""
-    _check(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
-    (batch, heads, length, _), (_, shared, keys, width) = q.shape, v.shape
-    biases = _biases(np, q, k, mask, is_causal)
-    group = heads // shared if shared else 1
-    stack, rows = batch * shared, group * length
-    out = np.zeros((stack, rows, width), q.dtype)
-    if not out.size or not keys:
-        return out.reshape(batch, heads, length, width)
-    queries = (q * q.dtype.type(_scale(q, scale))).reshape(stack, rows, q.shape[3])
-    columns = k.reshape(stack, keys, k.shape[3]).swapaxes(1, 2)
-    values = v.reshape(stack, keys, width)
-    bias = _bias_of(biases, batch, shared, group, length, keys)
-    # Where only the order hides keys, each query sees the first, and all before its tile.
-    plain = mask is None and group == 1
-    wide = max(1, TILE_SCORES // (rows * keys))
-    step = rows if rows * keys <= TILE_SCORES else max(8, TILE_SCORES // keys)
-    pieces = -(-rows // step)
+    """Averages of values, weighted by the softmax of the products of queries and keys.
 
-    def work(i: int) -> None:
-        at = slice(i // pieces * wide, (i // pieces + 1) * wide)
-        part = slice(i % pieces * step, min((i % pieces + 1) * step, rows))
-        # No query of this tile sees later keys, where the rows are those of one head.
-        end = min(keys, part.stop) if is_causal and group == 1 else keys
-        block = queries[at, part]
-        scores = threads.scratch("scores", (*block.shape[:2], end), q.dtype)
-        np.matmul(block, columns[at, :, :end], out=scores)
-        if bias is not None:
-            start = min(part.start, end) if plain else 0
-            for j in range(len(block)):
-                scores[j, :, start:] += bias(at.start + j)[part, start:end]
-        _normalise(scores, values[at, :end], out[at, part], bias is not None and not plain)
+    ``q`` is a tensor of floats, shape (batch, heads, length, width), ``k`` one of shape
+    (batch, heads, keys, width), ``v`` of shape (batch, heads, keys, value width); the result
+    has shape (batch, heads, length, value width). ``k`` and ``v`` may have fewer heads, a
+    number that divides those of ``q``: each is then shared by as many heads in a row.
+    ``mask`` broadcasts to (batch, heads, length, keys): bools, True where a query sees a key,
+    or floats that are added to the scores. With ``is_causal`` query i sees keys 0 to i.
+    ``scale`` multiplies the products, by default ``width ** -0.5``. A query that sees no key
+    gives zeros. Raises ShapeError where shapes do not fit, DTypeError for a mask of integers.
+    A. Vaswani et al., Attention is all you need, NeurIPS 2017; heads that share keys as in
+    J. Ainslie et al., arXiv:2305.13245.
 
-    threads.run(work, -(-stack // wide) * pieces)
-    return out.reshape(batch, heads, length, width)
+    >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
+    >>> ef.dot_product_attention(x, x, x, is_causal=True, scale=1000.0)
+    Tensor([[[[1., 0.],
+              [0., 1.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
+    """
+    y, _ = attention_with_log_sums(q, k, v, mask, is_causal=is_causal, scale=scale)
+    return y
 
 
-def _bias_of(biases: Any, batch: int, shared: int, group: int, length: int, keys: int) -> Any:
-    """A function that gives the biases of one stack of rows; None without any."""
-    if biases is None:
-        return None
-    if biases.ndim < 3 or biases.shape[:-2].count(1) == biases.ndim - 2:
-        both = np.broadcast_to(biases.reshape(biases.shape[-2:]), (length, keys))
-        one = np.tile(both, (group, 1)) if group > 1 else both
-        return lambda i: one
-    whole = np.broadcast_to(biases, (batch, shared * group, length, keys))
-
-    def at(i: int) -> Any:
-        b, h = divmod(i, shared)
-        return whole[b, h * group : (h + 1) * group].reshape(group * length, keys)
-
-    return at
+def _numpy(
+    xp: Namespace,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    check_shapes(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
+    options = primitives.attention.Options(mask, is_causal, scale_of(q, scale))
+    return primitives.attention.forward(q, k, v, options)
 
 
-def _normalise(scores: Any, values: Any, out: Any, hidden: bool) -> None:
-    """Averages of ``values`` with the exponentials of ``scores`` as weights, into ``out``."""
-    top = scores.max(axis=-1, keepdims=True)
-    if hidden:
-        np.copyto(top, 0, where=top == -math.inf)
-    np.subtract(scores, top, scores)
-    np.exp(scores, scores)
-    np.matmul(scores, values, out=out)
-    sums = scores.sum(axis=-1, keepdims=True)
-    if hidden:
-        np.copyto(sums, 1, where=sums == 0)
-    np.divide(out, sums, out)
-
-
-# The gradient ------------------------------------------------------------------------------------
-
-
-def _folded(x: Any, k: Any) -> Any:
-    """The heads of ``x`` that share a head of ``k`` as rows of one matrix."""
-    batch, heads, length, width = x.shape
-    if heads == k.shape[1]:
-        return x
-    return reshape(x, (batch, k.shape[1], heads // k.shape[1] * length, width))
-
-
-def _weights(q: Any, k: Any, mask: Any, is_causal: bool, factor: float) -> Any:
-    """The weight of each key for each query, in rows that are folded as the queries are."""
-    scores = multiply(matmul(_folded(q, k), transposed(k)), factor)
-    shape = (*q.shape[:3], k.shape[2])
-    if mask is not None:
-        scores = reshape(scores, shape)
-        if mask.dtype in BOOL:
-            scores = where(mask, scores, -math.inf)
-        else:
-            scores = add(scores, astype(mask, q.dtype))
-    if is_causal:
-        scores = where(_causal(q, k), reshape(scores, shape), -math.inf)
-    if mask is None or k.shape[2] == 0:
-        return _folded(softmax(scores, axis=-1), k)
-    top = largest(scores, axis=-1, keepdims=True)
-    powers = exp(subtract(scores, where(isfinite(top), top, 0)))
-    sums = total(powers, axis=-1, keepdims=True)
-    return _folded(divide(powers, where(equal(sums, 0), 1, sums)), k)
-
-
-def _causal(q: Any, k: Any) -> Any:
-    """Which keys a query sees if it sees none after its own place."""
-    places = eye(q.shape[2], k.shape[2], dtype=q.dtype, device=str(q.device))
-    return greater_equal(cumulative_sum(places, axis=0), 1)
-
-
-def _attention_vjp(
-    g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any
+def _rules(
+    g: Any,
+    found: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    mask: Any,
+    is_causal: bool,
+    scale: float | None,
 ) -> tuple[Any, ...]:
-    """The weights are computed again, as T. Dao et al. do (FlashAttention, arXiv:2205.14135)."""
-    factor = _scale(q, scale)
-    weights = _weights(q, k, mask, is_causal, factor)
-    outer, rows = _folded(g, k), _folded(q, k)
-    scores = softmax_gradient(weights, matmul(outer, transposed(v)), axis=-1)
-    part = multiply(scores, factor)
-    by_mask = None
-    if mask is not None and mask.dtype in FLOATS:
-        whole = reshape(scores, (*q.shape[:3], k.shape[2]))
-        by_mask = astype(unbroadcast(whole, mask.shape), mask.dtype)
-    return (
-        reshape(matmul(part, k), q.shape),
-        matmul(transposed(part), rows),
-        matmul(transposed(weights), outer),
-        by_mask,
-    )
+    more: dict[str, Any] = {"is_causal": is_causal, "scale": scale}
+    dtype, (of_y, of_log_sums) = q.dtype, g
+    narrow = dtype in NARROW
+    if narrow:  # weights from logarithms of few digits would be off
+        q, k, v, of_y, of_log_sums = (
+            None if x is None else astype(x, float32) for x in (q, k, v, *g)
+        )
+        found = attention_with_log_sums(q, k, v, mask, **more)
+    of_y = zeros_like(found[0]) if of_y is None else of_y
+    own = q, k, v, of_y, *found, mask, of_log_sums
+    parts = dot_product_attention_gradient(*own, **more)
+    if narrow:
+        parts = tuple(astype(part, dtype) for part in parts)
+
+    def by_mask() -> Any:
+        slopes = reshape(gradient_of_scores(*own, **more)[2], (*q.shape[:3], k.shape[2]))
+        return astype(unbroadcast(slopes, mask.shape), mask.dtype)
+
+    floats = mask is not None and mask.dtype in FLOATS
+    return (*parts, by_mask if floats else None)
+
+
+_rules.takes_none = True  # type: ignore[attr-defined]  # nobody asks about the logarithms
 
 
 # The other facts ---------------------------------------------------------------------------------
 
 
-def _attention_batch(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
-    """Examples become further entries of the batch."""
-    *tensors, mask = args
-    inner = tensors[0].shape[batched[0]]
-    if mask is not None and (batched[3] or mask.ndim == 4):
-        own = mask.shape[1:] if batched[3] else mask.shape
-        lead = size if batched[3] else 1
-        mask = reshape(mask, (lead, *(1,) * (4 - len(own)), *own))
-        mask = broadcast_to(mask, (size, inner, *mask.shape[2:]))
-        mask = reshape(mask, (size * inner, *mask.shape[2:]))
-    axes = (0, 0, 0, None)
-    return call_merged(call, (*tensors, mask), batched, size, axes, (0,), **attributes)
-
-
-def _attention_split(
-    q: TensorSpec, k: TensorSpec, v: TensorSpec, mask: Any = None, **attributes: Any
-) -> list[Split]:
-    def cut(axis: int) -> int | None:
-        at = None if mask is None else axis - 4 + mask.ndim
-        return at if at is not None and at >= 0 and mask.shape[at] == q.shape[axis] else None
-
-    found = [Split((0, 0, 0, cut(0)), 0)]
-    if q.shape[1] == k.shape[1]:
-        found.append(Split((1, 1, 1, cut(1)), 1))
+def _split(q: TensorSpec, *specs: Any, **attributes: Any) -> list[Split]:
+    found = cut_heads(3, q, *specs)
     if not attributes.get("is_causal"):
-        found.append(Split((2, None, None, cut(2)), 2))
+        cuts = cuts_along(2, 3, q, *specs)
+        found.append(Split((cuts[0], None, None, cuts[3]), 2))
     return found
 
 
-def _attention_cost(q: TensorSpec, k: TensorSpec, v: TensorSpec, *_: Any, **more: Any) -> Cost:
+def _cost(q: TensorSpec, k: TensorSpec, v: TensorSpec, *_: Any, **more: Any) -> Cost:
     scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
     flops = scores * (2 * q.shape[3] + 2 * v.shape[3] + 14)
     return Cost(flops, (2 * q.size + k.size + v.size) * q.dtype.itemsize)
 
 
-def _attention_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     def of(q: Any, k: Any, width: int, mask: Any = None, **attributes: Any) -> Sample:
         arrays = [make(rng, dtype, shape, -1, 1) for shape in (q, k, (*k[:3], width))]
         return Sample((*arrays, mask), attributes)
@@ -348,7 +161,7 @@ def _attention_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return [*found, Sample((moved, moved[:, :, ::-1], moved[..., ::2], None))]
 
 
-def _attention_errors(rng: np.random.Generator) -> list[ErrorSample]:
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x, wide = np.ones((2, 4, 3, 2)), np.ones((2, 4, 3, 5))
     ints = np.ones((3, 3), int)
     return [
@@ -363,11 +176,11 @@ def _attention_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
+def _reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -> Any:
     """The definition, one query at a time."""
     (batch, heads, length, width), (_, shared, keys, _) = q.shape, k.shape
     factor = 1 / math.sqrt(width) if scale is None else scale
-    out = np.zeros((batch, heads, length, v.shape[3]))
+    out, log_sums = np.zeros((batch, heads, length, v.shape[3])), np.zeros((batch, heads, length))
     seen = None if mask is None else np.broadcast_to(mask, (batch, heads, length, keys))
     for b, h, i in np.ndindex(batch, heads, length):
         own = h * shared // heads
@@ -383,32 +196,38 @@ def _attention_reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, sca
         top = max(scores, default=0.0)
         powers = [math.exp(s - top) if s > -math.inf else 0.0 for s in scores]
         whole = math.fsum(powers)
+        log_sums[b, h, i] = top + math.log(whole) if whole else 0
         for c in range(v.shape[3]):
             terms = [p * float(v[b, own, j, c]) for j, p in enumerate(powers)]
             out[b, h, i, c] = math.fsum(terms) / whole if whole else 0.0
-    return out
+    return out, log_sums
 
 
 @define(
     "contraction",
+    name="dot_product_attention",
+    version=2,
+    shorter=(1,),
     dtypes=(FLOATS, FLOATS, FLOATS, BOOL | FLOATS),
     together=(0, 1, 2),
-    arrange=_arrange,
-    infer=_attention_spec,
+    arrange=refuse_integers,
+    infer=attention_spec,
     trusted=True,
-    overrides={"numpy": _attention_numpy},
-    vjp=in_float32(_attention_vjp),
-    saves="q k v mask",
-    batch=Batch(_attention_batch),
-    split=_attention_split,
-    cost=_attention_cost,
+    outputs=2,
+    overrides={"numpy": _numpy},
+    vjp=_rules,
+    saves="y q k v mask",
+    batch=examples_as_batch(3, 2),
+    split=_split,
+    cost=_cost,
+    threaded=False,
     onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),
-    samples=_attention_samples,
-    errors=_attention_errors,
-    reference=_attention_reference,
+    samples=_samples,
+    errors=_errors,
+    reference=_reference,
     ulp=64,
 )
-def dot_product_attention(
+def attention_with_log_sums(
     xp: Namespace,
     q: Array,
     k: Array,
@@ -417,37 +236,32 @@ def dot_product_attention(
     /,
     is_causal: bool = False,
     scale: float | None = None,
-) -> Array:
-    """Averages of values, weighted by the softmax of the products of queries and keys.
+) -> Any:
+    """What ``dot_product_attention`` gives, and what its gradient needs besides.
 
-    ``q`` is a tensor of floats, shape (batch, heads, length, width), ``k`` one of shape
-    (batch, heads, keys, width), ``v`` of shape (batch, heads, keys, value width); the result
-    has shape (batch, heads, length, value width). ``k`` and ``v`` may have fewer heads, a
-    number that divides those of ``q``: each is then shared by as many heads in a row.
-    ``mask`` broadcasts to (batch, heads, length, keys): bools, True where a query sees a key,
-    or floats that are added to the scores. With ``is_causal`` query i sees keys 0 to i.
-    ``scale`` multiplies the products, by default ``width ** -0.5``. A query that sees no key
-    gives zeros. Raises ShapeError where shapes do not fit, DTypeError for a mask of integers.
-    A. Vaswani et al., Attention is all you need, NeurIPS 2017; heads that share keys as in
-    J. Ainslie et al., arXiv:2305.13245.
+    The second result is, for each query, the logarithm of the sum of the exponentials of its
+    scores, shape (batch, heads, length); 0 where it sees no key. Raises as that function does.
 
-    >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
-    >>> ef.dot_product_attention(x, x, x, is_causal=True, scale=1000.0)
-    Tensor([[[[1., 0.],
-              [0., 1.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
+    >>> x = ef.ones((1, 1, 3, 2))
+    >>> ef.dot_product_attention(x, x, x).shape
+    (1, 1, 3, 2)
     """
-    _check(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
+    check_shapes(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
     batch, heads, length, width = q.shape
     shared, keys = k.shape[1:3]
     if 0 in (*q.shape[:3], keys):
-        return xp.zeros((batch, heads, length, v.shape[3]), dtype=q.dtype)
-    rows = xp.reshape(q * _scale(q, scale), (batch, shared, heads // shared * length, width))
+        averages = xp.zeros((batch, heads, length, v.shape[3]), dtype=q.dtype)
+        return averages, xp.zeros(q.shape[:3], dtype=q.dtype)
+    rows = xp.reshape(q * scale_of(q, scale), (batch, shared, heads // shared * length, width))
     scores = xp.reshape(xp.matmul(rows, k.mT), (batch, heads, length, keys))
-    biases = _biases(xp, q, k, mask, is_causal)
+    biases = primitives.attention.biases(xp, q, k, mask, is_causal)
     scores = scores if biases is None else scores + biases
     top = xp.max(scores, axis=-1, keepdims=True)
-    powers = xp.exp(scores - xp.where(xp.isfinite(top), top, xp.zeros_like(top)))
+    top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+    powers = xp.exp(scores - top)
     sums = xp.sum(powers, axis=-1, keepdims=True)
-    weights = powers / xp.where(sums == 0, xp.ones_like(sums), sums)
+    sums = xp.where(sums == 0, xp.ones_like(sums), sums)
+    weights = powers / sums
     out = xp.matmul(xp.reshape(weights, (*rows.shape[:3], keys)), v)
-    return xp.reshape(out, (batch, heads, length, v.shape[3]))
+    log_sums = xp.reshape(xp.log(sums) + top, (batch, heads, length))
+    return xp.reshape(out, (batch, heads, length, v.shape[3])), log_sums

@@ -34,15 +34,24 @@ __all__: list[str] = []
 
 
 def shifted(states: Any, start: Any, reverse: bool, axis: int) -> Any:
-    """The state before each step along ``axis``, where ``start`` is that before the first."""
-    parts = (states, start) if reverse else (start, states)
-    keep = slice(1, None) if reverse else slice(None, -1)
-    return concat(parts, axis=axis)[(..., keep, *(slice(None),) * (-1 - axis))]
+    """The state before each step along ``axis``; that before the first is ``start``, or zeros."""
+    after = (slice(None),) * (-1 - axis)
+    first = zeros_like(states[(..., slice(None, 1), *after)])  # no step has no first one
+    first = first if start is None else first + start
+    kept = states[(..., slice(1, None) if reverse else slice(None, -1), *after)]
+    return concat((kept, first) if reverse else (first, kept), axis=axis)
 
 
 def rows(x: Any) -> Any:
     """Examples and steps of (..., batch, steps, width) in one axis."""
     return reshape(x, (*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1]))
+
+
+def by_rows(x: Any, matrix: Any) -> Any:
+    """The product of (..., batch, steps, width) and matrices (..., width, size)."""
+    if matrix.ndim == 2:
+        return matmul(x, matrix)
+    return reshape(matmul(rows(x), matrix), (*x.shape[:-1], matrix.shape[-1]))
 
 
 def by_blocks(slopes: Any, adjoint: Any) -> Any:
@@ -77,13 +86,14 @@ def _vjp(
 ) -> tuple[Any, ...]:
     other = block_recurrence(g, held, gates, kernel, reverse=reverse, transposed=not transposed)
     states, adjoint = (other, y) if transposed else (y, other)
-    start = zeros_like(states[..., :1, :, :])
-    before = shifted(states, start, reverse, -3)
-    return (other, *_by_factors(before, adjoint, gates, kernel))
+    return (other, *factor_gradients(states, adjoint, gates, kernel, reverse))
 
 
-def _by_factors(before: Any, adjoint: Any, gates: Any, kernel: Any) -> tuple[Any, Any, Any]:
-    """The gradients with respect to held, gates and kernel."""
+def factor_gradients(
+    states: Any, adjoint: Any, gates: Any, kernel: Any, reverse: bool
+) -> tuple[Any, Any, Any]:
+    """The gradients with respect to held, gates and kernel, from states and transposed states."""
+    before = shifted(states, None, reverse, -3)
     outer = adjoint[..., :, None, :]
     outputs = rows(before[..., 0, :])
     products = reshape(matmul(outputs, kernel), (*gates.shape[:-3], *gates.shape[-2:]))

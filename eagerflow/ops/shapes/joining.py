@@ -11,12 +11,12 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Into, Missing, Onnx, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis, batch_first, split_others
 from eagerflow.ops.indexing.indices import ALL, refuse_none
 from eagerflow.ops.samples import make, shaped
-from eagerflow.ops.shapes.reshaping import no_work, reshape, shape_op, sized
+from eagerflow.ops.shapes.reshaping import copy_kernels, no_work, reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["concat", "split", "stack", "unstack"]
@@ -119,9 +119,22 @@ def _concat_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     ]
 
 
+def _concat_into(*arrays: Any, axis: Any = 0) -> Into | None:
+    """What writes arrays of one dtype one after another; None where they become flat first."""
+    if axis is None or len({a.dtype for a in arrays}) > 1:
+        return None
+
+    def call(*given: Any) -> Any:
+        *parts, out = given if len(given) > len(arrays) else (*given, None)
+        return np.concatenate(parts, axis=axis, out=out)
+
+    return Into(call, lambda *given: copy_kernels().joined(*given, axis=axis))
+
+
 @shape_op(
     arrange=partial(_arrange_list, "concat"),
     infer=_concat_spec,
+    into=_concat_into,
     trusted=True,
     vjp=_concat_back,
     batch=batch_along_axis,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -52,6 +53,14 @@ def sized(shape: Any, argument: str) -> tuple[Any, ...]:
     except ShapeError as error:
         error.argument = argument
         raise
+
+
+@cache
+def copy_kernels() -> Any:
+    """Generated copies, loaded when they are first wanted."""
+    from eagerflow.primitives import copies
+
+    return copies
 
 
 def shape_op(**facts: Any) -> Any:

@@ -20,6 +20,8 @@ class StageWriter:
 
     stages: ClassVar[tuple[str, ...]]
     """Names of the stages; ``_name`` writes what the stage ``name`` does."""
+    repeated: ClassVar[frozenset[str]] = frozenset()
+    """Those that are done turn by turn, whose functions have the number of the ``turn`` as well."""
     slots: ClassVar[tuple[str, ...]]
     """What a call gives by name: numbers, or arrays, whose addresses the functions find."""
 
@@ -36,8 +38,9 @@ class StageWriter:
 
     def module(self) -> str:
         """The text of all stages."""
-        ranges = ", ".join(f"i64 %{x}" for x in ("r0", "r1", "c0", "c1"))
         for name in self.stages:
+            numbers = ["r0", "r1", "c0", "c1", *(["turn"] if name in self.repeated else [])]
+            ranges = ", ".join(f"i64 %{x}" for x in numbers)
             with self.code.function(f"{name}({ranges}, ptr %frame, ptr %scratch)"):
                 getattr(self, f"_{name}")()
         return str(self.code.text())
@@ -58,7 +61,7 @@ class StageWriter:
         line = v.number("mul", row, self.argument("blocks"))
         return v.number("add", line, column)
 
-    def share(self, size: int) -> tuple[str, str, str, str]:
+    def share(self, size: int | str) -> tuple[str, str, str, str]:
         """The piece's number, how many there are, and which ones of ``size`` are its own."""
         v, piece, count = self.v, self.piece(), self.argument("count")
         ends = [v.number("mul", v.number("add", piece, i), size) for i in (0, 1)]
@@ -78,14 +81,24 @@ class StageWriter:
         left = (v.number("sub", size - j * self.lanes, first) for j in range(vectors))
         return [self.s.less(v.memory.iota, v.count(number)).text for number in left]
 
-    def parts(self, size: int, one: Callable[[str, int], None]) -> None:
-        """Call ``one(offset, count)`` in a loop over whole vectors, and for what is left."""
-        whole, rest = divmod(size, self.lanes)
-        if whole:
-            with self.code.loop("part", 0, whole) as (i, _):
-                one(self.v.number("mul", i, self.v.size), self.lanes)
+    def parts(self, size: int, one: Callable[[str, int], None], unrolled: int = 1) -> None:
+        """Call ``one(offset, count)`` for whole vectors, and for what is left.
+
+        ``unrolled`` of them are written one after the other, in a loop if there are more.
+        """
+        v, (whole, rest) = self.v, divmod(size, self.lanes)
+        looped = whole // unrolled * unrolled
+        if looped > unrolled or (looped and unrolled == 1):
+            with self.code.loop("part", 0, looped, unrolled) as (i, _):
+                start = v.number("mul", i, v.size)
+                for j in range(unrolled):
+                    one(v.number("add", start, j * v.size) if j else start, self.lanes)
+        else:
+            looped = 0
+        for j in range(looped, whole):
+            one(str(j * v.size), self.lanes)
         if rest:
-            one(str(whole * self.v.size), rest)
+            one(str(whole * v.size), rest)
 
     def store_block(
         self, block: RegisterBlock, values: list[Any], to: str, line: int, add: bool = False

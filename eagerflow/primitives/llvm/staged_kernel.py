@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
 from typing import Any, Generic, TypeVar
 
@@ -59,31 +59,63 @@ class StagedKernel(Generic[Writer]):
 
         def text() -> str:
             module = writer_class(machine(), frame, *arguments).module()
-            return module + driver.shared_driver(writer_class.stages, target.triple)
+            stages, repeated = writer_class.stages, writer_class.repeated
+            return module + driver.shared_driver(stages, repeated, target.triple)
 
         content = launch.compiled(f"{own}\n{source}", text, target)
         library = machine_code.link(content, driver.RUN)
         self.function = library.function(driver.RUN, *[ctypes.c_void_p] * 3)
 
-    def run(self, cut: tuple[int, int, int, int], parallel: bool, **values: Any) -> None:
+    def run(
+        self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
+    ) -> None:
         """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
 
-        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get.
-        ``parallel`` says whether other threads help.
+        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get,
+        or an array with the numbers that follow it. ``parallel`` says whether other threads help,
+        ``turns`` how often stages are done that are repeated.
         """
+        many = 1 + threads.helpers() if parallel else 1
+        self.start(self.filled(cut, many, turns, **values))
+
+    def filled(
+        self, cut: tuple[int, int, int, int], many: int, turns: int = 1, **values: Any
+    ) -> Any:
+        """A frame for ``run``, with which up to ``many`` threads work."""
         rows, whole, height, span = cut
-        launch, at, frame = machine().launch, self.at, self.frame()
+        frame = self.frame()
         blocks = -(-whole // span)
         count = -(-rows // height) * blocks
-        many = min(count, 1 + threads.helpers()) if parallel else 1
-        frame[:7] = [rows, whole, height, span, blocks, count, many]
+        frame[:8] = [rows, whole, height, span, blocks, count, max(1, min(count, many)), turns]
         for name, value in values.items():
-            frame[at[name]] = value if isinstance(value, int) else launch.address(value)
+            place = self.at[name]
+            if isinstance(value, tuple):
+                value, *more = value
+                frame[place + 1 : place + 1 + len(more)] = more
+            frame[place] = value if isinstance(value, int) else machine().launch.address(value)
+        return frame
+
+    def start(self, frame: Any) -> None:
+        """Run on a frame that is filled, with the other threads that it counts on."""
+        launch, many = machine().launch, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
         # Each power of two has memory of its own: small kernels leave the large ones' alone.
         bits = self.scratch.bit_length()
         own = (lambda: launch.own_scratch(f"program {bits}", 2 << bits)) if bits else None
-        launch.share(self.function, frame, taken, own, many - 1)
+        launch.share(self.function, frame, taken, own, min(many - 1, threads.helpers()))
+
+    def job(self, frame: Any, arrays: Sequence[str], strides: Any, step: int) -> Any:
+        """A job of a segment's step, on a frame that is filled but for the ``arrays`` of the step.
+
+        The first of them have such ``strides``.
+        """
+        jobs, many = machine().jobs, frame[self.at["threads"]]
+        taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
+        slots = [self.at[name] for name in arrays]
+        operands = jobs.Operands(slots, [0] * len(slots), range(len(slots)), strides)
+        entry = ctypes.cast(self.function, ctypes.c_void_p).value or 0
+        scratch = self.scratch
+        return jobs.Job(entry, frame, taken, operands, many, 0, scratch, step, self)
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+AVX512_BYTES = 64
+
 
 def round_up(size: int, step: int) -> int:
     """The next multiple of ``step``."""
@@ -24,16 +26,19 @@ class RegisterBlock(NamedTuple):
     vectors: int
 
 
-def register_block(rows: int, vectors: int, registers: int) -> RegisterBlock:
+def register_block(rows: int, vectors: int, registers: int, exact: bool = False) -> RegisterBlock:
     """The block that covers ``rows`` times ``vectors`` in the fewest cycles.
 
     A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
+    ``exact`` blocks reach not beyond the last row.
     """
     found = []
     for wide in range(1, min(vectors, 4) + 1):
         if vectors % wide:
             continue
         for high in range(1, (registers - 1 - wide) // wide + 1):
+            if exact and rows % high:
+                continue
             cycles = max(high * wide, high + wide, 8) / 2 + 0.5
             blocks = -(-rows // high) * (vectors // wide)
             found.append((blocks * cycles, -high * wide, RegisterBlock(high, wide)))
@@ -55,7 +60,7 @@ class VectorWriter:
             self._llvm = llvm
             self.code = code = llvm.instructions.Code()
             self.at, self.number, self.step = code.at, code.number, code.step
-            self.s = llvm.instructions.Emitter(self.code)
+            self.s = llvm.instructions.Emitter(self.code, avx512=self.size == AVX512_BYTES)
             self.memory = llvm.memory.Memory(self.code, self.s, lanes, half_hardware=False)
             self.zero = self.s.splat(self.s.constant(0, dtype), lanes)
 
@@ -65,8 +70,9 @@ class VectorWriter:
 
     # Memory --------------------------------------------------------------------------------------
 
-    def _span(self, pointer: str, offset: str | int, **more: Any) -> Any:
-        return self._llvm.memory.Span(self.at(pointer, offset), self.dtype, **more)
+    def span(self, pointer: str, offset: str | int = 0, dtype: str = "", **more: Any) -> Any:
+        """Elements in memory, of another type if it is given."""
+        return self._llvm.memory.Span(self.at(pointer, offset), dtype or self.dtype, **more)
 
     def _mask(self, count: int, mask: str) -> str:
         """A mask, or that of the first ``count`` elements; "" for all of them."""
@@ -77,23 +83,78 @@ class VectorWriter:
 
     def load(self, pointer: str, offset: str | int = 0, count: int = 0, mask: str = "") -> Any:
         """A vector; of ``count`` elements, or those of a mask, if that is given, and zeros."""
-        return self.memory.load(self._span(pointer, offset), self._mask(count, mask))
+        return self.memory.load(self.span(pointer, offset), self._mask(count, mask))
 
     def store(
         self, value: Any, pointer: str, offset: str | int = 0, count: int = 0, mask: str = ""
     ) -> None:
         """Write a vector, or its first ``count`` elements, or those of a mask."""
-        self.memory.store(self._span(pointer, offset), value, self._mask(count, mask))
+        self.memory.store(self.span(pointer, offset), value, self._mask(count, mask))
+
+    def stream(self, value: Any, pointer: str) -> None:
+        """Write a vector to an address that is placed for it, past the caches.
+
+        Who reads it must have waited for what the writer has done atomically since.
+        """
+        self.code.declarations["nontemporal"] = "!0 = !{i32 1}"
+        place = f"ptr {pointer}, align {self.size}"
+        self.code.line(f"store {value.typed}, {place}, !nontemporal !0")
 
     def gather(self, pointer: str, stride: int, mask: str = "") -> Any:
         """Elements ``stride`` bytes apart, those of a mask if it is given, and zeros."""
         strided = self._llvm.memory.STRIDED
-        return self.memory.load(self._span(pointer, 0, kind=strided, stride=str(stride)), mask)
+        return self.memory.load(self.span(pointer, 0, kind=strided, stride=str(stride)), mask)
+
+    def prefetch_to_write(self, pointer: str, offset: int = 0) -> None:
+        """Ask for the memory of a line of the cache that will be written to."""
+        # To write, to keep in all caches, data.
+        how = (("i32", "1"), ("i32", "3"), ("i32", "1"))
+        self.code.call("void", "llvm.prefetch.p0", ("ptr", self.at(pointer, offset)), *how)
 
     def load_splat(self, pointer: str, offset: str | int = 0, dtype: str = "") -> Any:
         """The element at an address, of another type if it is given, in all lanes."""
         one = self.memory.load_one(self.at(pointer, offset), dtype or self.dtype)
         return self.s.splat(one, self.lanes)
+
+    # Lanes ---------------------------------------------------------------------------------------
+
+    def transposed(self, rows: list[Any]) -> list[Any]:
+        """The columns of a square matrix, of which each row is a vector.
+
+        Each of log2(lanes) times, the first half of the vectors is interleaved with the second:
+        this turns the bits of the places of elements, vector and lane, by one.
+        """
+        half = self.lanes // 2
+        low = [lane for i in range(half) for lane in (i, self.lanes + i)]
+        for _ in range(self.lanes.bit_length() - 1):
+            pairs = zip(rows[:half], rows[half:], strict=True)
+            rows = [
+                self._shuffled(a, b, [lane + first for lane in low])
+                for a, b in pairs
+                for first in (0, half)
+            ]
+        return rows
+
+    def total(self, x: Any) -> Any:
+        """The sum of all lanes of a vector, by halves, as a single value."""
+        while x.lanes > 1:
+            half = x.lanes // 2
+            halves = (list(range(first, first + half)) for first in (0, half))
+            x = self.s.add(*(self._shuffled(x, x, order) for order in halves))
+        return x._replace(text=self.code.value(f"extractelement {x.typed}, i64 0"), lanes=0)
+
+    def _shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
+        """The lanes of two vectors, one behind the other, that an order names."""
+        mask = ", ".join(f"i32 {lane}" for lane in order)
+        text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>"
+        return a._replace(text=self.code.value(text), lanes=len(order))
+
+    def together(self, elements: list[Any]) -> Any:
+        """A vector of single elements."""
+        found = "poison"
+        for i, x in enumerate(elements):
+            found = self.code.value(f"insertelement {self.zero.type} {found}, {x.typed}, i64 {i}")
+        return self.zero._replace(text=found)
 
     # Loops ---------------------------------------------------------------------------------------
 

@@ -53,6 +53,7 @@ def test_the_table():
         "stability",
         "algebra",
         "layout",
+        "recurrences",
         "stop_gradients",
         "custom_gradients",
         "dead_code",

@@ -51,6 +51,42 @@ def test_versions():
     assert "update eagerflow" in str(caught.value)
 
 
+def test_an_op_that_has_more_results_than_once_reads_files_of_then():
+    def program(q, mask):
+        return ef.tanh(ef.dot_product_attention(q, q, q, mask, is_causal=True))
+
+    graph = traced(program, spec("b", 1, 4, 2), spec(4, 4))
+    base = file.encode(graph)
+
+    def as_of_then(tables):
+        """One result, so that the numbers of later values are smaller by one."""
+        tables["ops"][0][1] = 1
+        tables["nodes"][0][5].pop()
+        (whole,) = tables["graphs"]
+        whole["outputs"][0][1] -= 1
+        whole["results"][0]["value"] -= 1
+
+    older = changed(base, as_of_then)
+    found = file.decode(older)
+    q, mask = np.random.default_rng(0).standard_normal((3, 1, 4, 2)), np.zeros((4, 4))
+    given = [ef.tensor(x, dtype="float32") for x in (q, mask)]
+    np.testing.assert_array_equal(found(*given), graph(*given))
+    rules = [g.gradient("output", "q")(*given) for g in (found, graph)]
+    np.testing.assert_array_equal(rules[0]["gradient/q"], rules[1]["gradient/q"])
+    again = file.encode(found)
+    assert sections(again)["ops"][0] == ["dot_product_attention", 2]
+    assert file.encode(file.decode(again)) == again
+
+    def too_wide(tables):
+        as_of_then(tables)
+        tables["types"][0][1] = [3, 4, 2]
+
+    with pytest.raises(FileFormatError, match="the op refuses its inputs"):
+        file.decode(changed(base, too_wide))
+    with pytest.raises(FileFormatError, match="not what the op gives"):
+        file.decode(changed(older, lambda t: t["ops"][0].__setitem__(1, 2)))
+
+
 def test_a_files_own_layout_may_come_from_the_library(tmp_path):
     """Tensors in another order and keys with blanks, as other writers of the format have them."""
     graph = training_step()

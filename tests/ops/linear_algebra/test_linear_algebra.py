@@ -229,3 +229,12 @@ def test_bits_of_products_do_not_depend_on_the_threads_of_blas(machine_code):
         assert run.returncode == 0, run.stderr
         found.add(run.stdout)
     assert len(found) == 1
+
+
+def test_large_products_of_shapes_that_differ_are_refused():
+    for a, b in (((300, 300), (299, 300)), ((9, 200, 300), (9, 299, 200)), ((300, 300), (300,))):
+        if len(b) > 1:
+            with pytest.raises(ef.errors.ShapeError, match="inner dimensions"):
+                ef.matmul(np.ones(a, "float32"), np.ones(b, "float32"))
+        else:
+            assert ef.matmul(np.ones(a, "float32"), np.ones(b, "float32")).shape == (300,)

@@ -1,0 +1,237 @@
+"""Jobs: kernels ready to run on arrays that differ in nothing but their addresses.
+
+All that a kernel is told stands in a *job* that is kept: the frame, the counters, memory to work
+in. A few machine instructions look whether the arrays have the strides that they should have,
+fetch the addresses from the arrays themselves and set the counters to zero.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS
+from eagerflow.codegen.llvm.instructions import Code, literal
+from eagerflow.codegen.llvm.team import library
+
+# A job: what runs, its frame, memory that all threads share, counters (see ``team``), memory for a
+# thread that works alone; how many counters and operands there are; of how many of them the
+# strides are looked at, and where their number of axes and their strides are; the type of arrays;
+# the number of its step in a segment; then for each operand its slot in the frame, what to add to
+# its address, its place in the tuple of the step's arrays, the array.
+HEAD_WORDS = 11
+FRAME, COUNTERS = 1, 3  # of them
+_COLUMNS = 4  # words of each operand
+
+
+def _text() -> str:
+    """The functions ``fill_if_fit``, ``take`` and ``start``, and what they are made of."""
+    code = Code()
+    _fill(code)
+    _differs(code)
+    with code.function("fill_if_fit(ptr %job)", "%no"):
+        code.line("%no = call i64 @differs(ptr %job)")
+        with code.where(code.value("icmp eq i64 %no, 0")):
+            code.line("call void @fill(ptr %job)")
+    with code.function("start(ptr %job)", "%no"):
+        code.line("%no = call i64 @fill_if_fit(ptr %job)")
+        with code.where(code.value("icmp eq i64 %no, 0")):
+            function, frame, shared, counters, own = (code.word("ptr", "%job", i) for i in range(5))
+            none = code.value(f"icmp eq ptr {shared}, null")
+            memory = code.value(f"select i1 {none}, ptr {own}, ptr {shared}")
+            code.line(f"call void {function}(ptr {frame}, ptr {memory}, ptr {counters})")
+    _take(code)
+    return code.text()
+
+
+def _columns(code: Code) -> list[str]:
+    """Where the columns of a job's operands begin."""
+    count, start = code.word("i64", "%job", 6), code.at("%job", HEAD_WORDS, "i64")
+    found = [start]
+    for _ in range(_COLUMNS - 1):
+        found.append(code.at(found[-1], count, "i64"))
+    return found
+
+
+def _fill(code: Code) -> None:
+    """Put the arrays' addresses into the frame, and zeros into the counters."""
+    with code.function("fill(ptr %job)"):
+        frame, counters = (code.word("ptr", "%job", i) for i in (1, 3))
+        lines, count = (code.word("i64", "%job", i) for i in (5, 6))
+        slots, offsets, _, arrays = _columns(code)
+        with code.loop("operand", 0, count) as (k, _):
+            slot, offset = (code.word("i64", table, k) for table in (slots, offsets))
+            data = code.word("i64", code.word("ptr", arrays, k), launch.DATA_OFFSET, "i8")
+            where = code.value(f"add i64 {data}, {offset}")
+            target = code.at(frame, slot, "i64")
+            code.line(f"store i64 {where}, ptr {target}, align 8")
+        with code.loop("counter", 0, lines) as (i, _):
+            word = code.value(f"mul i64 {i}, {COUNTER_WORDS}")
+            counter = code.at(counters, word, "i64")
+            code.line(f"store i64 0, ptr {counter}, align 8")
+
+
+def _differs(code: Code) -> None:
+    """Look whether all are arrays, and whether the first of them have the strides they should."""
+    with code.function("differs(ptr %job)", "0"):
+        count, looked, kind = (code.word("i64", "%job", i) for i in (6, 7, 9))
+        table = code.word("ptr", "%job", 8)
+        arrays = _columns(code)[-1]
+        with code.loop("object", 0, count) as (i, _):
+            own = code.word("i64", code.word("ptr", arrays, i), launch.TYPE_OFFSET, "i8")
+            code.go_on(code.value(f"icmp eq i64 {own}, {kind}"), "different")
+        with code.loop("operand", 0, looked, 1, [literal(0, "int64")]) as (k, place):
+            wanted = code.at(table, place[0].text, "i64")
+            axes = code.word("i64", wanted, 0)
+            strides = code.word("ptr", code.word("ptr", arrays, k), launch.STRIDES_OFFSET, "i8")
+            first = code.at(wanted, "1", "i64")
+            with code.loop("axis", 0, axes) as (j, _):
+                one, other = (code.word("i64", words, j) for words in (strides, first))
+                code.go_on(code.value(f"icmp eq i64 {one}, {other}"), "different")
+            after = code.value(f"add i64 {place[0].text}, 1")
+            place[0] = place[0]._replace(text=code.value(f"add i64 {after}, {axes}"))
+    code.lines[-1:] = ["different:", "  ret i64 1", "}"]
+
+
+def _take(code: Code) -> None:
+    """Fill jobs with arrays from a tuple of tuples; 1 at the first that does not fit, else 0."""
+    with (
+        code.function("take(ptr %jobs, i64 %count, ptr %tuples)", "0"),
+        code.loop("job", 0, "%count") as (i, _),
+    ):
+        job = code.word("ptr", "%jobs", i)
+        code.line(f"call void @fetch(ptr {job}, ptr %tuples)")
+        no = code.value(f"call i64 @fill_if_fit(ptr {job})")
+        code.go_on(code.value(f"icmp eq i64 {no}, 0"), "different")
+    code.lines[-1:] = ["different:", "  ret i64 1", "}"]
+    offset = items_offset() or 0
+    with code.function("fetch(ptr %job, ptr %tuples)"):
+        count, step = (code.word("i64", "%job", i) for i in (6, 10))
+        own = code.word("ptr", code.at("%tuples", offset), step)
+        items, columns = code.at(own, offset), _columns(code)
+        with code.loop("operand", 0, count) as (k, _):
+            array = code.word("i64", items, code.word("i64", columns[2], k))
+            code.line(f"store i64 {array}, ptr {code.at(columns[3], k, 'i64')}, align 8")
+
+
+class _Functions(NamedTuple):
+    """What looks at arrays and fills frames, and what also runs a job.
+
+    They give 0, or 1 where an array is none, or has other strides: then nothing was run.
+    """
+
+    fill_if_fit: Any
+    start: Any
+    take: Any
+
+
+@cache
+def functions() -> _Functions:
+    """The functions, compiled now or taken from the cache."""
+    found = library(_text(), *_Functions._fields)
+    one = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
+    several = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.py_object)
+    return _Functions(one(found["fill_if_fit"]), one(found["start"]), several(found["take"]))
+
+
+@cache
+def arrays_lie_open() -> bool:
+    """Whether arrays' addresses and strides are where they are looked for."""
+    if launch.address is not launch._quick_address:
+        return False
+    probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
+    try:
+        if ctypes.c_uint64.from_address(id(probe) + launch.TYPE_OFFSET).value != id(np.ndarray):
+            return False
+        place = ctypes.c_uint64.from_address(id(probe) + launch.STRIDES_OFFSET).value
+        found = (ctypes.c_int64 * probe.ndim).from_address(place)
+    except (ValueError, TypeError):
+        return False
+    return tuple(found) == probe.strides
+
+
+@cache
+def items_offset() -> int | None:
+    """Bytes from a tuple's address to its objects; None where they do not lie open."""
+    probe = (object(), object(), object())
+    for offset in (tuple.__basicsize__, tuple.__basicsize__ + 8):
+        try:
+            found = (ctypes.c_int64 * len(probe)).from_address(id(probe) + offset)
+            if list(found) == [*map(id, probe)]:
+                return offset
+        except (ValueError, TypeError):
+            return None
+    return None
+
+
+class Operands(NamedTuple):
+    """The arrays of a job, of which the first ones must have ``strides``.
+
+    Each has its slot in the frame, bytes to add to its address, and its place among those of
+    the step.
+    """
+
+    slots: Sequence[int]
+    offsets: Sequence[int]
+    places: Sequence[int]
+    strides: Sequence[Sequence[int]] = ()
+
+
+class Job:
+    """A kernel with all that one run at a time needs besides its arrays.
+
+    ``frame`` and ``counters`` are ctypes arrays, ``shared`` the address of memory that its threads
+    share, ``scratch`` how many bytes each thread needs, ``pieces`` how many threads may help at
+    most, ``step`` its number in a segment. ``held`` lives as long as the job.
+    """
+
+    def __init__(
+        self,
+        entry: int,
+        frame: Any,
+        counters: Any,
+        operands: Operands,
+        pieces: int = 1,
+        shared: int = 0,
+        scratch: int = 0,
+        step: int = 0,
+        held: Any = None,
+    ) -> None:
+        self.pieces, self.scratch, self.step = pieces, scratch, step
+        self.frame, self.counters, self.places = frame, counters, operands.places
+        own = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8) if scratch else None
+        table = [n for strides in operands.strides for n in (len(strides), *strides)]
+        looked = (ctypes.c_int64 * len(table))(*table)
+        count = len(operands.slots)
+        self.words = (ctypes.c_int64 * (HEAD_WORDS + _COLUMNS * count))(
+            entry,
+            ctypes.addressof(frame),
+            shared,
+            ctypes.addressof(counters),
+            0 if own is None else launch.aligned_address(own),
+            len(counters) // COUNTER_WORDS,
+            count,
+            len(operands.strides),
+            ctypes.addressof(looked),
+            id(np.ndarray),
+            step,
+            *operands.slots,
+            *operands.offsets,
+            *operands.places,
+        )
+        self.address = ctypes.addressof(self.words)
+        # What is written with each call: one object for each operand.
+        first = self.address + 8 * (HEAD_WORDS + (_COLUMNS - 1) * count)
+        self.arrays: Any = (ctypes.c_int64 * count).from_address(first)
+        self.held = self.words, frame, counters, own, looked, held
+
+    def fill(self, arrays: Sequence[Any]) -> int:
+        """Make it ready for arrays, and give 0; 1, and nothing is done, where they differ."""
+        self.arrays[:] = [*map(id, arrays)]
+        found: int = functions().fill_if_fit(self.address)
+        return found

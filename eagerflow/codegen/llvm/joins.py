@@ -1,0 +1,68 @@
+"""Column reductions: the parts of blocks of rows become their result, in machine code."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS, wait
+from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand
+from eagerflow.codegen.llvm.jobs import Job, Operands
+from eagerflow.codegen.llvm.memory import Memory, Span
+from eagerflow.codegen.llvm.team import library
+from eagerflow.codegen.reductions import JOINS, identity
+from eagerflow.runtime import machine_code
+
+KINDS = ("float32", "float64", "int32", "int64")
+"""Types of the results that there is machine code for."""
+
+
+def _text(instruction: str, dtype: str, lanes: int, triple: str) -> str:
+    """The function ``join``: one thread does it, and leaves the parts as they are to begin."""
+    code = Code()
+    s = Emitter(code)
+    memory = Memory(code, s, lanes, half_hardware=False)
+    with code.function("join(ptr %frame, ptr %scratch, ptr %counters)"):
+        first = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
+        done = code.at("%counters", COUNTER_WORDS, "i64")
+        with code.where(code.value(f"icmp eq i64 {first}, 0")):
+            result, parts = (code.word("ptr", "%frame", i) for i in (0, 1))
+            count, size = (code.word("i64", "%frame", i) for i in (2, 3))
+            none = s.splat(s.constant(identity(instruction, dtype), dtype), lanes)
+            with code.loop("element", 0, size, lanes) as (i, _):
+                left = Operand(code.value(f"sub i64 {size}, {i}"), "uint64", 0)
+                mask = s.less(memory.iota, left).text
+                sums = [memory.load(Span(parts, dtype, i), mask)]
+                memory.store(Span(parts, dtype, i), none, mask)
+                with code.loop("part", 1, count, 1, sums) as (k, carried):
+                    at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")
+                    part = memory.load(Span(parts, dtype, at), mask)
+                    memory.store(Span(parts, dtype, at), none, mask)
+                    carried[0] = getattr(s, JOINS[instruction])(carried[0], part)
+                memory.store(Span(result, dtype, i), carried[0], mask)
+            code.value(f"atomicrmw add ptr {done}, i64 1 release")
+        wait(code, done, "ult", 1, triple)
+    return code.text()
+
+
+@cache
+def _join(instruction: str, dtype: str) -> int:
+    """The address of the function for a reduction."""
+    target = machine_code.host()
+    lanes = target.vector_bytes // (4 if dtype.endswith("32") else 8)
+    return library(_text(instruction, dtype, lanes, target.triple), "join")["join"]
+
+
+def join_job(instruction: str, dtype: str, parts: Any, place: int, step: int) -> Job:
+    """What makes a result of ``parts``, an array (parts, ...), and fills these for the next run.
+
+    The result is a contiguous array, at a ``place`` among those of a segment's step.
+    """
+    count = len(parts)
+    parts.fill(identity(instruction, dtype))
+    frame = (ctypes.c_int64 * 4)(0, launch.address(parts), count, parts.size // count)
+    counters = (ctypes.c_int64 * (2 * COUNTER_WORDS))()
+    operands = Operands([0], [0], [place])
+    return Job(_join(instruction, dtype), frame, counters, operands, step=step, held=parts)

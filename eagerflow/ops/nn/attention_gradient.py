@@ -1,0 +1,305 @@
+"""The gradients of attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow import primitives
+from eagerflow.dtypes import BOOL, FLOATS, DType
+from eagerflow.errors import ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import add, multiply, negative, subtract
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import define
+from eagerflow.ops.linear_algebra.contraction import matmul, transposed
+from eagerflow.ops.nn.attention_parts import (
+    check_shapes,
+    cut_heads,
+    examples_as_batch,
+    folded,
+    rows_of,
+    scale_of,
+    weights_of,
+)
+from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+__all__: list[str] = []
+
+
+def _check(
+    q: Any, k: Any, v: Any, g: Any, y: Any, log_sums: Any, mask: Any, of_log_sums: Any
+) -> None:
+    """Refuse shapes that do not fit."""
+    check_shapes(q.shape, k.shape, v.shape, None if mask is None else mask.shape)
+    averages = (*q.shape[:3], v.shape[3])
+    for name, x, shape in (
+        ("g", g, averages),
+        ("y", y, averages),
+        ("log_sums", log_sums, averages[:3]),
+        ("of_log_sums", of_log_sums, averages[:3]),
+    ):
+        if x is not None and x.shape != shape:
+            raise ShapeError(
+                f"{name} has shape {x.shape}", argument=name, expected=f"shape {shape}"
+            )
+
+
+def _spec(
+    q: TensorSpec,
+    k: TensorSpec,
+    v: TensorSpec,
+    g: TensorSpec,
+    y: TensorSpec,
+    log_sums: TensorSpec,
+    mask: TensorSpec | None = None,
+    of_log_sums: TensorSpec | None = None,
+    **attributes: Any,
+) -> tuple[TensorSpec, ...]:
+    _check(q, k, v, g, y, log_sums, mask, of_log_sums)
+    return q, k, v
+
+
+def _numpy(
+    xp: Namespace,
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    y: Any,
+    log_sums: Any,
+    mask: Any,
+    of_log_sums: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    _check(q, k, v, g, y, log_sums, mask, of_log_sums)
+    options = primitives.attention.Options(mask, is_causal, scale_of(q, scale))
+    return primitives.attention.gradient((g, of_log_sums), (y, log_sums), q, k, v, options)
+
+
+def gradient_of_scores(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    y: Any,
+    log_sums: Any,
+    mask: Any,
+    of_log_sums: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Any, Any, Any]:
+    """Weights, what the gradients of weights have over their mean, and the product of both.
+
+    All are folded, a row for each query: what is added to scores has the product as gradient.
+    """
+    weights = weights_of(q, k, log_sums, mask, is_causal, scale_of(q, scale))
+    means = total(multiply(g, y), axis=-1)
+    if of_log_sums is not None:
+        means = subtract(means, of_log_sums)
+    apart = subtract(matmul(folded(g, k), transposed(v)), rows_of(means, k))
+    return weights, apart, multiply(weights, apart)
+
+
+def _rules(
+    c: Any,
+    _: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    y: Any,
+    log_sums: Any,
+    mask: Any,
+    of_log_sums: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Any, ...]:
+    """Gradients of the three gradients, of which each is a product with weights or slopes."""
+    own = q, k, v, g, y, log_sums, mask, of_log_sums, is_causal, scale
+    weights, apart, slopes = gradient_of_scores(*own)
+    factor = scale_of(q, scale)
+    c_q, c_k, c_v = c
+    rows, outer, pulled = folded(q, k), folded(g, k), folded(c_q, k)
+    by_slopes = add(matmul(pulled, transposed(k)), matmul(rows, transposed(c_k)))
+    by_slopes = multiply(by_slopes, factor)
+    by_weights = add(matmul(outer, transposed(c_v)), multiply(by_slopes, apart))
+    by_apart, by_scores = multiply(by_slopes, weights), multiply(by_weights, weights)
+    by_means = reshape(negative(total(by_apart, axis=-1)), log_sums.shape)
+    of_rows = add(matmul(slopes, c_k), matmul(by_scores, k))
+    of_k = add(matmul(transposed(slopes), pulled), matmul(transposed(by_scores), rows))
+    of_outer = add(matmul(weights, c_v), matmul(by_apart, v))
+    spread = reshape(by_means, (*by_means.shape, 1))
+    by_mask = None
+    if mask is not None and mask.dtype in FLOATS:
+        whole = reshape(by_scores, (*q.shape[:3], k.shape[2]))
+        by_mask = astype(unbroadcast(whole, mask.shape), mask.dtype)
+    return (
+        multiply(reshape(of_rows, q.shape), factor),
+        multiply(of_k, factor),
+        matmul(transposed(by_apart), outer),
+        add(reshape(of_outer, g.shape), multiply(spread, y)),
+        multiply(spread, g),
+        reshape(negative(total(by_scores, axis=-1)), log_sums.shape),
+        by_mask,
+        None if of_log_sums is None else negative(by_means),
+    )
+
+
+def _cost(q: TensorSpec, k: TensorSpec, v: TensorSpec, *_: Any, **more: Any) -> Cost:
+    scores = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2]
+    sizes = 2 * (q.size + k.size + v.size) + 2 * q.size
+    return Cost(scores * (6 * q.shape[3] + 4 * v.shape[3] + 17), sizes * q.dtype.itemsize)
+
+
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    def of(q: Any, k: Any, width: int, mask: Any = None, **attributes: Any) -> Sample:
+        averages = (*q[:3], width)
+        shapes = q, k, (*k[:3], width), averages, averages
+        arrays = [make(rng, dtype, shape, -1, 1) for shape in shapes]
+        log_sums = make(rng, dtype, q[:3], 0.5, 1.5)
+        of_log_sums = make(rng, dtype, q[:3]) if attributes.pop("both", False) else None
+        return Sample((*arrays, log_sums, mask, of_log_sums), attributes)
+
+    hidden = np.array([[True, False, True], [False, False, False]])
+    found = [
+        of((1, 1, 1, 1), (1, 1, 1, 1), 1),
+        of((2, 2, 2, 3), (2, 2, 3, 3), 2, both=True),
+        of((1, 2, 3, 2), (1, 2, 3, 2), 2, is_causal=True),
+        of((1, 1, 3, 2), (1, 1, 2, 2), 1, scale=0.5, both=True),
+        of((1, 4, 2, 2), (1, 2, 3, 2), 2),
+        of((2, 2, 2, 2), (2, 1, 3, 2), 1, is_causal=True, both=True),
+        of((2, 2, 2, 2), (2, 2, 3, 2), 2, hidden),
+        of((2, 2, 2, 2), (2, 2, 3, 2), 2, make(rng, dtype, (2, 3)), both=True),
+        of((2, 2, 2, 2), (2, 2, 3, 2), 1, make(rng, dtype, (2, 1, 1, 3)), is_causal=True),
+        of((1, 1, 0, 2), (1, 1, 3, 2), 2),
+        of((0, 1, 2, 2), (0, 1, 3, 2), 2),
+        of((1, 1, 2, 2), (1, 1, 0, 2), 2),
+    ]
+    wide = make(rng, dtype, (2, 3, 2, 4), -1, 1)  # (batch, length, heads, width), seen otherwise
+    x = wide.transpose(0, 2, 1, 3)
+    log_sums = make(rng, dtype, (2, 3, 2), 0.5, 1.5).transpose(0, 2, 1)
+    return [*found, Sample((x, x[:, :, ::-1], x[..., ::2], x[..., :2], x[..., 1::2], log_sums))]
+
+
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x, line = np.ones((2, 4, 3, 2)), np.ones((2, 4, 3))
+    return [
+        ErrorSample((x, x[..., :1], x, x, x, line), {}, ShapeError, "widths differ"),
+        ErrorSample((x, x, x, x[:1], x, line), {}, ShapeError, "g has shape"),
+        ErrorSample((x, x, x, x, x[..., :1], line), {}, ShapeError, "y has shape"),
+        ErrorSample((x, x, x, x, x, x), {}, ShapeError, "log_sums has shape"),
+        ErrorSample((x, x, x, x, x, line, None, x), {}, ShapeError, "of_log_sums has shape"),
+    ]
+
+
+def _reference(
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    y: Any,
+    log_sums: Any,
+    mask: Any,
+    of_log_sums: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> Any:
+    """The definition, one query at a time."""
+    (_, heads, _, width), (_, shared, keys, _) = q.shape, k.shape
+    factor = width**-0.5 if scale is None else scale
+    of_q, of_k, of_v = (np.zeros(x.shape) for x in (q, k, v))
+    seen = None if mask is None else np.broadcast_to(mask, (*q.shape[:3], keys))
+    for b, h, i in np.ndindex(q.shape[:3]):
+        own, at = (b, h * shared // heads), (b, h, i)
+        scores = k[own].astype(float) @ q[at] * factor
+        shown = np.ones(keys, bool)
+        if seen is not None and seen.dtype.kind == "b":
+            shown = seen[at].copy()
+        elif seen is not None:
+            scores = scores + seen[at]
+        if is_causal:
+            shown[i + 1 :] = False
+        weights = np.where(shown, np.exp(scores - float(log_sums[at])), 0)
+        mean = float(g[at].astype(float) @ y[at])
+        mean -= 0 if of_log_sums is None else float(of_log_sums[at])
+        slopes = weights * (v[own].astype(float) @ g[at] - mean) * factor
+        of_q[at] = slopes @ k[own]
+        of_k[own] += np.outer(slopes, q[at])
+        of_v[own] += np.outer(weights, g[at])
+    return of_q, of_k, of_v
+
+
+_TENSORS = (FLOATS,) * 6
+
+
+@define(
+    "contraction",
+    dtypes=(*_TENSORS, BOOL | FLOATS, FLOATS),
+    together=(*range(6), 7),
+    infer=_spec,
+    trusted=True,
+    outputs=3,
+    overrides={"numpy": _numpy},
+    vjp=in_float32(_rules),
+    saves="q k v g y log_sums mask of_log_sums",
+    batch=examples_as_batch(6, 3),
+    split=lambda *specs, **attributes: cut_heads(6, *specs),
+    cost=_cost,
+    threaded=False,
+    onnx=Missing("exported as products, and the steps of the gradient of a softmax"),
+    samples=_samples,
+    errors=_errors,
+    reference=_reference,
+    ulp=64,
+)
+def dot_product_attention_gradient(
+    xp: Namespace,
+    q: Array,
+    k: Array,
+    v: Array,
+    g: Array,
+    y: Array,
+    log_sums: Array,
+    mask: Array = None,
+    of_log_sums: Array = None,
+    /,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:
+    """The gradients of ``dot_product_attention`` with respect to q, k and v.
+
+    ``g`` weighs the averages ``y``, and ``of_log_sums`` (default: nothing) the logarithms of sums
+    ``log_sums``, both as that op gave them; all else is as there. Weights are computed again from
+    scores and ``log_sums``. Raises ShapeError where shapes do not fit. T. Dao, FlashAttention-2,
+    arXiv:2307.08691.
+
+    >>> x = ef.tensor([[[[1.0, 0.0], [0.0, 1.0]]]])
+    >>> ef.grad(lambda v: ef.dot_product_attention(x, x, v, is_causal=True, scale=0.0).sum())(x)
+    Tensor([[[[1.5, 1.5],
+              [0.5, 0.5]]]], shape=(1, 1, 2, 2), float32, cpu:0)
+    """
+    _check(q, k, v, g, y, log_sums, mask, of_log_sums)
+    batch, heads, length, _ = q.shape
+    shared, keys = k.shape[1:3]
+    if 0 in (*q.shape[:3], keys):
+        return tuple(xp.zeros(x.shape, dtype=x.dtype) for x in (q, k, v))
+    shape, factor = (batch, shared, heads // shared * length), scale_of(q, scale)
+    rows, outer = (xp.reshape(x, (*shape, x.shape[3])) for x in (q, g))
+    scores = xp.reshape(xp.matmul(rows, k.mT), (batch, heads, length, keys)) * factor
+    biases = primitives.attention.biases(xp, q, k, mask, is_causal)
+    if biases is not None:
+        scores = scores + biases
+    weights = xp.exp(xp.reshape(scores, (*shape, keys)) - xp.reshape(log_sums, (*shape, 1)))
+    means = xp.sum(g * y, axis=-1)
+    if of_log_sums is not None:
+        means = means - of_log_sums
+    slopes = weights * (xp.matmul(outer, v.mT) - xp.reshape(means, (*shape, 1))) * factor
+    of_q = xp.reshape(xp.matmul(slopes, k), q.shape)
+    return of_q, xp.matmul(slopes.mT, rows), xp.matmul(weights.mT, outer)

@@ -1,0 +1,306 @@
+"""Gradients of recurrent networks by the values of their gates: one op for each cell.
+
+It goes back through the steps. Gradients by weights and inputs are products over time of what it
+gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow import primitives
+from eagerflow.dtypes import BOOL, FLOATS, DType
+from eagerflow.errors import ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.family import define
+from eagerflow.ops.nn import recurrent_facts as facts
+from eagerflow.ops.nn.recurrent_slopes import Given, gradient_rule
+from eagerflow.ops.samples import make
+from eagerflow.primitives.recurrent_cells import CELLS, Cell
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+__all__: list[str] = []
+
+
+def _spec(cell: Cell) -> Callable[..., Any]:
+    names = ("g", "g_c")[: cell.states]
+
+    def infer(
+        recurrent_kernel: TensorSpec, state: TensorSpec, *rest: Any, reverse: bool = False
+    ) -> Any:
+        count = cell.beside
+        wanted = (cell.states + 4 if count else 2) - len(rest)
+        given = Given.of(cell, (*rest, *(None,) * wanted))
+        facts.check_ranks(recurrent_kernel=(recurrent_kernel, 2), state=(state, 3))
+        *lead, batch, steps, units = state.shape
+        wide = cell.values * units
+        own = {name: (x, state.shape) for name, x in zip(names, given.g, strict=True)}
+        facts.check_shapes(
+            (),
+            recurrent_kernel=(recurrent_kernel, (*lead, units, cell.gates * units)),
+            gates=(given.values, (*lead, batch, steps, wide)),
+            **own,
+            g_gates=(given.g_values, (*lead, batch, steps, wide)),
+            start=(given.start, (*lead, batch, units)),
+            mask=(given.mask, (*lead, batch, steps)),
+        )
+        starts = [state.like((*lead, batch, units))] * cell.states
+        shapes = (*lead, batch, steps, wide), (*lead, batch, wide)
+        return (*map(state.like, shapes), *starts)
+
+    return infer
+
+
+def _cost(recurrent_kernel: TensorSpec, state: TensorSpec, *rest: Any, **attributes: Any) -> Cost:
+    wide = recurrent_kernel.shape[-1]
+    examples = state.size // state.shape[-1] if state.shape[-1] else 0
+    size = 2 * examples * wide + 3 * state.size + recurrent_kernel.size
+    return Cost(2 * state.size * wide + 20 * examples * wide, size * state.dtype.itemsize)
+
+
+def _samples(cell: Cell) -> Callable[..., list[Sample]]:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        found = []
+        for size in facts.SIZES:
+            lead, steps, units = size["lead"], size["steps"], size["units"]
+            given = size.get("given", "")
+            state, values = (*lead, steps, units), (*lead, steps, cell.values * units)
+            args = [make(rng, dtype, (*lead[:-1], units, cell.gates * units), -1, 1)]
+            args.append(make(rng, dtype, state, -1, 1))
+            if cell.beside:
+                args.append(make(rng, dtype, values, 0.1, 0.9))
+            args.append(make(rng, dtype, state, -1, 1))
+            args += [
+                make(rng, dtype, state, -1, 1) if "b" in given else None
+                for _ in range(cell.states - 1)
+            ]
+            if cell.beside:
+                args.append(make(rng, dtype, values, -1, 1) if "m" in given else None)
+                args.append(make(rng, dtype, (*lead, units), -1, 1) if "s" in given else None)
+            args.append(rng.random((*lead, steps)) < 0.6 if "m" in given else None)
+            found.append(Sample(tuple(args), {"reverse": size.get("reverse", False)}))
+        return found
+
+    return samples
+
+
+def _errors(cell: Cell) -> Callable[..., list[ErrorSample]]:
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
+        kernel, state = np.ones((4, 4 * cell.gates)), np.ones((2, 3, 4))
+        values = (np.ones((2, 3, 4 * cell.values)),) if cell.beside else ()
+        none = (None,) * ((cell.states + 1) * (cell.beside is not None))
+        mask = np.ones((2, 4), bool)
+        return [
+            ErrorSample((kernel[0], state, *values, state), {}, ShapeError, "1 axes came"),
+            ErrorSample((kernel[:3], state, *values, state), {}, ShapeError, "expected: shape (4,"),
+            ErrorSample((kernel, state, *values, state[:1]), {}, ShapeError, "g has shape (1,"),
+            ErrorSample((kernel, state, *values, state, *none, mask), {}, ShapeError, "(2, 4)"),
+        ]
+
+    return errors
+
+
+def _reference(cell: Cell, one: Callable[..., Any], kept: Any) -> Callable[..., Any]:
+    """The definition, one example, step and unit at a time, by ``one(values, before, after, *g)``.
+
+    That gives the gradients by the values of a unit's gates, and by its states before;
+    ``kept(*values)`` the derivatives of what is kept.
+    """
+
+    def reference(kernel: Any, state: Any, *rest: Any, reverse: bool) -> Any:
+        given = Given.of(cell, rest)
+        *lead, steps, units = state.shape
+        out = np.zeros((*lead, steps, cell.values, units))
+        ends = np.zeros((cell.states, *lead, units))
+        for at in np.ndindex(*lead):
+            weights = np.asarray(kernel[at[:-1]], float).reshape(units, cell.gates, units)
+            held = np.zeros((cell.states, units))
+            onward = np.zeros(units)
+            order = range(steps)[:: 1 if reverse else -1]
+            for t, earlier in zip(order, [*order[1:], None], strict=False):
+                if earlier is None:
+                    before = np.zeros(units) if given.start is None else given.start[at]
+                else:
+                    before = state[at][earlier]
+                g = held + [
+                    onward * 0 if x is None else np.asarray(x[at][t], float) for x in given.g
+                ]
+                g[0] += onward
+                own = np.zeros((cell.values, units))
+                if given.values is not None:
+                    own[:] = given.values[at][t].reshape(own.shape)
+                if given.mask is not None and not given.mask[at][t]:
+                    held = g
+                else:
+                    for j in range(units):
+                        numbers = own[:, j].tolist(), float(before[j]), float(state[at][t][j])
+                        out[at][t][:, j], held[:, j] = one(*numbers, *g[:, j].tolist())
+                if given.g_values is not None:
+                    beside = np.asarray(given.g_values[at][t], float).reshape(own.shape)
+                    for j in range(units):
+                        out[at][t][:, j] += kept(*own[:, j]).T @ beside[:, j]
+                onward = np.einsum("kj,mkj->m", out[at][t][cell.of_output], weights)
+            ends[(slice(None), *at)] = held
+        out = out.reshape(*lead, steps, cell.values * units)
+        return (out, out.sum(axis=-2), *ends)
+
+    return reference
+
+
+def _lstm_kept(i: float, f: float, n: float, o: float) -> Any:
+    """The derivatives of the values kept by those of the gates."""
+    return np.diag([i - i**2, f - f**2, 1 - n**2, o - o**2])
+
+
+def _gru_kept(z: float, r: float, n: float, u: float) -> Any:
+    found = np.diag([z - z**2, r - r**2, 1 - n**2, 1])
+    found[2, 1], found[2, 3] = (1 - n**2) * u * (r - r**2), (1 - n**2) * r
+    return found
+
+
+def _simple_one(values: Any, before: float, after: float, g: float) -> Any:
+    return [g * (1 - after**2)], [0.0]
+
+
+def _lstm_one(values: Any, before: float, after: float, g: float, g_c: float) -> Any:
+    i, f, n, o = values
+    top = float(np.tanh(after))
+    of_c = g_c + g * o * (1 - top**2)
+    gates = of_c * n * (i - i**2), of_c * before * (f - f**2), of_c * i * (1 - n**2)
+    return [*gates, g * top * (o - o**2)], [0.0, of_c * f]
+
+
+def _gru_one(values: Any, before: float, after: float, g: float) -> Any:
+    z, r, n, u = values
+    of_n = g * (1 - z) * (1 - n**2)
+    return [g * (before - n) * (z - z**2), of_n * u * (r - r**2), of_n, of_n * r], [g * z]
+
+
+def _gradient(name: str, one: Callable[..., Any], kept: Any = None) -> Callable[..., Any]:
+    """The decorator of the gradient of a cell's op."""
+    cell = CELLS[name]
+    floats = cell.states + 5 if cell.beside else 3
+    known = "gates" if cell.beside else ""
+    more = [f"g_{n}" for n in ("c", "gates")[2 - cell.states :]] if cell.beside else []
+    start = f"{facts.STATES[cell.states - 1]}_start" if cell.beside else ""
+    return define(
+        "contraction",
+        dtypes=(*(FLOATS,) * floats, BOOL),
+        together=tuple(range(floats)),
+        infer=_spec(cell),
+        outputs=cell.states + 2,
+        vjp=gradient_rule(name),
+        saves=" ".join(
+            ["recurrent_kernel", facts.STATES[cell.states - 1], known, "g", *more, start, "mask"]
+        ),
+        batch=facts.batching((0,), cell.states + 2),
+        split=facts.splitting((0,), 1),
+        cost=_cost,
+        onnx=Missing("exported as Loop of its steps"),
+        samples=_samples(cell),
+        errors=_errors(cell),
+        reference=_reference(cell, one, kept),
+        ulp=256,
+    )
+
+
+# The ops -----------------------------------------------------------------------------------------
+
+
+@_gradient("simple_rnn", _simple_one)
+def simple_rnn_gradient(
+    xp: Namespace,
+    recurrent_kernel: Array,
+    h: Array,
+    g: Array,
+    mask: Array = None,
+    /,
+    *,
+    reverse: bool = False,
+) -> Any:
+    """The gradient of simple_rnn by what stands within its tanh, from that by its result ``h``.
+
+    The arguments have the shapes that they have there, and ``g`` has that of ``h``. The results
+    are (..., batch, steps, units); its sum over the steps, (..., batch, units); and the gradient
+    by the state before the first step, as far as it does not pass through the tanh. Raises
+    ShapeError where shapes do not fit.
+
+    >>> from eagerflow.ops.nn.recurrent_gradients import simple_rnn_gradient
+    >>> h = ef.full((1, 2, 1), 0.5)
+    >>> simple_rnn_gradient(ef.ones((1, 1)), h, ef.ones((1, 2, 1)))[0].reshape((2,))
+    Tensor([1.3125, 0.75  ], float32, cpu:0)
+    """
+    found: Any = primitives.recurrence.gradient(
+        xp, "simple_rnn", recurrent_kernel, h, None, (g,), None, None, mask, reverse
+    )
+    return found
+
+
+@_gradient("lstm", _lstm_one, _lstm_kept)
+def lstm_gradient(
+    xp: Namespace,
+    recurrent_kernel: Array,
+    c: Array,
+    gates: Array,
+    g: Array,
+    g_c: Array = None,
+    g_gates: Array = None,
+    c_start: Array = None,
+    mask: Array = None,
+    /,
+    *,
+    reverse: bool = False,
+) -> Any:
+    """The gradients of lstm_training by its gates before their activations, from those by its
+    results.
+
+    ``g``, ``g_c`` and ``g_gates`` have the shapes of its results; of these, ``c`` and ``gates``
+    are given. ``c_start`` is the cell state before the first step, by default zeros. The results
+    are (..., batch, steps, 4 * units); its sum over the steps; and the gradients by h and c before
+    the first step, as far as they do not pass through the gates. Raises ShapeError where shapes do
+    not fit.
+
+    >>> from eagerflow.ops.nn.recurrent_gradients import lstm_gradient
+    >>> one, half = ef.ones((1, 1, 1)), ef.full((1, 1, 4), 0.5)
+    >>> lstm_gradient(ef.zeros((1, 4)), ef.zeros((1, 1, 1)), half, one)[0].reshape((4,))
+    Tensor([0.0625, 0.    , 0.1875, 0.    ], float32, cpu:0)
+    """
+    given = recurrent_kernel, c, gates, (g, g_c), g_gates, c_start, mask, reverse
+    found: Any = primitives.recurrence.gradient(xp, "lstm", *given)
+    return found
+
+
+@_gradient("gru", _gru_one, _gru_kept)
+def gru_gradient(
+    xp: Namespace,
+    recurrent_kernel: Array,
+    h: Array,
+    gates: Array,
+    g: Array,
+    g_gates: Array = None,
+    h_start: Array = None,
+    mask: Array = None,
+    /,
+    *,
+    reverse: bool = False,
+) -> Any:
+    """The gradients of gru_training by its gates before their activations, from those by its
+    results.
+
+    ``g`` and ``g_gates`` have the shapes of its results ``h`` and ``gates``. ``h_start`` is the
+    state before the first step, by default zeros. The results are (..., batch, steps, 4 * units),
+    of which the last ones are by the product of the output before in the new content; its sum over
+    the steps; and the gradient by the state before the first step, as far as it does not pass
+    through the gates. Raises ShapeError where shapes do not fit.
+
+    >>> from eagerflow.ops.nn.recurrent_gradients import gru_gradient
+    >>> one, half = ef.ones((1, 1, 1)), ef.full((1, 1, 4), 0.5)
+    >>> gru_gradient(ef.zeros((1, 3)), one, half, one)[0].reshape((4,))
+    Tensor([-0.125 ,  0.0469,  0.375 ,  0.1875], float32, cpu:0)
+    """
+    given = recurrent_kernel, h, gates, (g,), g_gates, h_start, mask, reverse
+    found: Any = primitives.recurrence.gradient(xp, "gru", *given)
+    return found

@@ -1,0 +1,254 @@
+"""Loops in machine code: scans all of whose steps have it, as segments that are done many times.
+
+    carry_0 = ring[0, ...]
+    matmul = carry_0, W, b0          # one iteration, with the arrays of the first one
+    tanh = b0, x_0, ring_1
+    _loop((matmul, tanh), (ring, x))
+
+The jobs of all iterations stand in one row, and differ in their arrays' addresses. A carry lies in
+a ring of two rows that are read and written in turn; where it is asked for in each iteration, its
+ring has a row for each, and is itself what is asked for.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.llvm import jobs, launch
+from eagerflow.codegen.llvm.team import Team
+from eagerflow.fusion.kernels import Step
+from eagerflow.graph.ir import Node, Value
+from eagerflow.plan.lifetimes import Lifetimes, into_of, shows
+from eagerflow.plan.segments import NativeCall, SegmentStep
+from eagerflow.primitives.copies import copied
+from eagerflow.runtime import threads
+
+
+class Movement(NamedTuple):
+    """Which row of a mover an array shows in each iteration: ``first + i * step`` modulo ``rows``.
+
+    ``mover`` is the number of an array whose first axis is that of the rows.
+    """
+
+    mover: int
+    first: int
+    step: int
+    rows: int
+
+    def row(self, i: int) -> int:
+        """The row of an iteration."""
+        return (self.first + i * self.step) % self.rows
+
+    def moves(self, count: int) -> Any:
+        """How many rows each iteration's is behind that of the first one."""
+        return (self.first + np.arange(count) * self.step) % self.rows - self.first % self.rows
+
+
+class _Repeated:
+    """A job for each iteration, made of the first one's."""
+
+    def __init__(self, job: jobs.Job, count: int, offsets: Any) -> None:
+        words, frame, counters = job.words, job.frame, job.counters
+        size = len(job.arrays)
+        self._frames = np.tile(np.array(frame, np.int64), (count, 1))
+        self._counters = np.zeros((count, len(counters)), np.int64)
+        self._words = np.tile(np.array(words, np.int64), (count, 1))
+        for column, block in ((jobs.FRAME, self._frames), (jobs.COUNTERS, self._counters)):
+            self._words[:, column] = launch.address(block) + np.arange(count) * block.strides[0]
+        self._words[:, jobs.HEAD_WORDS + size : jobs.HEAD_WORDS + 2 * size] += offsets
+        self.addresses = launch.address(self._words) + np.arange(count) * self._words.strides[0]
+        self._job = job  # it holds what all of them use
+
+
+class _Layout:
+    """A loop for arrays of certain strides: what one run at a time needs."""
+
+    def __init__(self, loop: Loop, natives: list[NativeCall | None], strides: list[int]) -> None:
+        size = max((n.workspace for n in natives if n is not None), default=0)
+        self._memory = np.empty(size + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
+        start = launch.aligned_address(self._memory)
+        found: list[jobs.Job] = []
+        for number, native in enumerate(natives):
+            own = None if native is None else native.new_jobs(number, start)
+            if own is None:
+                self.count = 0
+                return
+            found += own
+        every = [_Repeated(job, loop.count, loop.offsets(job, strides)) for job in found]
+        addresses = np.stack([own.addresses for own in every], axis=1).ravel().tolist()
+        self.count = len(addresses)
+        self._addresses = (ctypes.c_int64 * self.count)(*addresses)
+        self._place = ctypes.addressof(self._addresses)
+        self._helpers = max(job.pieces for job in found) - 1
+        bits = max(job.scratch for job in found).bit_length()
+        memory = (lambda: launch.own_scratch(f"segment {bits}", 2 << bits)) if bits else None
+        self._team = Team(addresses, (every, self._memory), memory)
+        self._take = jobs.functions().take
+
+    def run(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
+        """Do all iterations; False, and nothing is done, where an array is not as it should be."""
+        if not self.count or self._take(self._place, self.count, rows):
+            return False
+        self._team.run(min(self._helpers, threads.helpers()) if self._helpers > 0 else 0)
+        return True
+
+
+class Loop:
+    """Steps that are done ``count`` times, with arrays that move on with each iteration.
+
+    It is called with the tuples of the steps' arrays as they are in the first iteration, and with
+    the movers. ``movements`` tell for each array of each step how it moves, or None.
+    """
+
+    def __init__(
+        self,
+        steps: Sequence[SegmentStep],
+        movements: Sequence[Sequence[Movement | None]],
+        count: int,
+    ) -> None:
+        self.steps, self.movements, self.count = steps, movements, count
+        self._free: dict[Any, list[_Layout]] = {}
+
+    def offsets(self, job: jobs.Job, strides: Sequence[int]) -> Any:
+        """Bytes to add to each array's address of a job in each iteration."""
+        own = self.movements[job.step]
+        found = np.zeros((self.count, len(job.places)), np.int64)
+        for column, place in enumerate(job.places):
+            if (movement := own[place]) is not None:
+                found[:, column] = movement.moves(self.count) * strides[movement.mover]
+        return found
+
+    def __call__(self, rows: tuple[tuple[Any, ...], ...], movers: tuple[Any, ...]) -> None:
+        """Do all iterations."""
+        strides = [a.strides[0] for a in movers]
+        key = tuple([a.strides for row in rows for a in row]), tuple(strides)
+        free = self._free.setdefault(key, [])
+        try:
+            layout = free.pop()
+        except IndexError:
+            layout = _Layout(self, self._natives(rows), strides)
+        if layout.run(rows):
+            free.append(layout)
+        else:
+            self._one_by_one(rows, strides)
+
+    def _natives(self, rows: tuple[tuple[Any, ...], ...]) -> list[NativeCall | None]:
+        pairs = zip(self.steps, rows, strict=True)
+        return [step.native(row[: step.inputs], row[step.inputs :]) for step, row in pairs]
+
+    def _one_by_one(self, rows: tuple[tuple[Any, ...], ...], strides: list[int]) -> None:
+        """Do all iterations step by step, in Python."""
+        for i in range(self.count):
+            for step, row, own in zip(self.steps, rows, self.movements, strict=True):
+                arrays = [
+                    a if m is None else _moved(a, (m.row(i) - m.row(0)) * strides[m.mover])
+                    for a, m in zip(row, own, strict=True)
+                ]
+                step.call(arrays[: step.inputs], arrays[step.inputs :])
+
+
+def _moved(array: Any, offset: int) -> Any:
+    """An array of the same shape and strides, so many bytes further on in the memory."""
+    low = sum(min(s * (n - 1), 0) for s, n in zip(array.strides, array.shape, strict=True))
+    high = sum(max(s * (n - 1), 0) for s, n in zip(array.strides, array.shape, strict=True))
+    start = array.ctypes.data + offset + low
+    memory = (ctypes.c_char * (high - low + array.itemsize)).from_address(start)
+    return np.ndarray(array.shape, array.dtype, memory, -low, array.strides)
+
+
+# Scans that are loops of this kind ---------------------------------------------------------------
+
+
+class RowCopy(NamedTuple):
+    """A step that copies a value of a body to a row: of a result, or of a carry's ring."""
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Any, ...]
+    """What stands for the row."""
+    source: Any
+    """The user's line."""
+
+    def step(self) -> SegmentStep:
+        """As a step of a segment."""
+
+        def call(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+            outputs[0][...] = inputs[0]
+
+        def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+            return copied(inputs[0], outputs[0])
+
+        return SegmentStep(self, 1, call, native)
+
+
+class Rings(NamedTuple):
+    """Where the carries of a scan lie, and which of its rows are rings; see ``rings_of``."""
+
+    whole: list[bool]
+    """For each carry, whether its ring has a row for each iteration."""
+    written: list[bool]
+    """For each carry, whether a step writes its ring; else it is copied there."""
+    rows: list[tuple[int, bool] | bool]
+    """For each result with a row for each iteration the carry that it is, and whether that before
+    or after the iteration; for others, whether a step writes it; else it is copied."""
+
+
+def rings_of(node: Node, steps: Sequence[Step]) -> Rings | None:
+    """How a scan's carries lie in memory; None where it is no loop of this kind.
+
+    All of its steps must have machine code, or be mere views.
+    """
+    body, carries = node.attributes["body"], node.attributes["carries"]
+    made = _made_by(steps)
+    if made is None:
+        return None
+    befores, afters = body.inputs[:carries], body.outputs[:carries]
+    free = set(made)  # values that no place was found for yet
+    written = []
+    for value in afters:
+        written.append(value in free)
+        free.discard(value)
+    rows: list[tuple[int, bool] | bool] = []
+    for value in body.outputs[carries:]:
+        if value in befores:
+            rows.append((befores.index(value), False))
+        elif value in afters and written[afters.index(value)]:
+            rows.append((afters.index(value), True))
+        else:
+            rows.append(value in free)
+            free.discard(value)
+    asked = {row[0] for row in rows if isinstance(row, tuple)}
+    return Rings([i in asked for i in range(carries)], written, rows)
+
+
+def _made_by(steps: Sequence[Step]) -> set[Value] | None:
+    """The values that kernels and products of a body make; None if it has other steps."""
+    made: set[Value] = set()
+    contiguous: set[Value] = set()
+    for step in steps:
+        if not isinstance(step, Node):
+            if step.checks:
+                return None
+        elif into_of(step) is None:
+            if not shows(step, contiguous):
+                return None
+            if step.op.views == "all" and step.inputs[0] in contiguous:
+                contiguous.update(step.outputs)
+            continue
+        made.update(step.outputs)
+        contiguous.update(step.outputs)
+    return made
+
+
+def movements_of(
+    steps: Sequence[SegmentStep], lifetimes: Lifetimes, moving: dict[Any, Movement]
+) -> list[list[Movement | None]]:
+    """How the arrays of steps move, by the values that stand for those that share their memory."""
+    found = []
+    for own in steps:
+        values: list[Any] = [*own.step.inputs, *own.step.outputs]
+        found.append([moving.get(lifetimes.root(x)) for x in values])
+    return found

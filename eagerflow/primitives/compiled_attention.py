@@ -1,0 +1,181 @@
+"""Attention and its gradients as machine code: which arrays it takes, and how work is cut.
+
+How the work is cut follows from shapes alone, so results have the same bits with any number of
+threads.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.dtypes import dtype_name
+from eagerflow.primitives.llvm.attention_forward import (
+    MAX_PIECE_QUERIES,
+    QUERIES,
+    AttentionForwardWriter,
+)
+from eagerflow.primitives.llvm.attention_gradient import AttentionGradientWriter
+from eagerflow.primitives.llvm.attention_writer import AttentionConfig, AttentionWriter
+from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.vectors import round_up
+from eagerflow.runtime import buffers
+from eagerflow.spec import Array
+
+MIN_PRODUCTS = 1 << 17  # multiplications of scores and values from which making a kernel pays
+MIN_SHARED_PRODUCTS = 1 << 22  # from which waking another thread pays
+MIN_QUERIES = 8  # of a head; fewer leave most lanes without work
+MIN_PIECES = 8  # that there are if heads have queries enough
+
+
+class Options(NamedTuple):
+    """What attention is told besides its arrays."""
+
+    mask: Any
+    """Bools, or floats that are added to scores, or None."""
+    is_causal: bool
+    scale: float
+
+
+def takes(q: Array, v: Array) -> bool:
+    """Whether machine code is meant for arrays of these shapes, and pays."""
+    if q.dtype.char not in "fd" or q.shape[2] < MIN_QUERIES or 0 in (*q.shape, *v.shape):
+        return False
+    return generated.pays(_products(q, v), MIN_PRODUCTS)
+
+
+def _products(q: Array, v: Array) -> int:
+    return prod(q.shape[:3]) * v.shape[2] * (q.shape[3] + v.shape[3])
+
+
+@kept
+def _kernel(writer: type[AttentionWriter], config: AttentionConfig) -> StagedKernel[Any]:
+    return StagedKernel(writer, config, *processor(config.dtype))
+
+
+def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
+    """The averages of values, in the order of ``q`` in memory, and the logarithms of sums."""
+    batch, heads, length, _ = q.shape
+    q, k, v = (_in_rows(x) for x in (q, k, v))
+    mask = _Mask(q, k, options.mask)
+    y = _like(q, (*q.shape[:3], v.shape[3]))
+    log_sums = np.empty(q.shape[:3], q.dtype)
+    kernel = _kernel(AttentionForwardWriter, mask.config(q, v, options.is_causal))
+    pieces = -(-MIN_PIECES // (batch * heads))
+    span = min(round_up(-(-length // pieces), QUERIES), MAX_PIECE_QUERIES)
+    kernel.run(
+        (batch * heads, length, 1, span),
+        _products(q, v) >= MIN_SHARED_PRODUCTS,
+        q=_place(q),
+        k=_place(k),
+        v=_place(v),
+        y=_place(y),
+        mask=_place(mask.array),
+        log_sums=log_sums,
+        scale=np.array([options.scale], q.dtype),
+        heads=heads,
+        group=heads // k.shape[1],
+        keys=k.shape[2],
+    )
+    return y, log_sums
+
+
+def gradient(
+    given: tuple[Array, Any],
+    found: tuple[Array, Array],
+    q: Array,
+    k: Array,
+    v: Array,
+    options: Options,
+) -> tuple[Any, Any, Any]:
+    """The gradients by q, k and v, each in its order in memory, from those of what was found.
+
+    The gradient of the logarithms may be None.
+    """
+    batch, heads, length, _ = q.shape
+    shared, keys = k.shape[1:3]
+    group = heads // shared
+    (g, of_log_sums), (y, log_sums) = given, found
+    if of_log_sums is None:
+        of_log_sums = np.zeros_like(log_sums)
+    g, y, q, k, v = (_in_rows(x) for x in (g, y, q, k, v))
+    mask = _Mask(q, k, options.mask)
+    of_q, of_k, of_v = (_like(x, x.shape) for x in (q, k, v))
+    kernel = _kernel(AttentionGradientWriter, mask.config(q, v, options.is_causal))
+    wanted = -(-MIN_PIECES // (batch * shared))  # parts of each head of keys
+    chunk = min(round_up(-(-length * group // wanted), QUERIES), kernel.writer.chunk)
+    parts = min(wanted, group * -(-length // chunk))
+    sums_k, sums_v = (_sums(name, x, parts) for name, x in (("k", of_k), ("v", of_v)))
+    kernel.run(
+        (batch * shared, parts, 1, 1),
+        _products(q, v) >= MIN_SHARED_PRODUCTS,
+        q=_place(q),
+        k=_place(k),
+        v=_place(v),
+        y=_place(y),
+        g=_place(g),
+        of_q=_place(of_q),
+        of_k=_place(of_k),
+        of_v=_place(of_v),
+        sums_k=(*_place(sums_k[0]), sums_k.strides[0]),
+        sums_v=(*_place(sums_v[0]), sums_v.strides[0]),
+        mask=_place(mask.array),
+        log_sums=np.ascontiguousarray(log_sums),
+        of_log_sums=np.ascontiguousarray(of_log_sums),
+        scale=np.array([options.scale], q.dtype),
+        shared=shared,
+        group=group,
+        queries=length,
+        keys=keys,
+        chunk=chunk,
+    )
+    return of_q, of_k, of_v
+
+
+def _sums(name: str, x: Array, parts: int) -> Array:
+    """Arrays like ``x`` for what each part gives; itself where there is one part."""
+    if parts == 1:
+        return x[None]
+    memory = aligned(f"sums {name}", parts * x.nbytes)[: parts * x.nbytes]
+    found: Array = memory.view(x.dtype).reshape(parts, *x.shape)
+    return found
+
+
+class _Mask:
+    """What a mask adds to scores, with four axes, of which the last lies along keys."""
+
+    def __init__(self, q: Array, k: Array, mask: Any) -> None:
+        self.kind, self.by_query, self.array = "", False, None
+        if mask is None:
+            return
+        if mask.dtype != np.bool_:
+            mask = mask.astype(q.dtype, copy=False)
+        mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
+        self.kind, self.by_query = dtype_name(mask.dtype), mask.shape[2] > 1
+        mask = _in_rows(np.broadcast_to(mask, (*mask.shape[:3], k.shape[2])))
+        self.array = np.broadcast_to(mask, (*q.shape[:3], k.shape[2]))
+
+    def config(self, q: Array, v: Array, is_causal: bool) -> AttentionConfig:
+        """What a kernel with this mask depends on."""
+        sizes = q.shape[3], v.shape[3]
+        return AttentionConfig(dtype_name(q.dtype), *sizes, is_causal, self.kind, self.by_query)
+
+
+def _in_rows(x: Array) -> Array:
+    """The array, or a copy, with the elements of its last axis side by side."""
+    return x if x.strides[-1] == x.itemsize else np.ascontiguousarray(x)
+
+
+def _like(x: Array, shape: tuple[int, ...]) -> Array:
+    """A new array whose first axes follow each other in memory as those of ``x`` do."""
+    order = sorted(range(3), key=lambda axis: -abs(x.strides[axis]))
+    made = buffers.empty((*(shape[axis] for axis in order), shape[3]), x.dtype)
+    return made.transpose(*(order.index(axis) for axis in range(3)), 3)
+
+
+def _place(x: Any) -> tuple[Any, ...]:
+    """What kernels find of an array: where it begins, and the bytes between heads and rows."""
+    return (0, 0, 0, 0) if x is None else (x, *x.strides[:3])

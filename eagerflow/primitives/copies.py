@@ -1,0 +1,116 @@
+"""Arrays copied to places of another one, as steps of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import kernel
+from eagerflow.codegen.builder import Builder
+from eagerflow.codegen.llvm.fixed import FixedCall, RegionJob
+from eagerflow.codegen.region import Region
+from eagerflow.dtypes import dtype_name
+from eagerflow.spec import Array
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+class _Part(NamedTuple):
+    """A call that writes to so many bytes behind the result's start, from arrays of the step."""
+
+    call: FixedCall
+    places: list[int]
+    offset: int
+
+
+class Copies(NamedTuple):
+    """Copies that together are a step; ``result`` is the place of the array that they write."""
+
+    parts: list[_Part]
+    result: int
+    workspace: int = 0
+
+    def new_jobs(self, step: int, workspace: int) -> list[Any]:
+        """A job for each part."""
+        found = []
+        for call, places, offset in self.parts:
+            offsets = [*[0] * len(places), offset]
+            operands = call.operands._replace(places=[*places, self.result], offsets=offsets)
+            found.append(RegionJob(call, step, operands))
+        return found
+
+
+def _written(sources: Sequence[Array], target: Array) -> FixedCall | None:
+    """What writes an array, or zeros if there is none, to all of a view."""
+    real = [i for i, n in enumerate(target.shape) if n != 1]
+    at = (*(slice(None) if n != 1 else 0 for n in target.shape), ...)
+    sizes = {_LETTERS[i]: target.shape[axis] for i, axis in enumerate(real)} or {"a": 1}
+    inputs = [np.broadcast_to(x, target.shape)[at] for x in sources]
+    region = _region(dtype_name(target.dtype), len(real), len(inputs))
+    strides = [x.strides for x in sources]
+    found = kernel.fixed_call(region, inputs, [target[at]], sizes, strides)
+    return found if isinstance(found, FixedCall) else None
+
+
+def _region(dtype: str, rank: int, inputs: int) -> Region:
+    axes = " ".join(_LETTERS[:rank])
+    builder = Builder("copy", axes) if rank else Builder("copy", "a", a=1)
+    if inputs:
+        value = builder.input("x", dtype, axes)
+    else:
+        nothing = builder.constant(0, dtype)
+        join = builder.logical_or if dtype == "bool" else builder.add
+        value = join(nothing, nothing)
+    builder.output("y", value, dtype, axes)
+    return builder.region()
+
+
+def _start(array: Array) -> int:
+    start: int = array.__array_interface__["data"][0]
+    return start
+
+
+def copies(
+    sources: Sequence[Array], targets: Sequence[Array], out: Array, clear: bool = False
+) -> Copies | None:
+    """Copies of arrays to as many views of ``out``, which is zero elsewhere if it is to be clear.
+
+    None where no kernel makes one of them.
+    """
+    parts = [_Part(call, [], 0)] if clear and (call := _written([], out)) is not None else []
+    if clear and not parts:
+        return None
+    for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        if source.dtype != out.dtype:
+            return None
+        if target.size:
+            call = _written([source], target)
+            if call is None:
+                return None
+            parts.append(_Part(call, [place], _start(target) - _start(out)))
+    return Copies(parts, len(sources)) if parts else None
+
+
+def joined(*arrays: Array, axis: int) -> Copies | None:
+    """What concatenates arrays into the last one, along an axis."""
+    *sources, out = arrays
+    ends = np.cumsum([x.shape[axis] for x in sources]).tolist()
+    before = (slice(None),) * (axis % out.ndim)
+    pairs = zip(sources, ends, strict=True)
+    targets = [out[(*before, slice(end - x.shape[axis], end))] for x, end in pairs]
+    return copies(sources, targets, out)
+
+
+def copied(source: Array, out: Array) -> Copies | None:
+    """What copies an array to another one."""
+    return copies([source], [out], out)
+
+
+def scattered(source: Array, out: Array, index: Any) -> Copies | None:
+    """What writes an array to the part of ``out`` that an index selects, and zeros elsewhere.
+
+    ``index`` has no arrays in it.
+    """
+    return copies([source], [out[index]], out, clear=True) if out.size else None

@@ -1,0 +1,242 @@
+"""What kernels over the steps of recurrent networks are made of, as LLVM's code.
+
+Units lie along the lanes of vectors. A block is a few vectors of units with all of their gates,
+whose sums are in registers for a few examples at once: each element of an example's row meets the
+line of weights that belongs to it. Weights are packed in this order, block by block. What a step
+does to the sums follows at once.
+
+In one turn of the stage ``steps`` threads do either a part of the units of one step, or all steps
+of a part of the examples. Bits are the same: each sum is made by itself, in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+from eagerflow.primitives.llvm.stage_writer import StageWriter
+from eagerflow.primitives.llvm.vectors import RegisterBlock
+from eagerflow.primitives.recurrent_cells import CELLS, Values
+
+STATES = ("h", "c")
+NUMBERS = ("steps", "turn_steps", "start", "stride", "first_count")
+"""What a call gives beside arrays: how many steps there are, and how many of them a turn does; at
+which time the first one is, and how far from it the next; how many elements of what an example
+hands on count in the first step, all units or none."""
+
+
+class RecurrenceConfig(NamedTuple):
+    """What a kernel depends on."""
+
+    dtype: str
+    cell: str
+    units: int
+    width: int
+    """Features of inputs whose products with the weights are made here; 0 where they come."""
+    lanes: int
+    vectors: int
+    """Of units in a block."""
+    rows: int
+    """Examples in a block, at most."""
+    kept: bool
+    """Whether the values of gates are there: written forward, read by the gradient."""
+    masked: bool
+    by_cells: bool = False
+    """Whether there are gradients by the cell states of all steps."""
+    streamed: bool = False
+    """Whether values of gates, which are many, are written past the caches."""
+
+
+class Place(NamedTuple):
+    """A vector of units of one example and step."""
+
+    row: str
+    """The example."""
+    time: str
+    """Its step, counted through all examples."""
+    before: str
+    """The step before, where there is one."""
+    units: str
+    """Bytes of units before the block."""
+    vector: int
+    mask: str
+
+
+class RecurrenceWriter(StageWriter):
+    """Writes what both kernels are made of.
+
+    Subclasses say of the planes in which examples hand on a part to the next step how many there
+    are for each unit, ``planes``, and how many ``sums`` a unit has.
+    """
+
+    stages = ("weights", "steps")
+    repeated = frozenset({"steps"})
+    onward: ClassVar[bool]
+    """Whether steps come in the order of the network's."""
+    planes: int
+    sums: int
+
+    def __init__(self, llvm: Any, frame: Sequence[str], config: RecurrenceConfig) -> None:
+        super().__init__(llvm, frame, config.dtype, config.lanes)
+        self.config, self.cell = config, CELLS[config.cell]
+        self.blocks = -(-config.units // (config.lanes * config.vectors))
+        self.block_bytes = config.vectors * self.v.size
+        self.plane_bytes = self.blocks * self.block_bytes
+        self.unit_bytes = config.units * self.v.itemsize
+
+    @property
+    def line(self) -> int:
+        """Bytes of the weights that one element of a row meets in a block."""
+        raise NotImplementedError
+
+    @property
+    def depth(self) -> int:
+        """Elements of a row."""
+        raise NotImplementedError
+
+    @property
+    def packed(self) -> int:
+        """Bytes of the packed weights."""
+        return self.blocks * self.depth * self.line
+
+    @property
+    def handed(self) -> int:
+        """Bytes that an example hands on to the next step."""
+        return self.planes * self.plane_bytes
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that each thread needs: for the sums of a block."""
+        return self.config.rows * self.sums * self.block_bytes
+
+    def module(self) -> str:
+        """The text of all stages, and of products for blocks of each height."""
+        for height in range(1, self.config.rows + 1):
+            given = "ptr %rows, ptr %x, i64 %x_row, ptr %weights, i64 %count, ptr %sums"
+            with self.code.function(f"product{height}({given})"):
+                block = RegisterBlock(height, self.sums * self.config.vectors)
+                found = self._product(height, self.v.no_sums(block))
+                self.store_block(block, found, "%sums", self.sums * self.block_bytes)
+        return super().module()
+
+    # Products ------------------------------------------------------------------------------------
+
+    def _product(self, height: int, sums: Values) -> Values:
+        """What ``height`` rows add to sums; these are of row after row, and of each k after k."""
+        raise NotImplementedError
+
+    def _accumulate(
+        self, sums: Values, which: list[int], rows: list[str], size: str | int, lines: str
+    ) -> None:
+        """Add to some of the sums of each row the products of its elements with their lines."""
+        v, many = self.v, self.config.vectors
+        own = [
+            (r * self.sums + k) * many + j
+            for r in range(len(rows))
+            for k in which
+            for j in range(many)
+        ]
+        found = v.accumulate(
+            RegisterBlock(len(rows), len(which) * many),
+            [sums[at] for at in own],
+            size,
+            lambda k, r: (v.step(rows[r], k, v.itemsize), 0),
+            lambda k: v.step(lines, k, self.line),
+        )
+        for at, value in zip(own, found, strict=True):
+            sums[at] = value
+
+    # Steps ---------------------------------------------------------------------------------------
+
+    def _steps(self) -> None:
+        v, code = self.v, self.code
+        names = [name for name in self.slots if name not in NUMBERS]
+        self.pointers = {name: self.pointer(name) for name in names}
+        self.numbers = {name: self.argument(name) for name in (*NUMBERS, "rows")}
+        first = v.number("mul", "%turn", self.numbers["turn_steps"])
+        last = v.number("add", first, self.numbers["turn_steps"])
+        stride = self.numbers["stride"]
+        size = v.number("mul", self.numbers["rows"], self.handed)
+        with code.loop("step", first, self.least(last, self.numbers["steps"])) as (step, _):
+            time = v.number("add", self.numbers["start"], v.number("mul", step, stride))
+            before = v.number("sub" if self.onward else "add", time, stride)
+            odd = v.number("and", step, 1)
+            planes = [
+                v.step(self.pointers["handed"], at, size) for at in (odd, v.number("xor", odd, 1))
+            ]
+            with code.loop("block", "%c0", "%c1") as (block, _):
+                self._block(step, time, before, block, planes)
+
+    def _block(self, step: str, time: str, before: str, block: str, planes: list[str]) -> None:
+        """Do a block of units: all of the piece's examples, in parts of even heights."""
+        v, code, config = self.v, self.code, self.config
+        count = v.number("sub", "%r1", "%r0")
+        parts = v.number("udiv", v.number("add", count, config.rows - 1), config.rows)
+        weights = v.step(self.pointers["weights"], block, self.depth * self.line)
+        units = v.number("mul", block, self.block_bytes)
+        masks = self.masks(block, config.vectors, config.units)
+        with code.loop("part", 0, parts) as (part, _):
+            ends = [v.number("mul", x, count) for x in (part, v.number("add", part, 1))]
+            first, last = (v.number("add", "%r0", v.number("udiv", x, parts)) for x in ends)
+            self._call_product(step, time, first, v.number("sub", last, first), planes[0], weights)
+            with code.loop("row", first, last) as (row, _):
+                sums = v.number("sub", row, first)
+                sums = v.step("%scratch", sums, self.sums * self.block_bytes)
+                at = v.number("mul", row, self.numbers["steps"])
+                now, earlier = (v.number("add", at, x) for x in (time, before))
+                place = Place(row, now, earlier, units, 0, "")
+                for j, mask in enumerate(masks):
+                    found = [
+                        v.load(sums, k * self.block_bytes + j * v.size) for k in range(self.sums)
+                    ]
+                    self._vector(place._replace(vector=j, mask=mask), step, found, planes)
+
+    def _call_product(
+        self, step: str, time: str, first: str, height: str, rows: str, weights: str
+    ) -> None:
+        """Leave the sums of a few examples, from the ``first`` on, in the thread's memory."""
+        v, code, size = self.v, self.code, self.config.width * self.v.itemsize
+        begun = code.value(f"icmp ne i64 {step}, 0")
+        count = f"i64 {self.config.units}, i64 {self.numbers['first_count']}"
+        count = code.value(f"select i1 {begun}, {count}")
+        x, x_row = "null", "0"
+        if size:
+            x_row = v.number("mul", self.numbers["steps"], size)
+            x = v.step(v.step(self.pointers["x"], first, x_row), time, size)
+        rows = v.step(rows, first, self.handed)
+        given = f"ptr {rows}, ptr {x}, i64 {x_row}, ptr {weights}, i64 {count}, ptr %scratch"
+        for many in range(1, self.config.rows + 1):
+            with code.where(code.value(f"icmp eq i64 {height}, {many}")):
+                code.line(f"call void @product{many}({given})")
+
+    def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
+        """What a step does to a vector of units, from its sums and the planes of two steps."""
+        raise NotImplementedError
+
+    # Vectors of arrays ---------------------------------------------------------------------------
+
+    def _at(self, name: str, number: str, place: Place, column: int = 0, columns: int = 1) -> str:
+        """The address in an array of ``columns`` elements for each unit, in rows by number."""
+        v = self.v
+        here = v.step(self.pointers[name], number, columns * self.unit_bytes)
+        return v.at(v.at(here, place.units), column * self.unit_bytes + place.vector * v.size)
+
+    def _store_values(self, values: Values, name: str, place: Place) -> None:
+        """Write the values of gates to an array that has all of them."""
+        columns = len(values)
+        for k, value in enumerate(values):
+            at = self._at(name, place.time, place, k, columns)
+            if self.config.streamed:
+                self.v.stream(value, at)
+            else:
+                self.v.store(value, at, mask=place.mask)
+
+    def _in_plane(self, plane: str, place: Place, k: int = 0, size: int = 0) -> str:
+        """The address in the k-th of planes of which an example has ``size`` bytes."""
+        v = self.v
+        here = v.at(v.step(plane, place.row, size or self.handed), place.units)
+        return v.at(here, k * self.plane_bytes + place.vector * v.size)
+
+    def _seen(self, place: Place) -> Any:
+        """Whether the mask lets an example see its step."""
+        return self.v.memory.load_one(self.v.at(self.pointers["mask"], place.time), "bool")

@@ -1,0 +1,322 @@
+"""Products of matrices by generated kernels: which kernel for which shapes, and how they are cut.
+
+A number of the result is the sum over all terms in their order, whatever the pieces are; so
+results have the same bits with any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.dtypes import dtype_name
+from eagerflow.primitives.llvm.matrix_product import (
+    HEIGHT,
+    PackedProductWriter,
+    ProductConfig,
+    ProductWriter,
+)
+from eagerflow.primitives.llvm.staged_kernel import (
+    StagedKernel,
+    aligned,
+    kept,
+    machine,
+    processor,
+)
+from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
+from eagerflow.runtime import threads
+from eagerflow.spec import Array
+
+MIN_SHARED_TERMS = 1 << 19  # multiplications from which several threads pay
+MIN_PIECE_TERMS = 1 << 17
+PIECES_OF_A_THREAD = 4
+PAGE_BYTES = 4096  # rows that are a multiple of it apart share few lines of a cache
+BLOCK_WIDTHS = (1, 2, 3, 4, 6, 8, 12)
+
+
+class Matrices(NamedTuple):
+    """Shapes and strides, in bytes, of products ``a @ b`` of matrices one behind the other."""
+
+    dtype: str
+    products: int
+    rows: int
+    terms: int
+    columns: int
+    a: tuple[int, int, int]
+    """Bytes between matrices, between rows, between terms."""
+    b: tuple[int, int, int]
+    """Bytes between matrices, between terms, between columns."""
+    c: tuple[int, int]
+    """Bytes between matrices, between rows."""
+
+
+def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
+    """What is to be multiplied; None where matrices do not lie as the kernels read them."""
+    if a.ndim > 2 == b.ndim and _in_rows(a) and _in_rows(out):
+        a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))  # one product of all rows
+    *_, m, k = a.shape
+    n, item = b.shape[-1], out.itemsize
+    if out.strides[-1] != item and n > 1:
+        return None
+    of_a, of_b, of_c = (_steps(x, out.shape[:-2]) for x in (a, b, out))
+    if of_a is None or of_b is None or of_c is None:
+        return None
+    found = Matrices(
+        dtype_name(out.dtype),
+        prod(out.shape[:-2]),
+        m,
+        k,
+        n,
+        (of_a, *_told(a.strides[-2:], (m, k), item)),
+        (of_b, *_told(b.strides[-2:], (k, n), item)),
+        (of_c, out.strides[-2]),
+    )
+    return found if item in found.a[1:] and item in found.b[1:] else None
+
+
+def _in_rows(x: Array) -> bool:
+    """Whether the matrices of a stack follow each other as their rows do."""
+    sizes, strides = x.shape[:-1], x.strides[:-1]
+    pairs = zip(sizes[1:], strides[1:], strides[:-1], strict=True)
+    return all(stride == size * inner for size, inner, stride in pairs)
+
+
+def _steps(x: Array, batch: tuple[int, ...]) -> int | None:
+    """Bytes from one matrix of a stack to the next; None where these differ."""
+    lead = x.ndim - 2
+    shape = (1,) * (len(batch) - lead) + x.shape[:lead]
+    strides = (0,) * (len(batch) - lead) + x.strides[:lead]
+    strides = tuple(0 if have == 1 else s for have, s in zip(shape, strides, strict=True))
+    found = None
+    for size, stride in reversed(list(zip(batch, strides, strict=True))):
+        if size == 1:
+            continue
+        if found is None:
+            found, after = stride, stride * size
+        elif stride != after:
+            return None
+        else:
+            after *= size
+    return found or 0
+
+
+def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[int, int]:
+    """Strides, with those of axes of size 1, which say nothing, as if all was in one piece."""
+    first, last = strides
+    if sizes[1] == 1:
+        last = item if first != item or sizes[0] == 1 else last
+    if sizes[0] == 1 and last != item:
+        first = item
+    return first, last
+
+
+def block_for(rows: int, vectors: int, registers: int) -> RegisterBlock:
+    """The block of sums with which so many rows and vectors of columns take the fewest cycles.
+
+    A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
+    """
+    found = []
+    for high, wide in _blocks(registers):
+        cycles = max(high * wide, high + wide, 8) / 2 + 0.5
+        blocks = -(-rows // high) * -(-vectors // wide)
+        found.append((blocks * cycles, abs(high - 6), RegisterBlock(high, wide)))
+    return min(found)[2]
+
+
+def _blocks(registers: int) -> Iterator[tuple[int, int]]:
+    for wide in BLOCK_WIDTHS:
+        for high in BLOCK_WIDTHS:
+            if high * wide + wide + 1 <= registers:
+                yield high, wide
+
+
+def config_of(given: Matrices) -> ProductConfig:
+    """The kernel for matrices that lie like these."""
+    lanes, registers = processor(given.dtype)
+    block = block_for(given.rows, -(-given.columns // lanes), registers)
+    item = np.dtype(given.dtype).itemsize
+    if given.a[2] != item:
+        rows = "interleaved"
+    else:
+        far = given.a[1] % PAGE_BYTES == 0 and given.rows > block.rows
+        rows = "copied" if far and given.columns > block.vectors * lanes else "direct"
+    if given.b[2] != item:
+        panel = "transposed"
+    elif given.rows <= block.rows:
+        panel = "direct"
+    else:
+        panel = "packed"
+    one = given.products == 1 or given.b[0] == 0
+    ahead = one and given.rows > HEIGHT and panel != "direct"
+    return ProductConfig(given.dtype, block, rows, panel, ahead)
+
+
+@kept
+def kernel(config: ProductConfig) -> StagedKernel[Any]:
+    """The kernel, made now or taken from the cache."""
+    writer = PackedProductWriter if config.packs else ProductWriter
+    return StagedKernel(writer, config, processor(config.dtype)[0])
+
+
+class ProductCall:
+    """Products of matrices of known shapes and strides, ready to be made."""
+
+    def __init__(self, given: Matrices) -> None:
+        self.given, self.config = given, config_of(given)
+        self.kernel = kernel(self.config)
+        rows, span = self._cut()
+        pieces = -(-given.rows // rows)
+        self.room, more = {}, {}
+        if self.config.packs:
+            writer, sets = self.kernel.writer, given.products if given.a[0] else 1
+            self.room = {
+                "packed_rows": round_up(writer.rows(sets, given.rows, given.terms), 64),
+                "packed_panels": writer.panels(given.terms, given.columns),
+            }
+            more = {"row_sets": sets}
+        self.template = self.kernel.filled(
+            (given.products * pieces, given.columns, 1, span),
+            threads.thread_count() if self._shared else 1,
+            **more,
+            a_next=given.a[0],
+            b_next=given.b[0],
+            c_next=given.c[0],
+            a_row=given.a[1],
+            a_term=given.a[2],
+            b_term=given.b[1],
+            b_column=given.b[2],
+            c_row=given.c[1],
+            row_count=given.rows,
+            term_count=given.terms,
+            column_count=given.columns,
+            row_pieces=pieces,
+            piece_rows=rows,
+        )
+
+    @property
+    def _shared(self) -> bool:
+        given = self.given
+        return given.products * given.rows * given.terms * given.columns >= MIN_SHARED_TERMS
+
+    def _cut(self) -> tuple[int, int]:
+        """Rows and columns of a piece."""
+        given, block = self.given, self.config.block
+        panel = block.vectors * processor(given.dtype)[0]
+        height = round_up(HEIGHT, block.rows) - (block.rows if HEIGHT % block.rows else 0)
+        height, span = min(height, given.rows), given.columns
+        if not self._shared:
+            return height, span
+        wanted = PIECES_OF_A_THREAD * threads.thread_count()
+        work = given.products * given.rows * given.terms * given.columns
+        wanted = min(wanted, max(1, work // MIN_PIECE_TERMS))
+        pieces = given.products * -(-given.rows // height)
+        if pieces < wanted:  # first by columns: what is packed of them is packed once
+            parts = min(-(-wanted // pieces), -(-given.columns // panel))
+            span = round_up(-(-given.columns // parts), panel)
+            pieces *= -(-given.columns // span)
+        if pieces < wanted:
+            parts = -(-wanted // pieces) * -(-given.rows // height)
+            height = min(height, round_up(-(-given.rows // parts), block.rows))
+        return height, span
+
+    def __call__(self, a: Array, b: Array, out: Array) -> None:
+        """Write the products into ``out``."""
+        at, address = self.kernel.at, machine().launch.address
+        frame = self.kernel.frame.from_buffer_copy(self.template)
+        held = aligned("products", self.workspace) if self.workspace else None
+        self._place_rooms(frame, 0 if held is None else address(held))
+        for name, array in (("a", a), ("b", b), ("c", out)):
+            frame[at[name]] = address(array)
+        self.kernel.start(frame)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory for what is packed for all threads."""
+        return sum(self.room.values())
+
+    def _place_rooms(self, frame: Any, start: int) -> None:
+        for name, size in self.room.items():
+            frame[self.kernel.at[name]] = start
+            start += size
+
+    def new_job(self, step: int, workspace: int, strides: Any) -> Any:
+        """The job of a segment's step, whose arrays are ``a``, ``b`` and the result.
+
+        ``workspace`` is the address of memory of so many bytes, placed for vectors, and
+        ``strides`` are those of the three.
+        """
+        frame = self.kernel.frame.from_buffer_copy(self.template)
+        self._place_rooms(frame, workspace)
+        return self.kernel.job(frame, ("a", "b", "c"), strides, step)
+
+
+class FixedProduct(NamedTuple):
+    """Products of arrays of known shapes and strides, for a plan's segment."""
+
+    call: ProductCall
+    strides: tuple[tuple[int, ...], ...]
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of memory that all threads share while it runs."""
+        return self.call.workspace
+
+    def new_jobs(self, step: int, workspace: int) -> list[Any]:
+        """Its one job."""
+        return [self.call.new_job(step, workspace, self.strides)]
+
+
+@kept
+def prepared(given: Matrices, thread_count: int) -> ProductCall:
+    """The call for matrices that lie like these."""
+    return ProductCall(given)
+
+
+def takes(a: Array, b: Array) -> bool:
+    """Whether there are kernels for matrices of these dtypes."""
+    return a.dtype is b.dtype and a.dtype.char in "fd" and generated.enabled()
+
+
+def multiply(a: Array, b: Array, out: Array) -> Array:
+    """``a @ b`` for stacks of matrices of one dtype, float32 or float64, into ``out``.
+
+    The axes before the last two of ``a`` and ``b`` broadcast to those of ``out``.
+    """
+    if not out.size:
+        return out
+    if not a.shape[-1]:
+        out.fill(0)
+        return out
+    found = matrices(a, b, out)
+    if found is None:
+        a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
+        aim = out if out.flags.c_contiguous else np.empty(out.shape, out.dtype)
+        found = matrices(a, b, aim)
+        if found is None:  # stacks that broadcast along other axes than the first ones
+            a, b = (
+                np.ascontiguousarray(np.broadcast_to(x, out.shape[:-2] + x.shape[-2:]))
+                for x in (a, b)
+            )
+            found = matrices(a, b, aim)
+            assert found is not None, "stacks of contiguous matrices have one stride each"
+    else:
+        aim = out
+    prepared(found, threads.thread_count())(a, b, aim)
+    if aim is not out:
+        out[...] = aim
+    return out
+
+
+def fixed(a: Array, b: Array, out: Array) -> FixedProduct | None:
+    """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
+    if not (takes(a, b) and out.size and a.shape[-1]) or min(a.ndim, b.ndim) < 2:
+        return None
+    given = matrices(a, b, out)
+    if given is None:
+        return None
+    call = prepared(given, threads.thread_count())
+    return FixedProduct(call, (a.strides, b.strides, out.strides))
