@@ -56,7 +56,7 @@ internal = frozenset(
 which is written as a user would write it."""
 
 Call = Callable[..., Any]
-MAX_PASSED = 1024  # shapes and attributes that an op remembers as fine
+MAX_PASSED = 1024  # calls that an op remembers as fine
 
 
 # The three shapes of a bound op ------------------------------------------------------------
@@ -261,7 +261,12 @@ def _shape_of_call(op: Op) -> Callable[[Op], Call]:
 
 def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """A call of any form, step by step: bind, bring into shape, compute, record."""
-    append, recorder, _ = recorder_state()
+    append, recorder, run = recorder_state()
+    if append is not None and op.bound:
+        try:
+            return _recorded_again(op, append, run, args, attributes)
+        except Exception:  # the long way succeeds, or explains
+            pass
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
@@ -279,7 +284,60 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return with_recorder(own, op.call, *args, **attributes)
     if append is not None:
         record(append, taken, data, bound, out)
+        _remember(op, args, attributes, data, bound)
     return out if taken is op else first_results(op, out)
+
+
+def _recorded_again(
+    op: Op, append: Any, run: Call, args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
+    """A call of one array under a tape, in a form that ``op.bound`` has; else KeyError."""
+    bound = op.bound[_form(args, attributes)]
+    x = args[0]
+    kind = x._kind
+    a = x._array
+    out = run(op.table[kind], a, *args[1:], **attributes)
+    y = _blank()
+    y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
+    same = out.dtype is kind.dtype
+    y._kind = kind if same else kind.device._kinds[out.dtype]
+    k = x._key
+    if k is None:
+        y._key = None
+        return y
+    y._key = key = next_key()
+    frame = _frame(3)
+    code = frame.f_code
+    if code.co_filename in internal:
+        frame = user_frame(frame)
+        code = frame.f_code
+    kept = x if op.kept[0] else a.shape if same else spec_of(x)
+    append((op, bound, code, frame.f_lasti, key, y if "y" in op.saves else None, k, kept))
+    return y
+
+
+def _form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """All but the tensor of a call, with types, for 1, 1.0 and True are equal."""
+    more = args[1:]
+    if attributes:
+        more = *more, *attributes.items(), *map(type, attributes.values())
+    return *map(type, args), *more
+
+
+def _remember(
+    op: Op, args: tuple[Any, ...], attributes: dict[str, Any], data: Any, bound: Any
+) -> None:
+    """Let the op know the attributes of a call in this form, where they are all that it has."""
+    if op.direct is None or len(op.data) != 1:
+        return
+    if not args or data[0] is not args[0] or 0.0 in [v for v in bound.values() if type(v) is float]:
+        return  # 0.0 and -0.0 are equal as well
+    if len(op.bound) >= MAX_PASSED:
+        op.bound.clear()
+    try:
+        op.bound[_form(args, attributes)] = bound
+    except TypeError:  # a list, say, has no hash
+        pass
 
 
 def own_recorder(args: Iterable[Any]) -> Any:

@@ -213,8 +213,10 @@ class Op:
     table: dict[Any, Any] = field(default_factory=dict)
     kernels: dict[Any, Rule] = field(default_factory=dict)
     fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
-    # And what copies learn anew: shapes, kinds and attributes that are fine; rules of the tape.
+    # And what copies learn anew: shapes, kinds and attributes that are fine; all attributes of
+    # calls that tell some of them; rules of the tape.
     passed: set[Any] = field(default_factory=set, init=False)
+    bound: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False)
     rules: list[Any] = field(default_factory=lambda: [None] * 4, init=False)
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()

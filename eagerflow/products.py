@@ -59,6 +59,7 @@ class Products:
 
         False where the walk has gone back instead, behind this entry as well.
         """
+        done = self._done
         small = (
             self._trusts
             and g.__class__ is Tensor
@@ -67,6 +68,9 @@ class Products:
             and g._kind.dtype.char in "fd"
             and entry[OP].family != "custom"  # the user's code is called once
         )
+        if small and self._back is not None and len(done) < MAX_TRUSTED_ENTRIES:
+            done.append(entry)  # as the one before
+            return True
         if not small or len(self._done) >= MAX_TRUSTED_ENTRIES:
             self._done.append(entry)
             if not self.hold():

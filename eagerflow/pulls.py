@@ -22,6 +22,7 @@ from eagerflow.errors import CaptureError
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, multiply_no_nan
+from eagerflow.ops.elementwise.gradient_ops import GradientOp
 from eagerflow.ops.family import Operand
 from eagerflow.recorder import (
     ATTRIBUTES,
@@ -283,9 +284,9 @@ def _key(kind: Kind, entry: Any) -> Any:
 
 # Rules as the tape walks over them ---------------------------------------------------------------
 
-SAME, OPPOSITE, NUMBER, VALUE, KERNEL, FUNCTION = range(6)
+SAME, OPPOSITE, NUMBER, VALUE, KERNEL, FUNCTION, WHOLE = range(7)
 """What is multiplied by: 1, -1, another number, a value of the entry, or what a function gives,
-perhaps in one kernel."""
+perhaps in one kernel; or an op that does the whole, with a value of the entry and the gradient."""
 
 PLAIN, CAREFUL, WATCHED = 0, 1, 2
 """Modes of a walk: whether the product lets 0 win, plus whether a recorder sees the calls."""
@@ -301,6 +302,13 @@ def rules_of(op: Op, mode: int) -> list[tuple[int, Any, int]] | bool:
 
     Where nobody watches, kernels may do it. False where an op has other rules; ``op`` keeps it.
     """
+    found: list[tuple[int, Any, int]] | bool
+    if isinstance(op.vjp, tuple) and isinstance(op.vjp[0], GradientOp):
+        own = op.vjp[0]
+        place = RESULT if own.of == "y" else FIRST_VALUE
+        found = [(WHOLE, (own.gradient(), place), FIRST_KEY)]
+        op.rules[mode] = found
+        return found
     found = isinstance(op.partials, tuple) and [
         (*_rule(op, p, product_of(mode), not mode & WATCHED), FIRST_KEY + 2 * i)
         for i, p in enumerate(op.partials)

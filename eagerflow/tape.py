@@ -24,7 +24,7 @@ from eagerflow.ops.elementwise.arithmetic import add, multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.products import Products
-from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, rules_of
+from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (
     ATTRIBUTES,
     CODE,
@@ -493,6 +493,10 @@ def _multiply_partials(
             part = rule.of(g, entry)
             if part is None:
                 part = _product(entry, g, product, rule.partial)
+        elif what is WHOLE:
+            call, place = rule
+            more = entry[ATTRIBUTES]
+            part = call(entry[place], g, **more) if more else call(entry[place], g)
         elif what is FUNCTION:
             part = _product(entry, g, product, rule)
         else:

@@ -85,9 +85,13 @@ def on_numpy(body: generated.Body) -> Call:
 
 
 def _alike(x: Any, others: tuple[Any, ...]) -> bool:
-    return type(x) is np.ndarray and all(
-        type(a) is np.ndarray and a.shape == x.shape and a.dtype == x.dtype for a in others
-    )
+    if type(x) is not np.ndarray:
+        return False
+    shape, dtype = x.shape, x.dtype
+    for a in others:
+        if type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype:
+            return False
+    return True
 
 
 def _as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
