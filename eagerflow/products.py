@@ -73,7 +73,7 @@ class Products:
             return True
         if not small or len(self._done) >= MAX_TRUSTED_ENTRIES:
             self._done.append(entry)
-            if not self.hold():
+            if not self.hold(g):
                 return False
             self._done.clear()
         if small and self._back is None:
@@ -84,14 +84,19 @@ class Products:
         self._take(PLAIN if small else CAREFUL)
         return True
 
-    def hold(self) -> bool:
-        """Whether no NaN has come out; else the walk goes back, and no product is trusted again."""
+    def hold(self, *taken: Any) -> bool:
+        """Whether no NaN has come out; else the walk goes back, and no product is trusted again.
+
+        ``taken`` is what the walk has taken out of the gradients for its next entry.
+        """
         if self._back is None:
             return True
         grads, ends, lost = self._state
         before, count, known = self._back
         self._back = None
         new = [g._array for key, g in grads.items() if before.get(key) is not g]
+        for g in taken:
+            new += [x._array for x in (g if g.__class__ is tuple else (g,)) if x is not None]
         if not any(quietly(_has_nan, array) for array in new):
             self._done.clear()
             return True
@@ -107,12 +112,12 @@ class Products:
 
 
 def _has_nan(array: Any) -> bool:
-    """Whether there is a NaN, or infinity of both signs."""
-    if array.dtype.char not in "fd":
+    """Whether there is a NaN, or perhaps infinity of both signs."""
+    if array.dtype.kind in "biu":
         return False
-    if array.size >= MAX_TRUSTED_ELEMENTS:
-        total = np.add.reduce(array, None)
-    else:
+    if array.size < MAX_TRUSTED_ELEMENTS and array.dtype.char in "fd":
         flat = array.ravel()
         total = flat.dot(flat)
+    else:
+        total = np.add.reduce(array, None)
     return bool(total != total)
