@@ -29,6 +29,8 @@ def centered(s, x, m):
 
 def laid(array, order, steps):
     """The same values with axes in another order in memory, or with steps between them."""
+    if not array.ndim:
+        return array
     order = [i for i in order if i < array.ndim]
     turned = np.ascontiguousarray(array.transpose(order)).transpose(np.argsort(order))
     if not steps:

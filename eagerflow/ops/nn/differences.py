@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dtypes import DType
 from eagerflow.errors import DTypeError
 from eagerflow.ops.elementwise.arithmetic import abs, copysign, sign
-from eagerflow.ops.elementwise.comparison import less
+from eagerflow.ops.elementwise.comparison import greater_equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import ErrorSample, Missing, pointwise
@@ -87,7 +87,7 @@ def _huber_of(a: float, b: float, delta: float) -> float:
 
 
 @_difference(
-    lambda d, delta: where(less(abs(d), delta), d, copysign(delta, d)),
+    lambda d, delta: where(greater_equal(abs(d), delta), copysign(delta, d), d),
     infer=_huber_spec,
     trusted=False,
     direct=None,
