@@ -59,7 +59,6 @@ class Products:
 
         False where the walk has gone back instead, behind this entry as well.
         """
-        done = self._done
         small = (
             self._trusts
             and g.__class__ is Tensor
@@ -68,19 +67,17 @@ class Products:
             and g._kind.dtype.char in "fd"
             and entry[OP].family != "custom"  # the user's code is called once
         )
-        if small and self._back is not None and len(done) < MAX_TRUSTED_ENTRIES:
-            done.append(entry)  # as the one before
-            return True
-        if not small or len(self._done) >= MAX_TRUSTED_ENTRIES:
-            self._done.append(entry)
-            if not self.hold(g):
-                return False
-            self._done.clear()
-        if small and self._back is None:
+        done = self._done
+        done.append(entry)
+        if small and self._back is not None and len(done) <= MAX_TRUSTED_ENTRIES:
+            return True  # as the entry before
+        if not self.hold(g):
+            return False
+        done.clear()
+        if small:
             grads, ends, lost = self._state
             self._back = {**grads, entry[OUT]: g}, len(ends), lost.copy()
-        if small:
-            self._done.append(entry)
+            done.append(entry)
         self._take(PLAIN if small else CAREFUL)
         return True
 

@@ -45,6 +45,7 @@ __all__ = [
     "SAME",
     "VALUE",
     "WATCHED",
+    "WHOLE",
     "product_of",
     "rules_of",
 ]
@@ -302,18 +303,17 @@ def rules_of(op: Op, mode: int) -> list[tuple[int, Any, int]] | bool:
 
     Where nobody watches, kernels may do it. False where an op has other rules; ``op`` keeps it.
     """
-    found: list[tuple[int, Any, int]] | bool
-    if isinstance(op.vjp, tuple) and isinstance(op.vjp[0], GradientOp):
-        own = op.vjp[0]
+    own = op.vjp[0] if isinstance(op.vjp, tuple) and op.vjp else None
+    found: list[tuple[int, Any, int]] | bool = False
+    if isinstance(own, GradientOp):
         place = RESULT if own.of == "y" else FIRST_VALUE
         found = [(WHOLE, (own.gradient(), place), FIRST_KEY)]
-        op.rules[mode] = found
-        return found
-    found = isinstance(op.partials, tuple) and [
-        (*_rule(op, p, product_of(mode), not mode & WATCHED), FIRST_KEY + 2 * i)
-        for i, p in enumerate(op.partials)
-        if p is not None
-    ]
+    elif isinstance(op.partials, tuple):
+        found = [
+            (*_rule(op, p, product_of(mode), not mode & WATCHED), FIRST_KEY + 2 * i)
+            for i, p in enumerate(op.partials)
+            if p is not None
+        ]
     op.rules[mode] = found
     return found
 

@@ -149,7 +149,7 @@ def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
 def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:
     """A body of the elements of arrays that broadcast; one output comes without a tuple.
 
-    Outputs lie in memory in the order of the first array that has their shape.
+    Outputs lie in memory as those of a ufunc do.
     """
     key = body, tuple(attributes.items())
     return ready(key, arrays, lambda made: made.elements_of(body, arrays, key[1]))(arrays)
