@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import mutually_broadcastable_shapes
 
 from eagerflow.codegen import generated, kernel, ready
+from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS
 
 pytestmark = pytest.mark.skipif(not generated.enabled(), reason="there is no compiler")
 
@@ -182,3 +183,9 @@ def test_arrays_that_need_a_copy_to_enter():
         scaled = np.zeros((4, 6, 8))[:, ::2, ::2]
         scaled[...] = x * factor
         np.testing.assert_allclose(call((scaled,)), scaled.sum(axis=(0, 2)))
+
+
+def test_no_size_has_two_ways():
+    """Programs for few elements are asked for first: were some of their sizes also those of
+    machine code, bits would depend on what was computed before."""
+    assert MIN_TILED_ELEMENTS <= generated.MIN_COMPILED_ELEMENTS
