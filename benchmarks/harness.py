@@ -97,12 +97,13 @@ def ratio(a, b):
     return round(statistics.median(ratios), 3), [round(low, 3), round(high, 3)]
 
 
-def compare(name, contestants, ours, peer, rounds=25, seconds=0.02, target=None, per=1):
+def compare(name, contestants, ours, peer, rounds=25, seconds=0.02, target=None, per=1, pause=0.0):
     """Time all contestants in turn; gives the row of the report.
 
-    ``per`` divides the times, for functions that do something several times over.
+    ``per`` divides the times, for functions that do something several times over; ``pause`` is
+    that of ``measure``.
     """
-    times = measure(contestants, rounds, seconds)
+    times = measure(contestants, rounds, seconds, pause)
     middle, spread = ratio(times[ours], times[peer])
     return {
         "name": name,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from eagerflow.dtypes import DType
+from eagerflow.dtypes import DType, is_inexact
 from eagerflow.errors import ArgumentError, DeviceError
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
@@ -39,12 +39,13 @@ _lock = reentrant_lock()
 class Kind:
     """A dtype on a device: interned, so that "same dtype and same device" is one ``is``."""
 
-    __slots__ = ("array_type", "device", "dtype", "is_complex", "wrap")
+    __slots__ = ("array_type", "device", "dtype", "is_complex", "is_inexact", "wrap")
 
     def __init__(self, device: Device, dtype: DType) -> None:
         self.device = device
         self.dtype = dtype
         self.is_complex = dtype.kind == "c"
+        self.is_inexact = is_inexact(dtype)
         self.array_type: type = device.backend.array_type
         self.wrap: Callable[[Any], Any] = device.backend.wrapper(device.index)
 

@@ -15,6 +15,7 @@ from functools import partial, reduce
 from operator import is_
 from typing import Any
 
+from eagerflow.backends.base import MANY
 from eagerflow.backends.numpy import quietly
 from eagerflow.convert import (
     SCALARS,
@@ -38,11 +39,11 @@ from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor, joining, new_tensor
+from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
 
 _frame = sys._getframe
-_new = object.__new__
+_blank = blank
 _quick = process.run
 _NONE: dict[str, Any] = {}
 internal = frozenset(
@@ -55,6 +56,7 @@ internal = frozenset(
 which is written as a user would write it."""
 
 Call = Callable[..., Any]
+MAX_PASSED = 1024  # calls that an op remembers as fine
 
 
 # The three shapes of a bound op ------------------------------------------------------------
@@ -69,10 +71,11 @@ def bind_unary(op: Op) -> Call:
     def call(x: Any, /) -> Any:
         if not process.recorders:
             try:
-                fn, kind = table[x._kind]
-                out = _quick(fn, x._array)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                fn, kind, many = table[x._kind]
+                a = x._array
+                out = _quick(fn if many is None or a.size < MANY else many, a)
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
                 y._key = None
                 return y
@@ -82,15 +85,16 @@ def bind_unary(op: Op) -> Call:
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
         try:
-            fn, kind = table[x._kind]
+            fn, kind, many = table[x._kind]
         except (AttributeError, KeyError):
             return _misfit(op, (x,), {})
+        a = x._array
         try:
-            out = run(fn, x._array)
+            out = run(fn if many is None or a.size < MANY else many, a)
         except Exception as error:
             out = explain_failure(error, op, (x,), {}, fn)
-        y = _new(Tensor)
-        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y = _blank()
+        y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
         y._kind = kind
         k = x._key
         if append is None or k is None:
@@ -102,7 +106,7 @@ def bind_unary(op: Op) -> Call:
         if code.co_filename in internal:
             frame = user_frame(frame)
             code = frame.f_code
-        x_kept = x if keep_x else x._array.shape if keep_shape else None
+        x_kept = x if keep_x else a.shape if keep_shape else None
         append((op, _NONE, code, frame.f_lasti, key, y if keep_y else None, k, x_kept))
         return y
 
@@ -116,19 +120,19 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
     def call(x1: Any, x2: Any, /) -> Any:
         if not process.recorders:
             try:
-                if type(x2) is Tensor:
+                if x2.__class__ is Tensor:
                     kind = x2._kind
-                    if type(x1) is Tensor:
+                    if x1.__class__ is Tensor:
                         fn, kind = table[kind if x1._kind is kind else None]
                         out = _quick(fn, x1._array, x2._array)
                     else:
-                        fn, kind = table[kind, type(x1)]
-                        out = _quick(fn, x1, x2._array)
+                        fn, kind, numbers = table[kind, x1.__class__]
+                        out = _quick(fn, numbers[x1], x2._array)
                 else:
-                    fn, kind = table[x1._kind, type(x2)]
-                    out = _quick(fn, x1._array, x2)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                    fn, kind, numbers = table[x1._kind, x2.__class__]
+                    out = _quick(fn, x1._array, numbers[x2])
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
                 y._key = None
                 return y
@@ -139,7 +143,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             joins = not operator or joining[type(x2)]
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
-            if type(x2) is Tensor and type(x1) is Tensor and (kind := x1._kind) is x2._kind:
+            if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
                 a, b = x1._array, x2._array
                 k1, k2 = x1._key, x2._key
@@ -152,8 +156,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             out = run(fn, a, b)
         except Exception as error:
             out = explain_failure(error, op, (x1, x2), {}, fn)
-        y = _new(Tensor)
-        y._array = out if type(out) is kind.array_type else kind.wrap(out)
+        y = _blank()
+        y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
         y._kind = kind
         if append is None or (k1 is None and k2 is None):
             y._key = None
@@ -181,8 +185,8 @@ def bind_attribute(op: Op) -> Call:
             try:
                 kind = x._kind
                 out = _quick(table[kind], x._array, value)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
@@ -208,8 +212,8 @@ def bind_general(op: Op) -> Call:
                 x = args[0]
                 kind = x._kind
                 out = _quick(table[kind], x._array, *args[1:], **attributes)
-                y = _new(Tensor)
-                y._array = out if type(out) is kind.array_type else kind.wrap(out)
+                y = _blank()
+                y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
@@ -257,7 +261,12 @@ def _shape_of_call(op: Op) -> Callable[[Op], Call]:
 
 def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """A call of any form, step by step: bind, bring into shape, compute, record."""
-    append, recorder, _ = recorder_state()
+    append, recorder, run = recorder_state()
+    if append is not None and op.bound:
+        try:
+            return _recorded_again(op, append, run, args, attributes)
+        except Exception:  # the long way succeeds, or explains
+            pass
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
@@ -275,7 +284,60 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return with_recorder(own, op.call, *args, **attributes)
     if append is not None:
         record(append, taken, data, bound, out)
+        _remember(op, args, attributes, data, bound)
     return out if taken is op else first_results(op, out)
+
+
+def _recorded_again(
+    op: Op, append: Any, run: Call, args: tuple[Any, ...], attributes: dict[str, Any]
+) -> Any:
+    """A call of one array under a tape, in a form that ``op.bound`` has; else KeyError."""
+    bound = op.bound[_form(args, attributes)]
+    x = args[0]
+    kind = x._kind
+    a = x._array
+    out = run(op.table[kind], a, *args[1:], **attributes)
+    y = _blank()
+    y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
+    same = out.dtype is kind.dtype
+    y._kind = kind if same else kind.device._kinds[out.dtype]
+    k = x._key
+    if k is None:
+        y._key = None
+        return y
+    y._key = key = next_key()
+    frame = _frame(3)
+    code = frame.f_code
+    if code.co_filename in internal:
+        frame = user_frame(frame)
+        code = frame.f_code
+    kept = x if op.kept[0] else a.shape if same else spec_of(x)
+    append((op, bound, code, frame.f_lasti, key, y if "y" in op.saves else None, k, kept))
+    return y
+
+
+def _form(args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    """All but the tensor of a call, with types, for 1, 1.0 and True are equal."""
+    more = args[1:]
+    if attributes:
+        more = *more, *attributes.items(), *map(type, attributes.values())
+    return *map(type, args), *more
+
+
+def _remember(
+    op: Op, args: tuple[Any, ...], attributes: dict[str, Any], data: Any, bound: Any
+) -> None:
+    """Let the op know the attributes of a call in this form, where they are all that it has."""
+    if op.direct is None or len(op.data) != 1:
+        return
+    if not args or data[0] is not args[0] or 0.0 in [v for v in bound.values() if type(v) is float]:
+        return  # 0.0 and -0.0 are equal as well
+    if len(op.bound) >= MAX_PASSED:
+        op.bound.clear()
+    try:
+        op.bound[_form(args, attributes)] = bound
+    except TypeError:  # a list, say, has no hash
+        pass
 
 
 def own_recorder(args: Iterable[Any]) -> Any:
@@ -310,13 +372,12 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
     if type(x1) is Tensor and type(x2) is Tensor:
         if x1._kind is not x2._kind:
             raise KeyError
-        fn, out = op.table[x1._kind]
-        return x1, x2, x1._array, x2._array, x1._key, x2._key, fn, out
+        return x1, x2, x1._array, x2._array, x1._key, x2._key, *op.table[x1._kind]
     if type(x1) is Tensor:
-        fn, out = op.table[x1._kind, type(x2)]
-        return x1, x2, x1._array, x2, x1._key, None, fn, out
-    fn, out = op.table[x2._kind, type(x1)]
-    return x1, x2, x1, x2._array, None, x2._key, fn, out
+        *found, numbers = op.table[x1._kind, type(x2)]
+        return x1, x2, x1._array, numbers[x2], x1._key, None, *found
+    *found, numbers = op.table[x2._kind, type(x1)]
+    return x1, x2, numbers[x1], x2._array, None, x2._key, *found
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -339,9 +400,11 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     if entry is None:
         specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
         out = kind.device.kind(op.infer(*specs).dtype)
-        entry = op.table[kind] = (kind.device.backend.bind(op, kind.dtype), out)
+        backend = kind.device.backend
+        few, many = backend.bind_by_size(op, kind.dtype)
+        entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
-        op.table[kind, scalar] = entry
+        op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -463,7 +526,7 @@ def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> Device:
 def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Run the kernel of ``op`` on canonical arguments; a tuple of Tensors for several results."""
     if not op.trusted:
-        check(op, data, attributes)
+        _check_once(op, data, attributes)
     if op.on_tensors:
         return with_recorder(None, op.kernel, None, *data, **attributes)
     first = next((x for x in data if type(x) is Tensor), None)
@@ -592,6 +655,30 @@ def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return op.infer(*specs, **attributes)
     except EagerflowError as error:
         raise with_context(error, op, data) from None
+
+
+def _check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+    """``check``, unless arguments of these shapes and kinds have passed with these attributes."""
+    given = [(x._array.shape, x._kind) if type(x) is Tensor else x for x in data]
+    key = *given, *map(_typed, attributes.values())
+    try:
+        if key in op.passed:
+            return
+    except TypeError:  # a graph, say, has no hash
+        check(op, data, attributes)
+        return
+    check(op, data, attributes)
+    if len(op.passed) >= MAX_PASSED:
+        op.passed.clear()
+    if all(x is None or type(x) is Tensor for x in data):  # not every number that comes
+        op.passed.add(key)
+
+
+def _typed(value: Any) -> Any:
+    """An attribute with its type, for 1, 1.0 and True are equal."""
+    if type(value) is tuple:
+        return tuple([_typed(item) for item in value])
+    return type(value), value
 
 
 def explain_failure(

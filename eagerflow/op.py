@@ -159,9 +159,10 @@ class Op:
     "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
-    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. Bits are
-    ``threaded`` where they may depend on how many threads the libraries below use: a bool, or a
-    function of the arguments' specs.
+    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. On many floats
+    the ufunc of one array is machine code where it is ``compiled``. Bits are ``threaded`` where
+    they may depend on how many threads the libraries below use: a bool, or a function of the
+    arguments' specs.
 
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.
@@ -206,6 +207,7 @@ class Op:
     recorded: Op | None = None
     optional: frozenset[int] = frozenset()
     outputs: int = 1
+    compiled: bool = False
     ulp: int = 4
     version: int = 1
     shorter: tuple[int, ...] = ()  # older versions, which gave the first of today's results
@@ -214,6 +216,11 @@ class Op:
     table: dict[Any, Any] = field(default_factory=dict)
     kernels: dict[Any, Rule] = field(default_factory=dict)
     fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
+    # And what copies learn anew: shapes, kinds and attributes that are fine; all attributes of
+    # calls that tell some of them; rules of the tape.
+    passed: set[Any] = field(default_factory=set, init=False)
+    bound: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False)
+    rules: list[Any] = field(default_factory=lambda: [None] * 4, init=False)
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()
     keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from eagerflow import batching, provenance, tree
 from eagerflow.convert import as_tensor
 from eagerflow.dispatch import first_results, record, recorded_for
@@ -17,10 +19,12 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.op import Op, custom_op
-from eagerflow.ops.creation.filled import eye, ones_like, zeros, zeros_like
-from eagerflow.ops.elementwise.arithmetic import add, multiply, multiply_no_nan, negative
+from eagerflow.ops.creation.filled import eye, ones, ones_like, zeros, zeros_like
+from eagerflow.ops.elementwise.arithmetic import add, multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.products import Products
+from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (
     ATTRIBUTES,
     CODE,
@@ -230,6 +234,8 @@ class GradientTape(Recorder):
         return tree.unflatten(structure, found)
 
     def _check_source(self, source: Any) -> None:
+        if type(source) is Tensor and source._kind.is_inexact:
+            return
         if type(source) is not Tensor and type(source) is not Variable:
             raise GradientError(
                 f"a {type(source).__name__} has no gradient",
@@ -247,6 +253,9 @@ class GradientTape(Recorder):
 
     def _start(self, target: Any, output_gradients: Any) -> dict[int, Tensor]:
         """The gradient of each target with respect to itself, by key."""
+        if type(target) is Tensor and output_gradients is None:
+            self._check_source(target)
+            return {} if target._key is None else {target._key: _ones(target)}
         targets, structure = tree.flatten(target)
         weights: list[Any] = [None] * len(targets)
         if output_gradients is not None:
@@ -261,7 +270,7 @@ class GradientTape(Recorder):
         for value, weight in zip(targets, weights, strict=True):
             tensor = value.value if isinstance(value, Variable) else value
             self._check_source(tensor)
-            g = ones_like(tensor) if weight is None else as_tensor(weight, tensor.dtype)
+            g = _ones(tensor) if weight is None else as_tensor(weight, tensor.dtype)
             if g.shape != tensor.shape:
                 raise ShapeError(
                     "a gradient has the shape of its target",
@@ -369,6 +378,20 @@ def _keyed(tensor: Tensor) -> int:
     return tensor._key
 
 
+MIN_REPEATED_ELEMENTS = 1 << 12
+"""From which one 1 is repeated in place of an array of ones."""
+
+
+def _ones(tensor: Tensor) -> Tensor:
+    """Ones like a tensor, which rules read and nobody changes."""
+    array = tensor._array
+    many = array.__class__ is np.ndarray and array.size >= MIN_REPEATED_ELEMENTS
+    if many and recorder_state()[1] is None:
+        one = ones((), tensor.dtype, str(tensor.device))
+        return broadcast_to(one, array.shape)  # type: ignore[no-any-return]
+    return ones_like(tensor)  # type: ignore[no-any-return]
+
+
 def _reached(entries: Iterable[Any], keys: set[int]) -> set[int]:
     """``keys`` and the keys of everything computed from them."""
     reached = set(keys)
@@ -395,10 +418,11 @@ def pull_back(
     limits the walk to values computed from ``keep``; None means that all are. Entries
     through which no gradient passes are added to ``ends``.
     """
-    product = multiply
     recorder = recorder_state()[1]
     lost: set[int] = set()  # values behind a link that carries no gradient, such as a cast
-    while entries:
+    product, mode = multiply, PLAIN if recorder is None else WATCHED
+    products: Products | None = None
+    while entries or not (products is None or products.hold()):
         entry = entries.pop()
         out = entry[OUT]
         if out.__class__ is tuple:
@@ -412,13 +436,20 @@ def pull_back(
         op = entry[OP]
         if recorder is not None:
             recorder.follow((entry[CODE], entry[INSTRUCTION]))
-        if op.singular:
+        if op.singular and products is None:
             # From here on a gradient may be 0 where a derivative is infinite, or the
             # reverse: the branch not taken of a where, the end of a clip, sqrt at 0.
-            product = multiply_no_nan
+            products = Products(entries, (grads, ends, lost), recorder is None)
+        if products is not None:
+            if not products.fit(entry, g):
+                continue
+            product, mode = products.times, products.mode
         try:
-            if op.partials.__class__ is tuple:
-                _multiply_partials(grads, entry, g, product, reached)
+            rules = op.rules[mode]
+            if rules is None:
+                rules = rules_of(op, mode)
+            if rules is not False:
+                _multiply_partials(grads, entry, g, product, reached, rules)
             elif op.differentiable:
                 _apply_rules(grads, entry, g, reached, lost)
             else:
@@ -446,24 +477,31 @@ def _gather(grads: dict[int, Any], entry: Any, keep: set[int]) -> tuple[Any, ...
 
 
 def _multiply_partials(
-    grads: dict[int, Any], entry: Any, g: Any, product: Callable[..., Any], reached: Any
+    grads: dict[int, Any], entry: Any, g: Any, product: Callable[..., Any], reached: Any, rules: Any
 ) -> None:
     """Add the gradient of each watched argument of an element-wise op: g times its partial."""
-    op = entry[OP]
-    attributes = entry[ATTRIBUTES]
-    at = FIRST_KEY
-    for partial in op.partials:
-        key, x = entry[at], entry[at + 1]
-        at += 2
-        if key is None or partial is None or (reached is not None and key not in reached):
+    for what, rule, at in rules:
+        key = entry[at]
+        if key is None or (reached is not None and key not in reached):
             continue
-        if partial.__class__ is int:
-            part = g if partial == 1 else negative(g) if partial == -1 else multiply(g, partial)
-        else:
-            y = entry[RESULT]
-            args = entry[FIRST_VALUE::2] if op.keeps_all else _arguments(entry, g)
-            p = partial(y, *args, **attributes) if attributes else partial(y, *args)
+        if what is SAME:
+            part = g
+        elif what is VALUE:
+            p = entry[rule]
             part = product(g, _conjugate(p) if g._kind.is_complex else p)
+        elif what is KERNEL:
+            part = rule.of(g, entry)
+            if part is None:
+                part = _product(entry, g, product, rule.partial)
+        elif what is WHOLE:
+            call, place = rule
+            more = entry[ATTRIBUTES]
+            part = call(entry[place], g, **more) if more else call(entry[place], g)
+        elif what is FUNCTION:
+            part = _product(entry, g, product, rule)
+        else:
+            part = negative(g) if what is OPPOSITE else multiply(g, rule)
+        x = entry[at + 1]
         if x is not None:  # else the only argument, which has the shape of the result
             shape = (
                 x if x.__class__ is tuple else x._array.shape if x.__class__ is Tensor else x.shape
@@ -472,6 +510,14 @@ def _multiply_partials(
                 part = reduce_to(part, shape)
         known = grads.get(key)
         grads[key] = part if known is None else add(known, part)
+
+
+def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[..., Any]) -> Any:
+    """A gradient times a partial derivative, op by op."""
+    op, attributes, y = entry[OP], entry[ATTRIBUTES], entry[RESULT]
+    args = entry[FIRST_VALUE::2] if op.keeps_all else _arguments(entry, g)
+    p = partial(y, *args, **attributes) if attributes else partial(y, *args)
+    return product(g, _conjugate(p) if g._kind.is_complex else p)
 
 
 def _arguments(entry: Any, g: Any) -> Any:

@@ -6,12 +6,12 @@ The methods and operators that compute are the ops themselves: each op attaches 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from eagerflow import display
+from eagerflow import display, tree
 from eagerflow.devices import Device, Kind, as_device
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
@@ -54,7 +54,15 @@ class Operators(metaclass=_Tidy):
     __hash__ = object.__hash__
 
 
-class Tensor(Operators):
+class _Refusing(_Tidy):
+    """Classes that are not called, as their objects are made by functions."""
+
+    def __call__(cls, *args: object, **named: object) -> NoReturn:
+        hint = "ef.tensor(values) or ef.asarray(array)"
+        raise DTypeError(f"{cls.__name__} is not called", hint=hint)
+
+
+class Tensor(Operators, metaclass=_Refusing):
     """An immutable array on one device; made by ``ef.tensor``, ``ef.asarray`` and all ops.
 
     >>> t = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
@@ -69,9 +77,6 @@ class Tensor(Operators):
     _array: Any  # what the device's backend computes with, or a recorder's own symbol
     _kind: Kind
     _key: int | None  # identifies the value in tapes, once one has seen it
-
-    def __init__(self, *args: object) -> None:
-        raise DTypeError("Tensor is not called", hint="ef.tensor(values) or ef.asarray(array)")
 
     # What is known without the values ------------------------------------------------
 
@@ -246,9 +251,14 @@ class Tensor(Operators):
         return _rebuild, (np.array(self._values("pickle")), str(self._kind.device))
 
 
+tree.LEAVES.add(Tensor)
+blank: Callable[[], Tensor] = type.__call__.__get__(Tensor)  # less than object.__new__ takes
+"""Makes a Tensor that has nothing yet."""
+
+
 def new_tensor(array: Any, kind: Kind) -> Tensor:
     """A Tensor around an array that the kind's device computes with; nothing is copied."""
-    tensor = object.__new__(Tensor)
+    tensor = blank()
     tensor._array = array
     tensor._kind = kind
     tensor._key = None

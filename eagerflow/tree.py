@@ -73,6 +73,10 @@ def register(
     _rules[cls] = _Rule(split, join)
 
 
+LEAVES: set[type] = set()
+"""Classes whose objects are leaves, and come often."""
+
+
 def _rule(nest: Any) -> _Rule | None:
     cls = type(nest)
     rule = _rules.get(cls)
@@ -124,6 +128,8 @@ def _remade(structure: Structure, items: list[Any]) -> Any:
 
 def flatten(nest: Any) -> tuple[list[Any], Structure]:
     """Leaves of ``nest`` from left to right, and the structure that rebuilds it."""
+    if nest.__class__ in LEAVES:
+        return [nest], _LEAF
     leaves: list[Any] = []
     return leaves, _flatten(nest, leaves)
 
@@ -161,6 +167,8 @@ def flatten_up_to(structure: Structure, nest: Any) -> list[Any]:
 
 def unflatten(structure: Structure, leaves: Iterable[Any]) -> Any:
     """The nest with this structure and these leaves."""
+    if structure is _LEAF:
+        return next(iter(leaves))
     return _unflatten(structure, iter(leaves))
 
 

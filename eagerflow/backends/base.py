@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -19,6 +19,20 @@ __all__ = ["Backend", "PlacedBackend"]
 
 # Ops that only move data around need no arithmetic, so every dtype is fine as it is.
 MOVERS = frozenset({"shape", "indexing", "creation", "random", "control", "communication"})
+
+
+MANY = 1 << 14
+"""Elements from which an op of one array may have another kernel."""
+
+
+class _AsGiven(dict[Any, Any]):
+    """Any key's value is the key."""
+
+    def __missing__(self, key: Any) -> Any:
+        return key
+
+
+AS_GIVEN = _AsGiven()
 
 
 class Backend:
@@ -53,6 +67,10 @@ class Backend:
             return partial(self._through_float32, kernel, dtype)
         return kernel
 
+    def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
+        """What computes ``op`` on few elements, and on MANY or more if that is something else."""
+        return self.bind(op, dtype), None
+
     def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
         """The function of the first array and the user's attributes, for the hot path."""
         if op.direct is None or (op.family not in MOVERS and dtype in NARROW):
@@ -75,6 +93,10 @@ class Backend:
 
     def _narrow(self, array: Any, dtype: DType) -> Any:
         return array.astype(dtype) if getattr(array, "dtype", None) == float32 else array
+
+    def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
+        """What an element-wise kernel of a dtype gets for Python numbers of a type."""
+        return AS_GIVEN
 
     def wrapper(self, index: int) -> Callable[[Any], Any]:
         """What makes an array on device ``index`` of a kernel's result that is a scalar."""

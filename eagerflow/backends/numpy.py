@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import gc
+import math
 import weakref
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.base import Backend
+from eagerflow.backends.base import AS_GIVEN, MANY, Backend
+from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import SAME_BITS
 from eagerflow.dtypes import DType
 from eagerflow.errors import OutOfMemoryError
+from eagerflow.op import Op
 from eagerflow.runtime import allocation, buffers
 
 __all__ = ["NumpyBackend", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
@@ -57,6 +61,39 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
             gc.collect()
 
 
+# Numbers ---------------------------------------------------------------------------------------
+
+MAX_NUMBERS = 256  # of one type and dtype that are kept
+_FULL_WIDTH = frozenset("fdlqi")  # dtypes whose ufuncs take numbers in them as they are
+
+
+class _Numbers(dict[Any, Any]):
+    """Python numbers of one type as arrays without axes: with these, ufuncs take half the time.
+
+    What is no number of the dtype stays as it is, for ufuncs know what to do with it.
+    """
+
+    def __init__(self, dtype: DType) -> None:
+        self._dtype = dtype
+        self._zeros = [quietly(np.array, zero, dtype) for zero in (0.0, -0.0)]
+
+    def __missing__(self, number: Any) -> Any:
+        if number == 0:  # of which there are two, with one place in a dict
+            return self._zeros[math.copysign(1.0, number) < 0]
+        try:
+            made = quietly(np.array, number, self._dtype)
+        except (OverflowError, TypeError, ValueError):
+            return number
+        if len(self) < MAX_NUMBERS:
+            self[number] = made
+        return made
+
+
+@cache
+def _numbers(scalar: type, dtype: DType) -> _Numbers:
+    return _Numbers(dtype)
+
+
 # Memory of others ------------------------------------------------------------------------------
 
 lent: dict[int, weakref.ref[Any]] = {}
@@ -91,6 +128,35 @@ class NumpyBackend(Backend):
         # to 32 MiB, so freeing one block, whose pages are never touched, lets steps that
         # allocate the same sizes again and again keep their pages.
         np.empty(KEPT_BYTES, np.uint8)
+
+    def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
+        few, many = self.bind_by_size(op, dtype)
+        if many is None or op.scalar in SAME_BITS:
+            return few  # which plans tell where to write
+
+        def kernel(x: Any) -> Any:
+            return few(x) if x.size < MANY else many(x)
+
+        return kernel
+
+    def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
+        kernel, name = super().bind(op, dtype), str(op.scalar)
+        if not op.compiled or dtype.char not in "fd":
+            return kernel, None
+
+        def body(s: Any, x: Any) -> Any:
+            return getattr(s, name)(x)
+
+        def many(x: Any) -> Any:
+            return generated.elementwise(body, x) if generated.enabled() else kernel(x)
+
+        body.__name__ = name
+        return kernel, many
+
+    def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
+        fits = scalar in (bool, int) or (scalar is float and dtype.kind == "f")
+        plain = type(kernel) is np.ufunc and dtype.char in _FULL_WIDTH
+        return _numbers(scalar, dtype) if fits and plain else AS_GIVEN
 
     def wrapper(self, index: int) -> Callable[[Any], Any]:
         return np.asarray

@@ -7,21 +7,15 @@ llvmlite, take the op's NumPy kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from importlib.util import find_spec
-from math import prod
 from typing import Any
 
-import numpy as np
-
-from eagerflow.dtypes import dtype_name
 from eagerflow.extras import switched_off
 from eagerflow.guard import ScopeGuard
-from eagerflow.runtime.buffers import empty
-from eagerflow.spec import normalize_axes
 
-MIN_COMPILED_ELEMENTS = 1 << 14
+MIN_COMPILED_ELEMENTS = 1 << 10
 """Elements from which a generated kernel's call costs less than NumPy's steps."""
 
 Body = Callable[..., Any]
@@ -49,9 +43,9 @@ def pays(size: int, border: int | None = None) -> bool:
     return (size >= least and enabled()) or calls is not None
 
 
-def takes(x: Any, border: int | None = None) -> bool:
-    """Whether an array's size, at least ``border``, and dtype are those of generated kernels."""
-    return x.dtype.char in "fd" and pays(x.size, border)
+def takes(x: Any) -> bool:
+    """Whether an array's size and dtype are those of generated kernels."""
+    return x.dtype.char in "fd" and pays(x.size)
 
 
 class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
@@ -71,7 +65,7 @@ class watching(ScopeGuard):  # noqa: N801 (it is used like a function)
 
     def _tell(self, listed: list[Any] | None) -> None:
         global calls
-        _machinery().watch(listed)
+        _machinery().kernel.watch(listed)
         calls = listed
 
 
@@ -84,10 +78,10 @@ def text_of(call: Any, code: str) -> str:
 
 @cache
 def _machinery() -> Any:
-    """The module that builds and runs regions; a program at a prompt needs none of it."""
-    from eagerflow.codegen import kernel
+    """The module that runs regions, in calls that are kept ready; a prompt needs none of it."""
+    from eagerflow.codegen import ready
 
-    return kernel
+    return ready
 
 
 @cache
@@ -98,26 +92,15 @@ def _programs() -> Any:
     return in_place
 
 
-def program(found: Any, tile: bool) -> Callable[..., None]:
+def program(found: Any, tile: bool, makes: bool = False) -> Callable[..., Any]:
     """``fill(*arrays, *outputs)`` by steps of NumPy's, for a region; see ``in_place``."""
-    made: Callable[..., None] = _programs().program_of(found, tile)
+    made: Callable[..., Any] = _programs().program_of(found, tile, makes)
     return made
 
 
-@cache
-def region(
-    body: Body,
-    axes: str,
-    operands: tuple[tuple[str, str], ...],
-    attributes: tuple[tuple[str, Any], ...] = (),
-) -> Any:
-    """The region of a body; ``operands`` are the dtype and the axes of each input."""
-    s = _programs().Builder(body.__name__.strip("_").removesuffix("_body"), axes)
-    values = [s.input(f"x{i}", dtype, along) for i, (dtype, along) in enumerate(operands)]
-    results = body(s, *values, **dict(attributes))
-    for i, result in enumerate(results if isinstance(results, tuple) else (results,)):
-        s.output(f"y{i}", result)
-    return s.region()
+def region(*given: Any) -> Any:
+    """The region of a body; see ``bodies.region_of``."""
+    return _programs().region_of(*given)
 
 
 def run(found: Any, *arrays: Any, **sizes: int) -> Any:
@@ -125,34 +108,33 @@ def run(found: Any, *arrays: Any, **sizes: int) -> Any:
 
     ``sizes`` are those of axes along which no array lies.
     """
-    outputs = _machinery().run(found, arrays, sizes or None)
+    outputs = _machinery().kernel.run(found, arrays, sizes or None)
     return outputs[0] if len(outputs) == 1 else outputs
 
 
 def compute(found: Any, inputs: Any, outputs: Any) -> None:
     """Fill the arrays ``outputs`` with what a region computes."""
-    _machinery().compute(found, inputs, outputs)
+    _machinery().kernel.compute(found, inputs, outputs)
 
 
-def row_views(axis: int, arrays: Sequence[Any]) -> tuple[str, list[tuple[str, str]], list[Any]]:
-    """The axes of a region whose rows lie along ``axis`` of arrays, operands, and views of them.
+# Calls that are kept ready -----------------------------------------------------------------------
 
-    ``axis`` is counted from the front. The last of the region's axes is the one along a row; in
-    memory arrays keep their order. Arrays that lack the axis have one number for each row.
+_calls: dict[Any, Callable[..., Any]] = {}
+_MAX_CALLS = 1024  # what is kept of each is some hundred bytes, and code that is kept anyway
+
+
+def ready(key: Any, arrays: tuple[Any, ...], make: Callable[[Any], Any]) -> Callable[..., Any]:
+    """What ``make`` has made for arrays that lie in memory as these do, and for this ``key``.
+
+    ``make`` gets the module whose ``ReadyCall`` it gives.
     """
-    shape = arrays[0].shape
-    length, inner = shape[axis], prod(shape[axis + 1 :])
-    axes, outer = ("m n", "m") if inner == 1 else ("a m n", "a m")
-    operands, views = [], []
-    for a in arrays:
-        whole = a.ndim == len(shape)
-        operands.append((dtype_name(a.dtype), axes if whole else outer))
-        if inner == 1:
-            views.append(a.reshape((-1, length) if whole else -1))
-        else:
-            view = a.reshape((-1, length, inner) if whole else (-1, inner))
-            views.append(view.swapaxes(1, 2) if whole else view)
-    return axes, operands, views
+    key = key, tuple([(a.shape, a.strides, a.dtype) for a in arrays])
+    found = _calls.get(key)
+    if found is None:
+        if len(_calls) >= _MAX_CALLS:
+            _calls.clear()
+        found = _calls[key] = make(_machinery())
+    return found
 
 
 def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
@@ -160,45 +142,30 @@ def rows(body: Body, axis: int, *arrays: Any, **attributes: Any) -> Any:
 
     Arrays that lack the axis have one number for each row, as reduced outputs do.
     """
-    x = arrays[0]
-    axes, operands, views = row_views(axis, arrays)
-    found = region(body, axes, tuple(operands), tuple(attributes.items()))
-    reduced = (*x.shape[:axis], *x.shape[axis + 1 :])
-    shapes = [x.shape if "n" in out.axes else reduced for out in found.outputs]
-    if axes == "m n":
-        made = run(found, *views)
-        if len(shapes) == 1:
-            return made.reshape(shapes[0])
-        outs = [out.reshape(shape) for out, shape in zip(made, shapes, strict=True)]
-    else:
-        outs = [empty(shape, x.dtype) for shape in shapes]
-        compute(found, views, row_views(axis, (x, *outs))[2][1:])
-    return outs[0] if len(outs) == 1 else tuple(outs)
-
-
-def reduced_rows(body: Body, axis: Any, keepdims: bool, x: Any, **attributes: Any) -> Any:
-    """One number for each row of ``x``: a body over rows ``n``, along axes as reductions take."""
-    axes = normalize_axes(axis, x.ndim)
-    kept = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
-    shape = kept if keepdims else tuple(s for i, s in enumerate(x.shape) if i not in axes)
-    if len(axes) != 1:
-        last = tuple(range(x.ndim - len(axes), x.ndim))
-        x, axes = np.moveaxis(x, axes, last).reshape(-1, prod(x.shape[i] for i in axes)), (1,)
-    along, operands, views = row_views(axes[0], (x,))
-    found = region(body, along, tuple(operands), tuple(attributes.items()))
-    return run(found, *views).reshape(shape)
+    key = body, axis, tuple(attributes.items())
+    return ready(key, arrays, lambda made: made.rows_of(body, axis, arrays, key[2]))(arrays)
 
 
 def elementwise(body: Body, *arrays: Any, **attributes: Any) -> Any:
-    """A body of the elements of arrays of one shape, in the first one's order in memory.
+    """A body of the elements of arrays that broadcast; one output comes without a tuple.
 
-    Arrays without axes are numbers that stand beside each element. One output comes without a
-    tuple.
+    Outputs lie in memory as those of a ufunc do.
     """
-    x = arrays[0]
-    order = "F" if x.flags.f_contiguous and not x.flags.c_contiguous else "C"
-    flat = [a.ravel(order) if a.shape == x.shape else a for a in arrays]
-    operands = tuple([(dtype_name(a.dtype), "n" if a.ndim else "") for a in flat])
-    found = region(body, "n", operands, tuple(attributes.items()))
-    outs = [out.reshape(x.shape, order=order) for out in _machinery().run(found, flat)]
-    return outs[0] if len(outs) == 1 else tuple(outs)
+    key = body, tuple(attributes.items())
+    return ready(key, arrays, lambda made: made.elements_of(body, arrays, key[1]))(arrays)
+
+
+def reduced(
+    body: Body,
+    axis: Any,
+    keepdims: bool,
+    x: Any,
+    instead: Callable[..., Any] | None = None,
+    **attributes: Any,
+) -> Any:
+    """One number for each row of ``x``: a body over rows ``n``, along axes as reductions take.
+
+    What such a method of a ufunc does ``instead`` may be quicker for rows that lie in some ways.
+    """
+    key = body, axis, keepdims, instead, tuple(attributes.items())
+    return ready(key, (x,), lambda made: made.reduced_of(*key[:3], x, *key[3:]))((x,))

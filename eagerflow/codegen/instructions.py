@@ -113,6 +113,14 @@ INSTRUCTIONS: dict[str, Instruction] = {
 }
 
 
+SAME_BITS = frozenset(
+    "abs add ceil copysign divide equal floor greater greater_equal isfinite isinf isnan less"
+    " less_equal logical_and logical_not logical_or logical_xor multiply negative not_equal"
+    " reciprocal round select sign signbit sqrt square subtract trunc".split()
+)
+"""Instructions whose results are the nearest number, so that NumPy and machine code agree."""
+
+
 GENERATORS = ("position", "extent", "random_bits")
 """Instructions that make values of the index space itself."""
 

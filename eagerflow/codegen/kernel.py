@@ -174,6 +174,7 @@ def fixed_call(
     strides: Sequence[Sequence[int]],
     offsets: Sequence[int] = (),
     way: str | None = None,
+    kept: int | None = None,
 ) -> Callable[[Sequence[Array], Sequence[Array]], int] | None:
     """A function of arrays of these very shapes and dtypes, which costs about a microsecond.
 
@@ -181,12 +182,15 @@ def fixed_call(
     from their first element on, ``offsets`` bytes later for an input, so that other views of
     the same memory do as well. ``strides`` are what the first inputs of a call must have: else
     the function does nothing and gives 1. None where the region has to run with views as they
-    are. Raises as ``compute`` does.
+    are, and where it needs more than ``kept`` bytes to work in. Raises as ``compute`` does.
     """
     prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
-    if isinstance(prepared.call, launch.KernelCall) and fixed.possible(prepared.call):
-        return fixed.FixedCall(prepared.call, strides, offsets)
-    return None
+    call = prepared.call
+    if not isinstance(call, launch.KernelCall) or not fixed.possible(call):
+        return None
+    if kept is not None and call.launch.scratch > kept:
+        return None
+    return fixed.FixedCall(call, strides, offsets)
 
 
 def has_segments() -> bool:
@@ -212,19 +216,20 @@ def team(jobs: Sequence[Any], count: int, objects: int, arrays: int) -> tuple[Te
 
 # Looking -----------------------------------------------------------------------------------------
 
-_watched: list[Any] | None = None
+listed: list[Any] | None = None
+"""What was run while somebody watches."""
 
 
 def _note(*call: Any) -> None:
-    listed = _watched  # another thread may end it at any moment
-    if listed is not None:
-        listed.append(call)
+    calls = listed  # another thread may end it at any moment
+    if calls is not None:
+        calls.append(call)
 
 
 def watch(calls: list[Any] | None) -> None:
     """Append what is run to a list from now on; None ends it."""
-    global _watched
-    _watched = calls
+    global listed
+    listed = calls
 
 
 # Checks ------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def load_late(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops, which register theirs."""
-    for module in (*LATE.values(), "adaptive_updates"):
+    for module in (*LATE.values(), "adaptive_updates", "differences"):
         load_late(module)
 
 

@@ -92,6 +92,19 @@ class Rows(NamedTuple):
     columns: bool = False
 
 
+class Operand:
+    """A partial derivative that is an argument itself, counted from 1, or the result: 0."""
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __call__(self, *values: Any) -> Any:
+        """The value out of the result and the arguments."""
+        return values[self.number]
+
+
 class Batch(NamedTuple):
     """The fact ``batch`` where the rule calls the op: ``rule(call, args, batched, size, ...)``."""
 
@@ -330,18 +343,17 @@ def ufunc(**facts: Any) -> Callable[[Call], Call]:
     return decorate
 
 
-def pointwise(*, border: int | None = None, **facts: Any) -> Callable[[Call], Call]:
+def pointwise(**facts: Any) -> Callable[[Call], Call]:
     """An element-wise op whose kernel is its formula, ``(s, x, /, **attributes)``.
 
     ``s`` has the scalar instructions (``codegen/instructions.py``). What computes on arrays of
     NumPy and CuPy, in place and in tiles, as machine code and in regions, follows from it.
-    ``border`` is the number of elements from which NumPy's steps take longer than machine code.
     """
 
     def decorate(body: Call) -> Call:
         own: dict[str, Any] = {
             "scalar": body,
-            "overrides": {"numpy": on_numpy(body, border)},
+            "overrides": {"numpy": on_numpy(body)},
             "dtypes": FLOATS,
             "aliases": False,
         }
@@ -419,7 +431,8 @@ def reduced_shape(shape: Any, axis: Any, keepdims: bool) -> tuple[Any, ...]:
 
 def expand_reduced(g: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """A reduced value with the reduced axes back as size 1, so that it broadcasts to ``x``."""
-    return g if keepdims else g.reshape(reduced_shape(x.shape, axis, True))
+    whole = keepdims or not g.ndim  # one number broadcasts to anything
+    return g if whole else g.reshape(reduced_shape(x.shape, axis, True))
 
 
 def reduction(

@@ -6,7 +6,7 @@ the same body's steps, in tiles of rows that stay in the processor's cache.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from math import prod
 from typing import Any
 
@@ -15,11 +15,8 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up, each_tile, tile_height
 from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS
-from eagerflow.runtime import buffers
 
 Axes = tuple[int, ...]
-
-MIN_COMPILED_ELEMENTS = 1 << 12  # from which a generated kernel costs less than NumPy's steps
 
 
 class _Rows:
@@ -62,7 +59,13 @@ class _Rows:
 
     def back(self, x: Any) -> Any:
         """An array of ``shape`` with its axes where they were."""
-        return x.reshape(self.shape).transpose(_inverse(self.order))
+        x = x.reshape(self.shape)
+        return x if self.order == tuple(range(x.ndim)) else x.transpose(_inverse(self.order))
+
+    def all_back(self, outs: Any) -> tuple[Any, Any, Any]:
+        """The gradients by x and by two parameters, as those have their axes."""
+        of_x, of_scale, of_offset = outs
+        return self.back(of_x), self.parameter(of_scale), self.parameter(of_offset)
 
     def line(self, parameter: Any) -> Any:
         """A parameter, one element for each column."""
@@ -85,16 +88,14 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
 
     ``scale`` and ``offset``, or None, have the sizes of ``axes`` as their shape.
     """
-    large = generated.takes(x, MIN_COMPILED_ELEMENTS)
-    rows = _Rows(x.shape, axes, side_by_side=large)
-    lines = [rows.line(p) for p in (scale, offset) if p is not None]
+    given = [p for p in (scale, offset) if p is not None]
     flags = {"center": center, "scaled": scale is not None, "shifted": offset is not None}
-    if large:
-        out = buffers.empty(rows.shape, x.dtype)
-        arrays = rows.matrix(x), np.array(epsilon, x.dtype), *lines
-        region = _region(norm_body, x.dtype, 1, rows.axes, len(lines), **flags)
-        generated.compute(region, arrays, (rows.view(out),))
-        return rows.back(out)
+    if generated.takes(x):
+        arrays = x, np.array(epsilon, x.dtype), *given
+        key = norm_body, axes, *flags.values()
+        return generated.ready(key, arrays, partial(_ready_norm, arrays, axes, flags))(arrays)
+    rows = _Rows(x.shape, axes)
+    lines = [rows.line(p) for p in given]
     matrix = np.ascontiguousarray(rows.matrix(x))
     out = np.empty_like(matrix)
     tiled = x.size >= MIN_TILED_ELEMENTS
@@ -105,6 +106,19 @@ def norm(x: Any, scale: Any, offset: Any, axes: Axes, epsilon: float, center: bo
 
     each_tile(rows.count, rows.width, work)
     return rows.back(out)
+
+
+def _ready_norm(arrays: tuple[Any, ...], axes: Axes, flags: dict[str, bool], made: Any) -> Any:
+    """``norm`` by machine code, of arrays like these."""
+    x, _, *lines = arrays
+    rows = _Rows(x.shape, axes, side_by_side=True)
+    region = _region(norm_body, x.dtype, 1, rows.axes, len(lines), **flags)
+
+    def enter(arrays: Any) -> list[Any]:
+        x, epsilon, *lines, out = arrays
+        return [rows.matrix(x), epsilon, *map(rows.line, lines), rows.view(out)]
+
+    return made.ReadyCall(region, arrays, [rows.shape], enter, rows.back)
 
 
 @cache
@@ -143,16 +157,30 @@ def norm_gradient(
     x: Any, g: Any, scale: Any, axes: Axes, epsilon: float, center: bool
 ) -> tuple[Any, Any, Any]:
     """Gradients of ``norm`` by x, scale and offset, where ``g`` is that of the result."""
+    if generated.takes(x):
+        arrays = x, g, np.array(epsilon, x.dtype), *(() if scale is None else (scale,))
+        key, make = (gradient_body, axes, center), partial(_ready_gradient, arrays, axes, center)
+        found: tuple[Any, Any, Any] = generated.ready(key, arrays, make)(arrays)
+        return found
     rows = _Rows(x.shape, axes)
     lines = [] if scale is None else [rows.line(scale)]
-    arrays = rows.matrix(x), rows.matrix(g)
-    if generated.takes(x, MIN_COMPILED_ELEMENTS):
-        region = _region(gradient_body, x.dtype, 2, "m n", len(lines), center=center)
-        of_x, *of_parameters = generated.run(region, *arrays, np.array(epsilon, x.dtype), *lines)
-    else:
-        of_x, *of_parameters = _gradient_in_tiles(*arrays, epsilon, lines, center)
-    of_scale, of_offset = (rows.parameter(p) for p in of_parameters)
-    return rows.back(of_x), of_scale, of_offset
+    outs = _gradient_in_tiles(rows.matrix(x), rows.matrix(g), epsilon, lines, center)
+    return rows.all_back(outs)
+
+
+def _ready_gradient(arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any) -> Any:
+    """``norm_gradient`` by machine code, of arrays like these."""
+    x, _, _, *lines = arrays
+    rows = _Rows(x.shape, axes)
+    region = _region(gradient_body, x.dtype, 2, rows.axes, len(lines), center=center)
+
+    def enter(arrays: Any) -> list[Any]:
+        x, g, epsilon, *lines, of_x, of_scale, of_offset = arrays
+        given = [rows.matrix(x), rows.matrix(g), epsilon, *map(rows.line, lines)]
+        return [*given, rows.view(of_x), of_scale, of_offset]
+
+    shapes = [rows.shape, (rows.width,), (rows.width,)]
+    return made.ReadyCall(region, arrays, shapes, enter, rows.all_back)
 
 
 def gradient_body(

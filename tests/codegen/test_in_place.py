@@ -104,3 +104,19 @@ def test_planted_sharing_of_places_is_found(monkeypatch, rule):
 
     with pytest.raises(AssertionError):
         check(body, "n", False)
+
+
+@given(bodies(rows=False))
+def test_programs_that_make_their_results(body):
+    x, y = (np.random.default_rng(seed).standard_normal(SHAPE) for seed in (1, 2))
+    region = generated.region(body, "n", (("float64", "n"),) * 2)
+    wanted, before = body(NUMPY, x, y), (x.copy(), y.copy())
+    for order in ("C", "F"):
+        own = [np.array(a, order=order) for a in (x, y)]
+        made = in_place.program_of(region, False, makes=True)(*own)
+        made = made if isinstance(made, tuple) else (made,)
+        for out, right in zip(made, wanted, strict=True):
+            assert out.flags.f_contiguous == (order == "F")
+            np.testing.assert_allclose(out, right, rtol=1e-10, atol=1e-10)
+            assert not any(np.may_share_memory(out, a) for a in own)
+        assert all(map(np.array_equal, own, before))

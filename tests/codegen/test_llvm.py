@@ -368,7 +368,7 @@ def test_calls_without_kernels():
 def test_a_call_that_fails_ends_the_watching():
     with pytest.raises(ZeroDivisionError):
         ef.kernels.show(lambda: 1 / 0)
-    assert generated.calls is None and kernel._watched is None
+    assert generated.calls is None and kernel.listed is None
     assert ef.softmax(ef.tensor([0.0, 0.0])).tolist() == [0.5, 0.5]
 
 

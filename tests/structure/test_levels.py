@@ -27,6 +27,8 @@ LEVELS = {
                 "files",
                 "forward",
                 "provenance",
+                "products",
+                "pulls",
                 "tape",
                 "transforms",
             ],

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.builder import Builder as Builder  # for ``generated``, which loads this
+from eagerflow.codegen.bodies import region_of as region_of  # for ``generated``, which loads this
 from eagerflow.codegen.numpy.tile_steps import EXTENT, Step, needed_steps, select, steps_of
 from eagerflow.codegen.numpy.tiling import filled
 from eagerflow.codegen.reductions import ufunc
@@ -24,8 +24,11 @@ from eagerflow.runtime.python_code import compiled
 Fill = Callable[..., None]
 
 
-def program_of(region: Region, tile: bool) -> Fill:
+def program_of(region: Region, tile: bool, makes: bool = False) -> Fill:
     """``fill(*arrays, *outputs)`` for a region; arrays and outputs that it fills have one shape.
+
+    One that ``makes`` its outputs is ``fill(*arrays)`` and returns them, a single one as it is;
+    its arrays have an axis or more. NumPy makes a result in less time than it takes to be given it.
 
     With rows, that is, with two axes of the region, it is ``fill(axis, *arrays, *outputs)``: the
     second axis lies along ``axis`` of the arrays, the first along all others, and arrays that lack
@@ -33,7 +36,8 @@ def program_of(region: Region, tile: bool) -> Fill:
     call, steps are those that are quick on many elements, and without rows, arrays lie along one
     axis and have at most ``tiling.TILE_ELEMENTS`` elements.
 
-    >>> from eagerflow.codegen.numpy.in_place import Builder, program_of
+    >>> from eagerflow.codegen.builder import Builder
+    >>> from eagerflow.codegen.numpy.in_place import program_of
     >>> s = Builder("twice_exp", "n")
     >>> x = s.input("x", "float64", "n")
     >>> s.output("y", s.exp(x) * 2.0)
@@ -42,7 +46,7 @@ def program_of(region: Region, tile: bool) -> Fill:
     >>> out.tolist()
     [2.0, 2.0]
     """
-    writer = _FunctionWriter(region, tile)
+    writer = (_MakingWriter if makes else _FunctionWriter)(region, tile)
     writer.write()
     names = writer.globals.keys() | writer.names
     code = compiled("\n".join(writer.lines), "<eagerflow kernel>", names)
@@ -68,6 +72,8 @@ def _extent(like: Any, axis: int) -> int:
 class _FunctionWriter:
     """Writes the function of a region's steps."""
 
+    makes = False
+
     def __init__(self, region: Region, tile: bool) -> None:
         self.tile = tile
         self.axes = region.axes
@@ -89,8 +95,9 @@ class _FunctionWriter:
         }
         self.free = [place for value, place in self.targets.items() if value in self.made]
         self.globals: dict[str, Any] = {"empty": np.empty_like, "head": _head, "scratch": _scratch}
-        parameters = [*["axis"] * (len(self.axes) > 1), *self.homes.values(), *self.outputs]
-        self.names = {"fill", "out", "where", *parameters}
+        given = [*["axis"] * (len(self.axes) > 1), *self.homes.values()]
+        parameters = given if self.makes else [*given, *self.outputs]
+        self.names = {"fill", "out", "where", *given, *self.outputs}
         self.lines = [f"def fill({', '.join(parameters)}):"]
 
     def write(self) -> None:
@@ -135,6 +142,9 @@ class _FunctionWriter:
         """A call that fills an array, which may be one that is dead after it."""
         self.free += dead
         self.homes[step.name] = place = self._place(step)
+        self._write(step, given, place)
+
+    def _write(self, step: Step, given: list[str], place: str) -> None:
         # The array to fill is the last argument where that is allowed, which is quicker.
         plain = isinstance(step.call, np.ufunc) and step.call not in (np.maximum, np.minimum)
         self._line(step.call, *given, place if plain else f"out={place}")
@@ -193,10 +203,14 @@ class _FunctionWriter:
         name, dtype = self._new(), self._global(kind[1])
         self.kinds[name] = kind
         like = self.like if step.axes == self.axes else self._small_operand(step)
+        self._buffer(name, like, dtype)
+        return name
+
+    def _buffer(self, name: str, like: str, dtype: str) -> None:
+        """Make a new buffer."""
         label = self._global(f"in place: {name}")
         make = f"scratch({label}, {like}, {dtype})" if self.tile else f"empty({like}, {dtype})"
         self.lines.append(f"    {name} = {make}")
-        return name
 
     def _small_operand(self, step: Step) -> str:
         """An operand of the shape of a result that has not all axes."""
@@ -222,3 +236,52 @@ class _FunctionWriter:
             second = step.operands[1]
             return isinstance(second, Constant) or second in self.inputs
         return step.in_place
+
+
+class _MakingWriter(_FunctionWriter):
+    """Writes a function whose arrays are made by what fills them first, where NumPy can."""
+
+    makes = True
+
+    def __init__(self, region: Region, tile: bool) -> None:
+        super().__init__(region, tile)
+        self.absent = set(self.outputs)  # places where no array has been made yet
+        self.types = {part.name: part.dtype for part in region.inputs}
+        self.types |= {step.name: step.dtype for step in self.steps}
+
+    def write(self) -> None:
+        """Write all lines, and what is returned."""
+        super().write()
+        self.lines.append(f"    return {', '.join(self.outputs)}")
+
+    def _buffer(self, name: str, like: str, dtype: str) -> None:
+        self.absent.add(name)
+
+    def _line(self, call: Any, *arguments: str, result: str = "") -> None:
+        for place in [a.removeprefix("out=") for a in arguments]:
+            if place in self.absent:
+                self._make(place)
+        super()._line(call, *arguments, result=result)
+
+    def _make(self, place: str) -> None:
+        self.absent.remove(place)
+        dtype = self._global(self.kinds[place][1])
+        self.lines.append(f"    {place} = empty({self.like}, {dtype})")
+
+    def _fill(self, step: Step, given: list[str], dead: list[str]) -> None:
+        self.free += dead
+        self.homes[step.name] = place = self._place(step)
+        if place in self.absent and self._comes_out(step):
+            self.absent.remove(place)
+            self._line(step.call, *given, result=place)
+        else:
+            self._write(step, given, place)
+
+    def _comes_out(self, step: Step) -> bool:
+        """Whether what NumPy makes by itself has all axes, and the type that is wanted."""
+        if not isinstance(step.call, np.ufunc) or step.axes != self.axes:
+            return False
+        known = [o.dtype if isinstance(o, Constant) else self.types[o] for o in step.operands]
+        with np.errstate(all="ignore"):
+            made: Any = step.call(*[np.ones(1, dtype) for dtype in known])
+        return bool(made.dtype.name == step.dtype)

@@ -34,61 +34,70 @@ def whole(body: generated.Body) -> Call:
     return kernel
 
 
-def on_numpy(body: generated.Body, border: int | None = None) -> Call:
-    """The NumPy kernel of a body; ``border`` is the size from which it is machine code."""
+def on_numpy(body: generated.Body) -> Call:
+    """The NumPy kernel of a body."""
     slow = whole(body)
-    few: dict[Any, Call] = {}  # programs by dtype and attributes
-    tiles: dict[Any, Call] = {}
+    few: dict[Any, Call] = {}  # programs that make their result, by dtype and attributes
+    tiles: dict[Any, Call] = {}  # those that fill a tile, also by whether it is one run
 
-    def program(tile: bool, key: Any, arrays: tuple[Any, ...], attributes: dict[str, Any]) -> Call:
-        known = tiles if tile else few
+    def program(known: Any, key: Any, arrays: tuple[Any, ...], attributes: Any, run: bool) -> Call:
         if key not in known:
             if len(known) > _MAX_PROGRAMS:  # attributes that change with each call
                 known.clear()
             operands = tuple([(a.dtype.name, "n") for a in arrays])
             region = generated.region(body, "n", operands, tuple(attributes.items()))
-            known[key] = generated.program(region, tile)
-        return known[key]
+            known[key] = generated.program(region, run, makes=known is few)
+        made: Call = known[key]
+        return made
 
     def kernel(xp: Any, x: Any, /, *more: Any, **attributes: Any) -> Any:
         if more and not _alike(x, more):
-            x, *rest = _together((x, *more))
+            x, *rest = _as_arrays((x, *more))
+            size = max([x.size, *[a.size for a in rest]])  # at least; so many are read
+            if x.dtype.char in "fd" and generated.pays(size):
+                return generated.elementwise(body, x, *rest, **attributes)
+            x, *rest = np.broadcast_arrays(x, *rest)
             x, more = np.asarray(x, order="C"), tuple(rest)  # repeated axes have no order
         char = x.dtype.char
         key = (char, *attributes.values()) if attributes else char
         small = x.size < MIN_TILED_ELEMENTS
-        if small and (fill := few.get(key)) is not None and generated.calls is None:
-            out = np.empty_like(x)
-            fill(x, *more, out)
-            return out
+        if small and (make := few.get(key)) is not None and generated.calls is None:
+            if x.ndim:
+                return make(x, *more)
+            return make(*[a.reshape(1) for a in (x, *more)]).reshape(())  # NumPy makes scalars
         if char not in "fd":
             return slow(np, x, *more, **attributes)
-        if generated.pays(x.size, border):
+        if generated.pays(x.size):
             return generated.elementwise(body, x, *more, **attributes)
         arrays = (x, *more)
         if small:
-            program(False, key, arrays, attributes)
+            program(few, key, arrays, attributes, False)
             return kernel(xp, *arrays, **attributes)
         if not more:
-            return tiled(program(True, key, arrays, attributes), x)
-        flat = all(a.flags.c_contiguous for a in arrays)
+            return tiled(program(tiles, (key, True), arrays, attributes, True), x)
+        run = all(a.flags.c_contiguous for a in arrays)
         out = buffers.empty(x.shape, x.dtype)
-        tiled_together(program(flat, key, arrays, attributes), arrays, (out,))
+        fill = program(tiles, (key, run), arrays, attributes, run)
+        tiled_together(fill, arrays, (out,))
         return out
 
     return kernel
 
 
 def _alike(x: Any, others: tuple[Any, ...]) -> bool:
-    return type(x) is np.ndarray and all(
-        type(a) is np.ndarray and a.shape == x.shape and a.dtype == x.dtype for a in others
-    )
+    if type(x) is not np.ndarray:
+        return False
+    shape, dtype = x.shape, x.dtype
+    for a in others:
+        if type(a) is not np.ndarray or a.shape != shape or a.dtype != dtype:
+            return False
+    return True
 
 
-def _together(operands: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays that broadcast, and Python numbers, as arrays of one shape and dtype."""
+def _as_arrays(operands: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Arrays, and Python numbers as arrays of their dtype."""
     dtype = next(a.dtype for a in operands if type(a) is np.ndarray)
-    return tuple(np.broadcast_arrays(*(np.asarray(a, dtype) for a in operands)))
+    return tuple([np.asarray(a, dtype) for a in operands])
 
 
 class UpdateKernel:

@@ -101,11 +101,14 @@ def tiled_together(
     Arrays without axes stay whole; a tile has about as many ``elements``.
     """
     shape = outs[0].shape
-    wide = [a if a.ndim == 0 else np.broadcast_to(a, shape) for a in arrays]
+    wide = [a if a.shape == shape or a.ndim == 0 else np.broadcast_to(a, shape) for a in arrays]
     if all(a.flags.c_contiguous for a in wide):
         wide = [a if a.ndim == 0 else a.reshape(-1) for a in wide]
         outs = tuple([out.reshape(-1) for out in outs])
         shape = outs[0].shape
+        if shape[0] <= elements:
+            into(*wide, *outs)
+            return
     # The tiles are runs along one axis; all axes before it are walked one by one.
     axis = next(i for i in range(len(shape)) if math.prod(shape[i + 1 :]) <= elements)
     length = max(1, elements // math.prod(shape[axis + 1 :]))

@@ -11,6 +11,11 @@ from eagerflow.nn.configured import arguments
 from eagerflow.nn.lengths import unit
 from eagerflow.nn.losses.alignment import EPSILON, same_shape
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, Precision, Reduction, last_mean
+from eagerflow.ops.nn.differences import (
+    absolute_difference,
+    huber_difference,
+    squared_difference,
+)
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -40,8 +45,7 @@ def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Tensor([2.], float32, cpu:0)
     """
     y_true, y_pred = same_shape("mean_squared_error", y_true, y_pred)
-    difference = y_pred - y_true
-    return last_mean(difference * difference)
+    return last_mean(squared_difference(y_pred, y_true))
 
 
 def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -53,7 +57,7 @@ def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Tensor([1.], float32, cpu:0)
     """
     y_true, y_pred = same_shape("mean_absolute_error", y_true, y_pred)
-    return last_mean(ops.abs(y_pred - y_true))
+    return last_mean(absolute_difference(y_pred, y_true))
 
 
 def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -81,7 +85,7 @@ def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Te
     """
     y_true, y_pred = same_shape("mean_squared_logarithmic_error", y_true, y_pred)
     logs = [ops.log1p(ops.maximum(y, EPSILON)) for y in (y_pred, y_true)]
-    return last_mean(ops.square(logs[0] - logs[1]))
+    return last_mean(squared_difference(*logs))
 
 
 def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
@@ -93,9 +97,7 @@ def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     Tensor([1.5], float32, cpu:0)
     """
     y_true, y_pred = same_shape("huber", y_true, y_pred)
-    distance = ops.abs(y_pred - y_true)
-    inner = ops.minimum(distance, delta)
-    return last_mean(inner * (distance - inner * 0.5))
+    return last_mean(huber_difference(y_pred, y_true, delta=delta))
 
 
 def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:

@@ -71,7 +71,6 @@ def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 @pointwise(
-    border=1 << 18,  # up to there, NumPy's one step is quicker than a call of machine code
     **differentiated_by(lambda: relu_gradient, "y"),
     dtypes=REAL,
     onnx=Onnx("Relu"),

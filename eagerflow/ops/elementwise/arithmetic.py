@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen import generated
+from eagerflow.codegen.generated import MIN_COMPILED_ELEMENTS
 from eagerflow.dtypes import REAL, DType, is_complex
 from eagerflow.ops.elementwise.complexes import conj, real
 from eagerflow.ops.family import (
@@ -16,6 +18,7 @@ from eagerflow.ops.family import (
     STANDARD,
     Missing,
     Onnx,
+    Operand,
     elementwise,
     ufunc,
 )
@@ -76,7 +79,7 @@ def subtract(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 
 @ufunc(
-    partials=(lambda y, a, b: b, lambda y, a, b: a),
+    partials=(Operand(2), Operand(1)),
     saves="x1 x2",
     dtypes=STANDARD,
     operator="mul",
@@ -95,26 +98,31 @@ def multiply(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 
 def _multiply_no_nan_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
+    many = x1.__class__ is x2.__class__ is np.ndarray and x1.size >= MIN_COMPILED_ELEMENTS
+    if many and x1.dtype == x2.dtype and generated.takes(x1):
+        return generated.elementwise(_zero_wins, x1, x2)
     # NaN is the exception, and this runs all the way back from any division or root: the
     # product of a vector with itself finds NaN in one pass that allocates nothing.
     product = np.multiply(x1, x2)
     if product.dtype.kind in "iu":
         return product
-    flat = np.asarray(product).ravel("K")
-    square = np.vdot(flat, flat).real if flat.dtype.kind == "c" else np.dot(flat, flat)
+    flat = product.ravel("K")
+    square = np.vdot(flat, flat).real if flat.dtype.kind == "c" else flat.dot(flat)
     if square == square:
         return product
     return np.where((x1 == 0) | (x2 == 0), product.dtype.type(0), product)
 
 
+def _zero_wins(s: Any, a: Any, b: Any) -> Any:
+    return s.select(s.logical_or(s.equal(a, 0), s.equal(b, 0)), 0, s.multiply(a, b))
+
+
 @elementwise(
     overrides={"numpy": _multiply_no_nan_numpy},
-    partials=(lambda y, a, b: b, lambda y, a, b: a),
+    partials=(Operand(2), Operand(1)),
     saves="x1 x2",
     singular=True,
-    scalar=lambda s, a, b: s.select(
-        s.logical_or(s.equal(a, 0), s.equal(b, 0)), 0, s.multiply(a, b)
-    ),
+    scalar=_zero_wins,
     onnx=Missing("exported as Where(a == 0 or b == 0, 0, a * b)"),
     reference=each(lambda a, b: 0 if a == 0 or b == 0 else a * b),
 )
@@ -240,6 +248,7 @@ def remainder(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     partials=(lambda y, x: negative(y * y),),
     saves="y",
     singular=True,
+    compiled=True,
     dtypes=INEXACT,
     onnx=Onnx("Reciprocal"),
     samples=reals(0.5, 3),

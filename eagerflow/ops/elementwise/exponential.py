@@ -11,7 +11,7 @@ from eagerflow.ops.elementwise.arithmetic import over, reciprocal
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, ufunc
+from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, Operand, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
 
@@ -31,7 +31,7 @@ def _of_real_or_complex(real: Call, of_complex: Call) -> Call:
     return each(lambda x: of_complex(x) if isinstance(x, complex) else real(x))
 
 
-@analytic(lambda y, x: y, saves="y", between=(-3, 3), onnx=Onnx("Exp"))
+@analytic(Operand(0), saves="y", between=(-3, 3), compiled=True, onnx=Onnx("Exp"))
 def exp(xp: Namespace, x: Array, /) -> Array:
     """E to the power of each element.
 
@@ -47,6 +47,7 @@ def exp(xp: Namespace, x: Array, /) -> Array:
 @ufunc(
     partials=(lambda y, x: y * math.log(2),),
     saves="y",
+    compiled=True,
     dtypes=FLOATS,
     onnx=Missing("exported as Pow(2, x)"),
     samples=reals(-3, 3),

@@ -19,7 +19,7 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import pointwise
 from eagerflow.ops.samples import each, pairs
 
-__all__ = ["chain_rule", "differentiated_by", "gradient_op"]
+__all__ = ["GradientOp", "chain_rule", "differentiated_by", "gradient_op"]
 
 Call = Callable[..., Any]
 
@@ -62,15 +62,26 @@ def gradient_op(
     return decorate
 
 
+class GradientOp:
+    """The rule ``vjp`` of an element-wise op whose gradient an op gives."""
+
+    __slots__ = ("gradient", "of")
+
+    def __init__(self, gradient: Callable[[], Call], of: str) -> None:
+        """``gradient()`` is that op, which may come later; it takes the argument or "y"."""
+        self.gradient, self.of = gradient, of
+
+    def __call__(self, g: Any, y: Any, x: Any, **attributes: Any) -> Any:
+        """The gradient by the argument."""
+        return self.gradient()(y if self.of == "y" else x, g, **attributes)
+
+
 def differentiated_by(gradient: Callable[[], Call], of: str = "x") -> dict[str, Any]:
     """The facts of an element-wise op whose gradient is such an op, ``of`` its argument or "y".
 
     They go with ``partials=Missing("see vjp")``.
     """
-    if of == "y":
-        rule = lambda g, y, x, **more: gradient()(y, g, **more)
-    else:
-        rule = lambda g, y, x, **more: gradient()(x, g, **more)
+    rule = GradientOp(gradient, of)
     # The matrix of derivatives is diagonal, so tangents move forward as gradients do backward.
     return {
         "partials": Missing("see vjp"),

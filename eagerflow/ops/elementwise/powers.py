@@ -47,7 +47,14 @@ def square(xp: Namespace, x: Array, /) -> Array:
     return xp.square(x)
 
 
-@analytic(lambda y, x: 0.5 / y, saves="y", between=(0.2, 4), singular=True, onnx=Onnx("Sqrt"))
+@analytic(
+    lambda y, x: 0.5 / y,
+    saves="y",
+    between=(0.2, 4),
+    singular=True,
+    compiled=True,
+    onnx=Onnx("Sqrt"),
+)
 def sqrt(xp: Namespace, x: Array, /) -> Array:
     """Square root of each element.
 
@@ -87,6 +94,8 @@ def rsqrt(xp: Namespace, x: Array, /) -> Array:
 def _by_base(y: Any, a: Any, b: Any) -> Any:
     """b·a^(b-1), and 0 where b is 0, whatever a is."""
     if isinstance(b, int | float | complex):
+        if b == 2:
+            return a * 2
         return 0 if b == 0 else 1 if b == 1 else power(a, b - 1) * b
     return where(equal(b, 0), 0, power(a, b - 1) * b)
 
@@ -118,7 +127,7 @@ def _refuse_negative(exponent: Any) -> None:
 
 
 def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
-    if x2.__class__ is int and x2 == 2:
+    if x2.__class__ in (int, float) and x2 == 2:
         return np.square(x1)
     try:
         return np.power(x1, x2)

@@ -266,7 +266,7 @@ def _logsumexp_body(s: Any, x: Any) -> Any:
 
 def _fast_logsumexp(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     if generated.pays(array.size) and array.dtype.char in "fd":
-        return generated.reduced_rows(_logsumexp_body, axis, keepdims, array)
+        return generated.reduced(_logsumexp_body, axis, keepdims, array)
     top = maximum_of(array, axis, None, None, True, -np.inf)
     top = np.where(np.isfinite(top), top, 0).astype(array.dtype, copy=False)
     powers = array - top

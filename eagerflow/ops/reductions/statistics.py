@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT, DType
@@ -17,7 +18,7 @@ from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
-from eagerflow.ops.reductions.sums import along, sum
+from eagerflow.ops.reductions.sums import along, sum, total
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import Array, Namespace, normalize_axes
@@ -37,8 +38,8 @@ def reduced_count(x: Any, axis: Any) -> Any:
 
 def _fast_mean(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     # np.mean does the same after several microseconds of preparations.
-    total = add_up(array, axis, None, None, keepdims)
-    return total / (array.size / (total.size or 1))
+    whole = total(array, axis, keepdims)
+    return whole / (array.size / (whole.size or 1))
 
 
 def _mean_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
@@ -83,6 +84,8 @@ def mean(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = Fals
 
 def _fast_var(array: Any, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     _check_correction(correction)
+    if generated.takes(array):
+        return generated.reduced(_var_body, axis, keepdims, array, correction=correction)
     center = add_up(array, axis, None, None, True)
     count = array.size / (center.size or 1)
     deviation = array - center / count

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
@@ -36,22 +37,55 @@ INDEX_RESULT = Missing("the result is an index, which does not change smoothly")
 _COUNT_RESULT = Missing("the result is a count, which does not change smoothly")
 
 
-def reduce_with(name: str) -> Callable[[Any], Any]:
-    """The hot path of most reductions: the ufunc's, over all axes unless told otherwise.
+MIN_COMPILED_ELEMENTS = 1 << 14
+"""From which machine code reduces floats in less time than NumPy."""
 
-    Were ``dtype`` handed through, NumPy would accumulate in it: 5,000 ones in bfloat16 make
-    256. The TypeError sends such calls the long way, through ``cast_first``.
+
+def reduced_by(name: str, body: Any) -> dict[str, Any]:
+    """The kernels of a reduction that is a ufunc's, over all axes unless told otherwise.
+
+    On large arrays of floats the ``body`` of its rows is machine code. Were ``dtype`` handed
+    through to the hot path, NumPy would accumulate in it: 5,000 ones in bfloat16 make 256. The
+    TypeError sends such calls the long way, through ``cast_first``.
     """
+    reduce: Any = getattr(np, name).reduce
+
+    def on_numpy(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
+        if (
+            array.size >= MIN_COMPILED_ELEMENTS
+            and array.dtype.char in "fd"
+            and generated.pays(array.size)
+        ):
+            return generated.reduced(body, axis, keepdims, array, reduce)
+        return reduce(array, axis, None, None, keepdims)
 
     def direct(xp: Namespace) -> Any:
-        reduce = getattr(xp, name).reduce
+        if xp is np:
+            return on_numpy
+        of_library = getattr(xp, name).reduce
 
         def reduce_array(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
-            return reduce(array, axis, None, None, keepdims)
+            return of_library(array, axis, None, None, keepdims)
 
         return reduce_array
 
-    return direct
+    def long_way(xp: Namespace, x: Any, axis: Any, keepdims: bool, dtype: Any = None) -> Any:
+        wide = accumulator(dtype)
+        if wide is not None:
+            return reduce(x, axis, wide, None, keepdims)
+        return on_numpy(x, axis, keepdims)
+
+    return {"direct": direct, "overrides": {"numpy": long_way}}
+
+
+def _body_of(instruction: str, read: Callable[..., Any] = lambda s, x: x) -> Callable[..., Any]:
+    """The body of rows that are reduced by an instruction, as they are ``read``."""
+
+    def body(s: Any, x: Any) -> Any:
+        return getattr(s, instruction)(read(s, x), "n")
+
+    body.__name__ = instruction
+    return body
 
 
 def along(function: Any, dtype: Any = None) -> Any:
@@ -103,12 +137,17 @@ def _product_body(s: Any, x: Any, dtype: Any = None) -> Any:
     return s.all(x, "n") if dtype in BOOL else s.product(_wide(s, x, dtype), "n")
 
 
+_SUM = reduced_by("add", _sum_body)
+total: Any = _SUM["direct"](np)
+"""``total(array, axis, keepdims)``: the sum of a NumPy array."""
+
+
 @reduction(
     dtypes=STANDARD,
     result=wide_dtype,
     combine="add",
     scalar=Rows(_sum_body, columns=True),
-    direct=reduce_with("add"),
+    **_SUM,
     arrange=cast_first,
     vjp=(
         lambda g, y, x, axis, keepdims, dtype: broadcast_to(
@@ -169,7 +208,7 @@ def _product_of_others(x: Any, axis: int) -> Any:
     result=wide_dtype,
     combine="multiply",
     scalar=Rows(_product_body, columns=True),
-    direct=reduce_with("multiply"),
+    **reduced_by("multiply", _product_body),
     arrange=cast_first,
     vjp=(in_float32(_prod_rule),),
     saves="x",
@@ -212,13 +251,14 @@ def _shared_by_ties(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 
 def _extreme(name: str, onnx: str, reference: Any) -> Any:
     instruction = name[:3]
+    body = _body_of(instruction)
     return reduction(
         dtypes=REAL | BOOL,
         combine=name,
-        scalar=Rows(lambda s, x: getattr(s, instruction)(x, "n"), columns=True),
+        scalar=Rows(body, columns=True),
         empty=False,
         trusted=True,  # the library refuses empty axes, and infer then explains
-        direct=reduce_with(name),
+        **reduced_by(name, body),
         vjp=(_shared_by_ties,),
         saves="x y",
         onnx=Onnx(onnx),
@@ -280,12 +320,13 @@ def _truth(s: Any, x: Any) -> Any:
 
 def _logical(ufunc: str, reference: Any) -> Any:
     instruction = {"logical_or": "any", "logical_and": "all"}[ufunc]
+    body = _body_of(instruction, _truth)
     return reduction(
         dtypes=STANDARD,
         result="bool",
         combine=ufunc,
-        scalar=Rows(lambda s, x: getattr(s, instruction)(_truth(s, x), "n"), columns=True),
-        direct=reduce_with(ufunc),
+        scalar=Rows(body, columns=True),
+        **reduced_by(ufunc, body),
         vjp=_BOOL_RESULT,
         onnx=Missing("exported as Cast and ReduceMax or ReduceMin"),
         samples=reduced(-1, 1),

@@ -259,9 +259,24 @@ _broadcast_samples = shaped(
 )
 
 
+def _broadcast_numpy(x: Any, shape: Any) -> Any:
+    """What ``np.broadcast_to`` gives, for most arrays in a third of its time."""
+    extra = len(shape) - x.ndim if type(shape) is tuple else -1
+    if extra < 0 or x.dtype.isbuiltin != 1 or not x.flags.c_contiguous:
+        return np.broadcast_to(x, shape)
+    steps = [0] * extra
+    for own, size, step in zip(x.shape, shape[extra:], x.strides, strict=True):
+        if own != size and own != 1:
+            return np.broadcast_to(x, shape)  # which refuses it
+        steps.append(step if own == size else 0)
+    repeated = np.ndarray(shape, x.dtype, x, 0, steps)
+    repeated.flags.writeable = False
+    return repeated
+
+
 @view_op(
     infer=_broadcast_spec,
-    direct=lambda xp: xp.broadcast_to,
+    direct=lambda xp: _broadcast_numpy if xp is np else xp.broadcast_to,
     keeps_order=False,
     vjp=(lambda g, y, x, shape: unbroadcast(g, x.shape),),
     batch=lambda args, batched, size, shape: broadcast_to(

@@ -22,8 +22,8 @@ def way(request, monkeypatch):
     if request.param == "generated" and not generated.enabled():
         pytest.skip("there is no compiler")
     calls = []
-    elementwise, run, compute = generated.elementwise, generated.run, generated.compute
-    for name, call in (("elementwise", elementwise), ("run", run), ("compute", compute)):
+    for name in ("ready", "run", "compute"):
+        call = getattr(generated, name)
         spied = lambda *args, call=call, **more: (calls.append(call), call(*args, **more))[1]
         monkeypatch.setattr(generated, name, spied)
     monkeypatch.setattr(generated, "enabled", lambda: request.param == "generated")

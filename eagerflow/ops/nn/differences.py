@@ -1,0 +1,114 @@
+"""How far numbers are from numbers, element by element: what losses of regression are made of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import DType
+from eagerflow.errors import DTypeError
+from eagerflow.ops.elementwise.arithmetic import abs, copysign, sign
+from eagerflow.ops.elementwise.comparison import greater_equal
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import ErrorSample, Missing, pointwise
+from eagerflow.ops.samples import Sample, each, pairs
+from eagerflow.spec import TensorSpec, broadcast
+
+__all__ = ["absolute_difference", "huber_difference", "squared_difference"]
+
+
+def _difference(slope: Any, **facts: Any) -> Any:
+    """A function of x1 - x2, which has this slope: a rule of the difference and attributes."""
+    return pointwise(
+        partials=(
+            in_float32(lambda y, a, b, **more: slope(a - b, **more)),
+            in_float32(lambda y, a, b, **more: -slope(a - b, **more)),
+        ),
+        saves="x1 x2",
+        **facts,
+    )
+
+
+def _apart(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    """Samples whose differences keep clear of 0, and of 1."""
+    return [*pairs(0.2, 0.9, -0.05, 0.1)(rng, dtype), *pairs(-1.6, -1.2, 0.1, 0.3)(rng, dtype)]
+
+
+@_difference(
+    lambda d: d * 2,
+    onnx=Missing("exported as Sub and Mul"),
+    reference=each(lambda a, b: (a - b) ** 2),
+)
+def squared_difference(s: Any, x1: Any, x2: Any, /) -> Any:
+    """The square of x1 - x2, element by element.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
+    taken as float32. Raises ShapeError where the shapes do not broadcast.
+
+    >>> squared_difference(ef.tensor([1.0, 5.0]), 2.0)
+    Tensor([1., 9.], float32, cpu:0)
+    """
+    return s.square(s.subtract(x1, x2))
+
+
+@_difference(
+    sign,
+    onnx=Missing("exported as Sub and Abs"),
+    samples=_apart,
+    reference=each(lambda a, b: max(a - b, b - a)),
+)
+def absolute_difference(s: Any, x1: Any, x2: Any, /) -> Any:
+    """The absolute value of x1 - x2, element by element.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
+    taken as float32. The gradient is 0 where they are equal. Raises ShapeError where the shapes
+    do not broadcast.
+
+    >>> absolute_difference(ef.tensor([1.0, 5.0]), 2.0)
+    Tensor([1., 3.], float32, cpu:0)
+    """
+    return s.abs(s.subtract(x1, x2))
+
+
+def _huber_spec(x1: Any, x2: Any, delta: Any) -> TensorSpec:
+    if type(delta) not in (int, float):
+        raise DTypeError(f"{delta!r} is not a number", argument="delta", expected="a Python number")
+    like = x1 if isinstance(x1, TensorSpec) else x2
+    shapes = [x.shape if isinstance(x, TensorSpec) else () for x in (x1, x2)]
+    found: TensorSpec = like.like(broadcast(*shapes))
+    return found
+
+
+def _huber_of(a: float, b: float, delta: float) -> float:
+    size = max(a - b, b - a)
+    return size * size / 2 if size < delta else delta * (size - delta / 2)
+
+
+@_difference(
+    lambda d, delta: where(greater_equal(abs(d), delta), copysign(delta, d), d),
+    infer=_huber_spec,
+    trusted=False,
+    direct=None,
+    onnx=Missing("exported as Sub, Abs, Min, Mul and Sub"),
+    samples=lambda rng, dtype: [
+        s._replace(attributes=more) for s in _apart(rng, dtype) for more in ({}, {"delta": 0.15})
+    ],
+    errors=lambda rng: [
+        ErrorSample((rng.random(3), 1.0), {"delta": "far"}, DTypeError, "is not a number")
+    ],
+    reference=each(_huber_of),
+)
+def huber_difference(s: Any, x1: Any, x2: Any, /, delta: float = 1.0) -> Any:
+    """Half the square of x1 - x2 where that is small, and linear from ``delta`` on.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
+    taken as float32. Raises ShapeError where the shapes do not broadcast. Source: Huber, 1964.
+
+    >>> huber_difference(ef.tensor([1.0, 3.0]), 0.0)
+    Tensor([0.5, 2.5], float32, cpu:0)
+    """
+    distance = s.abs(s.subtract(x1, x2))
+    inner = s.minimum(distance, delta)
+    return s.multiply(inner, s.subtract(distance, s.multiply(inner, 0.5)))

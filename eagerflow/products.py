@@ -1,0 +1,120 @@
+"""Products of gradients, in which 0 wins over infinity and NaN behind ops that can make these.
+
+That product costs twice as much as a plain one, and is the same where no NaN comes out. So on
+small arrays the tape multiplies as usual, keeps what it has walked over, and looks at the gradients
+later: where there is a NaN, it goes back to where it began to trust, and takes care from there on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.backends.numpy import quietly
+from eagerflow.pulls import CAREFUL, PLAIN, WATCHED, product_of
+from eagerflow.recorder import OP, OUT
+from eagerflow.tensor import Tensor
+
+__all__ = ["Products"]
+
+MAX_TRUSTED_ELEMENTS = 1 << 10
+MAX_TRUSTED_ENTRIES = 1 << 8  # whose small arrays live until then
+
+
+class Products:
+    """The mode in which a walk over ``entries`` needs the rules for each, and its product.
+
+    ``fit`` is called for each from the first one on whose op's derivative can be infinite.
+    ``state`` is what the walk changes besides the entries: gradients by key, and a list and a set
+    that grow.
+    """
+
+    __slots__ = (
+        "_back",
+        "_done",
+        "_entries",
+        "_state",
+        "_trusts",
+        "_unwatched",
+        "mode",
+        "times",
+    )
+
+    def __init__(
+        self, entries: list[Any], state: tuple[dict[int, Any], list[Any], set[int]], unwatched: bool
+    ) -> None:
+        self._entries, self._state = entries, state
+        self._unwatched = self._trusts = unwatched  # a recorder would see what was for nothing
+        self._done: list[Any] = []  # since it began to trust
+        self._back: tuple[dict[int, Any], int, set[int]] | None = None
+        self._take(PLAIN)
+
+    def _take(self, mode: int) -> None:
+        self.mode = mode if self._unwatched else mode | WATCHED
+        self.times = product_of(mode)
+
+    def fit(self, entry: Any, g: Any) -> bool:
+        """Have the product for an entry, which was taken from the walk with its gradient.
+
+        False where the walk has gone back instead, behind this entry as well.
+        """
+        small = (
+            self._trusts
+            and g.__class__ is Tensor
+            and g._array.__class__ is np.ndarray
+            and g._array.size < MAX_TRUSTED_ELEMENTS
+            and g._kind.dtype.char in "fd"
+            and entry[OP].family != "custom"  # the user's code is called once
+        )
+        done = self._done
+        done.append(entry)
+        if small and self._back is not None and len(done) <= MAX_TRUSTED_ENTRIES:
+            return True  # as the entry before
+        if not self.hold(g):
+            return False
+        done.clear()
+        if small:
+            grads, ends, lost = self._state
+            self._back = {**grads, entry[OUT]: g}, len(ends), lost.copy()
+            done.append(entry)
+        self._take(PLAIN if small else CAREFUL)
+        return True
+
+    def hold(self, *taken: Any) -> bool:
+        """Whether no NaN has come out; else the walk goes back, and no product is trusted again.
+
+        ``taken`` is what the walk has taken out of the gradients for its next entry.
+        """
+        if self._back is None:
+            return True
+        grads, ends, lost = self._state
+        before, count, known = self._back
+        self._back = None
+        new = [g._array for key, g in grads.items() if before.get(key) is not g]
+        for g in taken:
+            new += [x._array for x in (g if g.__class__ is tuple else (g,)) if x is not None]
+        if not any(quietly(_has_nan, array) for array in new):
+            self._done.clear()
+            return True
+        self._trusts = False
+        self._entries += self._done[::-1]
+        self._done.clear()
+        grads.clear()
+        grads.update(before)
+        del ends[count:]
+        lost.clear()
+        lost |= known
+        return False
+
+
+def _has_nan(array: Any) -> bool:
+    """Whether there is a NaN, or perhaps infinity of both signs."""
+    if array.dtype.kind in "biu":
+        return False
+    if array.size < MAX_TRUSTED_ELEMENTS and array.dtype.char in "fd":
+        flat = array.ravel()
+        total = flat.dot(flat)
+    else:
+        total = np.add.reduce(array, None)
+    return bool(total != total)

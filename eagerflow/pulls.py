@@ -1,0 +1,327 @@
+"""Gradients of element-wise ops in one pass over memory: a derivative times what comes from above.
+
+Rules are made of public ops, each of which would pass over its arrays, and cost a call. While
+nobody watches these calls, a rule of several is run as one kernel: it is called once with values
+of a region, on which ops write down their scalar instructions. The bits are those of the ops one
+after the other; where they might not be, or something does not fit, these are called after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import generated
+from eagerflow.codegen.instructions import INSTRUCTIONS, SAME_BITS, is_float
+from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled_together
+from eagerflow.devices import Device, Kind, SymbolicKind
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.errors import CaptureError
+from eagerflow.op import Op
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import multiply, multiply_no_nan
+from eagerflow.ops.elementwise.gradient_ops import GradientOp
+from eagerflow.ops.family import Operand
+from eagerflow.recorder import (
+    ATTRIBUTES,
+    FIRST_KEY,
+    FIRST_VALUE,
+    RESULT,
+    Recorder,
+    process,
+)
+from eagerflow.runtime import buffers
+from eagerflow.tensor import Tensor, new_tensor
+
+__all__ = [
+    "CAREFUL",
+    "FUNCTION",
+    "KERNEL",
+    "NUMBER",
+    "OPPOSITE",
+    "PLAIN",
+    "SAME",
+    "VALUE",
+    "WATCHED",
+    "WHOLE",
+    "product_of",
+    "rules_of",
+]
+
+Rule = Callable[..., Any]
+MAX_KERNELS = 64  # of one rule: for dtypes, attributes, and Python numbers among the arguments
+
+# Writing down ------------------------------------------------------------------------------------
+
+
+class _Writer:
+    """The statements of a region that op calls on its symbols become."""
+
+    def __init__(self, s: Any) -> None:
+        self.s = s
+        self.calls = 0
+        self.same_bits = True
+
+    def write(self, op: Op, values: list[Any], attributes: dict[str, Any]) -> Any:
+        """The value of an op's result; AttributeError where the op has no such form."""
+        self.calls += 1
+        if op.call is astype:
+            return self.s.convert(values[0], attributes["dtype"].name)
+        if op.family != "elementwise":
+            raise AttributeError(f"{op.name} is not element-wise")
+        if not isinstance(op.scalar, str):
+            # The formula of its kernel, which becomes machine code as it does here.
+            own = op.scalar is op.kernel or op.call is multiply_no_nan
+            self.same_bits = self.same_bits and own
+            return op.scalar(self.s, *values, **attributes)  # type: ignore[operator]
+        takes, kinds = INSTRUCTIONS[op.scalar].takes, {getattr(v, "dtype", "") for v in values}
+        kinds -= {""}
+        if takes == "bool" and kinds != {"bool"}:
+            raise AttributeError(f"{op.name} of numbers")
+        if takes in ("number", "float") and not all(map(is_float, kinds)):
+            raise AttributeError(f"{op.name} of what is no float")
+        self.same_bits = self.same_bits and op.scalar in SAME_BITS
+        return getattr(self.s, op.scalar)(*values)
+
+
+class _Symbol:
+    """What a Tensor holds that stands for a value of a region."""
+
+    shape = (2, 2)  # as if; rules of elements look at none
+    size = 4
+
+    def __init__(self, writer: _Writer, value: Any) -> None:
+        self.writer, self.value, self.dtype = writer, value, as_dtype(value.dtype)
+
+    def refuse(self, how: str) -> None:
+        """Raise, since there is no number."""
+        raise CaptureError(f"{how} needs numbers")
+
+
+class _Symbols(Recorder):
+    """Answers op calls on symbols."""
+
+    def __init__(self) -> None:
+        self.kinds: dict[tuple[Device, DType], SymbolicKind] = {}
+
+    def tensor(self, writer: _Writer, value: Any, device: Device) -> Tensor:
+        """The Tensor that stands for a value."""
+        symbol = _Symbol(writer, value)
+        key = device, symbol.dtype
+        if key not in self.kinds:
+            self.kinds[key] = SymbolicKind(*key, self)
+        return new_tensor(symbol, self.kinds[key])
+
+    def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Tensor:
+        like = next(x for x in args if type(x) is Tensor)
+        writer: _Writer = like._array.writer
+        values = [x._array.value if type(x) is Tensor else x for x in args]
+        return self.tensor(writer, writer.write(op, values, attributes), like._kind.device)
+
+
+_symbols = _Symbols()
+
+# Kernels -----------------------------------------------------------------------------------------
+
+
+class _Kernel(NamedTuple):
+    """A rule as a kernel: ``few(g, *arrays)`` of few elements, ``many(g, *arrays)`` of many.
+
+    The arrays are those of the Tensors at a place or two of an entry, of these kinds. Without
+    ``many``, many elements take the ops one by one.
+    """
+
+    place: int
+    kind: Kind
+    second: int  # 0 for none
+    second_kind: Kind
+    few: Rule
+    many: Rule | None
+
+
+class _Body:
+    """A partial derivative times g as the body of a region, for arguments like an entry's."""
+
+    __name__ = "gradient"
+
+    def __init__(self, partial: Rule, product: Rule, kind: Kind, entry: Any) -> None:
+        self.partial, self.product, self.kind = partial, product, kind
+        self.attributes = entry[ATTRIBUTES]
+        values = [entry[RESULT], *entry[FIRST_VALUE::2]]
+        self.numbers = [x if x.__class__ in _NUMBERS else None for x in values]
+        self.kinds = {i: x._kind for i, x in enumerate(values) if type(x) is Tensor}
+        self.writer = _Writer(None)
+
+    def __call__(self, s: Any, g: Any, *own: Any) -> Any:
+        self.writer = writer = _Writer(s)
+        device = self.kind.device
+        given: list[Any] = [*self.numbers]
+        for i, value in zip(self.kinds, own, strict=True):
+            given[i] = _symbols.tensor(writer, value, device)
+        p = self.partial(*given, **self.attributes)
+        return self.product(_symbols.tensor(writer, g, device), p)._array.value
+
+    def region(self) -> Any:
+        """The region for arrays of one shape."""
+        dtypes = [k.dtype.name for k in (self.kind, *self.kinds.values())]
+        return generated.region(self, "n", tuple((dtype, "n") for dtype in dtypes))
+
+    def drop_unused(self) -> None:
+        """Leave out what the rule does not read."""
+        read = {o for part in self.region().body for o in part.operands}
+        self.kinds = {
+            i: own for n, (i, own) in enumerate(self.kinds.items()) if f"x{n + 1}" in read
+        }
+
+
+def _kernel(partial: Rule, product: Rule, kind: Kind, entry: Any) -> _Kernel | None:
+    """The kernel of a partial derivative times g; None where one op is all of it."""
+    if kind.array_type is not np.ndarray or type(kind) is not Kind or kind.dtype.char not in "fd":
+        return None
+    small, large = (_Body(partial, p, kind, entry) for p in (multiply, product))
+    for body in (small, large):
+        body.drop_unused()
+    region = small.region()
+    if small.writer.calls < 2 or region.outputs[0].dtype != kind.dtype.name:
+        return None
+    if generated.enabled():
+        same = large.writer.same_bits
+        many = (lambda *arrays: generated.elementwise(large, *arrays)) if same else None
+    else:
+        many = _in_tiles(large.region())
+    places = [RESULT if i == 0 else FIRST_VALUE + 2 * (i - 1) for i in small.kinds]
+    first, second = zip([*places, 0][:2], [*small.kinds.values(), kind][:2], strict=True)
+    few = generated.program(region, False, makes=True)
+    return _Kernel(*first, *second, few, many) if len(places) in (1, 2) else None
+
+
+def _in_tiles(region: Any) -> Rule:
+    of_runs, of_any = (generated.program(region, run) for run in (True, False))
+
+    def many(*arrays: Any) -> Any:
+        run = all(a.flags.c_contiguous for a in arrays)
+        out = buffers.empty(arrays[0].shape, arrays[0].dtype)
+        tiled_together(of_runs if run else of_any, arrays, (out,))
+        return out
+
+    return many
+
+
+_NUMBERS = frozenset((bool, int, float))
+
+
+class Pull:
+    """A partial derivative times what comes from above, in one kernel, for entries of a tape."""
+
+    __slots__ = ("_guards", "_kernels", "_lone", "_pair", "_product", "partial")
+
+    def __init__(self, op: Op, partial: Rule, product: Rule) -> None:
+        self.partial, self._product = partial, product
+        self._guards = product is not multiply
+        self._lone = len(op.data) == 1 and not op.attributes
+        self._pair = len(op.data) == 2 and not op.attributes
+        self._kernels: dict[Any, _Kernel | None] = {}
+
+    def of(self, g: Any, entry: Any) -> Tensor | None:
+        """The product; None where there is no kernel for these arguments."""
+        key = kind = g._kind
+        if not self._lone and not (
+            self._pair
+            and entry[FIRST_VALUE].__class__ is Tensor is entry[FIRST_VALUE + 2].__class__
+        ):
+            key = _key(kind, entry)
+        try:
+            kernel = self._kernels[key]
+        except KeyError:
+            kernel = self._learn(key, g, entry)
+        if kernel is None:
+            return None
+        place, own, second, second_kind, few, many = kernel
+        a, x = g._array, entry[place]
+        b, size = x._array, a.size
+        if x._kind is not own or b.size != size or not a.ndim:  # NumPy makes scalars of numbers
+            return None
+        arrays: Any = (a, b)
+        if second:
+            x = entry[second]
+            if x._kind is not second_kind or x._array.size != size:
+                return None
+            arrays = a, b, x._array
+        try:
+            if size >= MIN_TILED_ELEMENTS:
+                return None if many is None else new_tensor(process.run(many, *arrays), kind)
+            out = process.run(few, *arrays)
+            if self._guards and process.run(_has_nan, out):  # 0 wins over infinity and NaN
+                return None
+        except Exception:  # ops explain, or find the memory
+            return None
+        return new_tensor(out, kind)
+
+    def _learn(self, key: Any, g: Any, entry: Any) -> _Kernel | None:
+        """The kernel for arguments like these."""
+        if len(self._kernels) >= MAX_KERNELS:
+            return None  # numbers that change with each call
+        try:
+            found = _kernel(self.partial, self._product, g._kind, entry)
+        except Exception:  # as ops it says what is wrong, if anything is
+            found = None
+        self._kernels[key] = found
+        return found
+
+
+def _has_nan(array: Any) -> Any:
+    flat = array.ravel()
+    square = flat.dot(flat)
+    return square != square
+
+
+def _key(kind: Kind, entry: Any) -> Any:
+    """What the kernel of an op with attributes or several arguments depends on."""
+    numbers = [(x.__class__, x) for x in entry[FIRST_VALUE::2] if x.__class__ in _NUMBERS]
+    return kind, *numbers, *entry[ATTRIBUTES].values()
+
+
+# Rules as the tape walks over them ---------------------------------------------------------------
+
+SAME, OPPOSITE, NUMBER, VALUE, KERNEL, FUNCTION, WHOLE = range(7)
+"""What is multiplied by: 1, -1, another number, a value of the entry, or what a function gives,
+perhaps in one kernel; or an op that does the whole, with a value of the entry and the gradient."""
+
+PLAIN, CAREFUL, WATCHED = 0, 1, 2
+"""Modes of a walk: whether the product lets 0 win, plus whether a recorder sees the calls."""
+
+
+def product_of(mode: int) -> Rule:
+    """What gradients are multiplied with."""
+    return multiply_no_nan if mode & CAREFUL else multiply
+
+
+def rules_of(op: Op, mode: int) -> list[tuple[int, Any, int]] | bool:
+    """For each partial: what to do, with what, and where its argument's key stands in an entry.
+
+    Where nobody watches, kernels may do it. False where an op has other rules; ``op`` keeps it.
+    """
+    own = op.vjp[0] if isinstance(op.vjp, tuple) and op.vjp else None
+    found: list[tuple[int, Any, int]] | bool = False
+    if isinstance(own, GradientOp):
+        place = RESULT if own.of == "y" else FIRST_VALUE
+        found = [(WHOLE, (own.gradient(), place), FIRST_KEY)]
+    elif isinstance(op.partials, tuple):
+        found = [
+            (*_rule(op, p, product_of(mode), not mode & WATCHED), FIRST_KEY + 2 * i)
+            for i, p in enumerate(op.partials)
+            if p is not None
+        ]
+    op.rules[mode] = found
+    return found
+
+
+def _rule(op: Op, partial: Any, product: Rule, unwatched: bool) -> tuple[int, Any]:
+    if isinstance(partial, Operand):
+        place = partial.number - 1
+        return VALUE, RESULT if place < 0 else FIRST_VALUE + 2 * place
+    if callable(partial):
+        return (KERNEL, Pull(op, partial, product)) if unwatched else (FUNCTION, partial)
+    return {1: SAME, -1: OPPOSITE}.get(partial, NUMBER), partial
