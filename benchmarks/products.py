@@ -1,0 +1,169 @@
+"""Products of matrices: generated kernels against NumPy's OpenBLAS, PyTorch and jax.
+
+    python benchmarks/products.py [--rounds 15] [--json] [--threads 2] [--only squares] [--dtype float32]
+
+All write into memory that is there already, but for jax, which takes none. The peak is that of
+benchmarks/peak.py. Where the environment sets OPENBLAS_CORETYPE, NumPy computes with those kernels.
+"""
+
+import os
+import sys
+
+THREADS = int(sys.argv[sys.argv.index("--threads") + 1]) if "--threads" in sys.argv else 2
+os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:THREADS]))  # before pools are made
+
+import harness
+import jax
+import ml_dtypes
+import numpy as np
+import torch
+from peak import peak_gigaflops
+
+import eagerflow as ef
+from eagerflow.primitives import matrix_product
+from eagerflow.runtime import blas
+
+SECONDS, PAUSE = 0.02, 0.003
+TOLERANCES = {"float32": 1e-3, "float64": 1e-10, "bfloat16": 0.05, "float16": 0.01, "int8": 0}
+TORCH = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def straight(rng, shape, dtype):
+    """Numbers in row-major order."""
+    if dtype == "int8":
+        return rng.integers(-128, 128, shape, np.int8)
+    return rng.standard_normal(shape).astype(getattr(ml_dtypes, dtype, dtype))
+
+
+def turned(rng, shape, dtype):
+    """Matrices whose columns lie in one piece."""
+    return straight(rng, (*shape[:-2], shape[-1], shape[-2]), dtype).swapaxes(-1, -2)
+
+
+SQUARES = [((), n, n, n, straight, straight) for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)]
+FEW_ROWS = [
+    ((), m, k, n, straight, straight)
+    for k, n in ((256, 1024), (1024, 256), (512, 512))
+    for m in (8, 16, 32, 64, 128)
+]
+GRADIENTS = [((), 1024, k, 256, turned, straight) for k in (32, 128, 512, 1024)]
+TO_INPUTS = [((), m, 1024, 256, straight, turned) for m in (32, 128, 1024)]
+STACKS = [
+    ((64,), 128, 32, 128, straight, turned),
+    ((64,), 128, 128, 32, straight, straight),
+    ((16,), 64, 64, 64, straight, straight),
+]
+GROUPS = {"squares": SQUARES, "rows": FEW_ROWS, "gradients": GRADIENTS + TO_INPUTS, "stacks": STACKS}
+
+
+def as_torch(x):
+    """The same memory as PyTorch's."""
+    if x.dtype.name in TORCH:
+        return torch.from_numpy(x.view(np.int16)).view(TORCH[x.dtype.name])
+    return torch.from_numpy(x)
+
+
+def in_jax(a, b, made):
+    """A call of jax, whose own arrays lie in memory as these do."""
+    turns = [x.strides[-1] != x.itemsize for x in (a, b)]
+
+    def product(*given):
+        given = [x.swapaxes(-1, -2) if t else x for x, t in zip(given, turns, strict=True)]
+        return jax.numpy.matmul(*given, preferred_element_type=made)
+
+    straight = [x.swapaxes(-1, -2) if t else x for x, t in zip((a, b), turns, strict=True)]
+    held, compiled = jax.device_put(straight), jax.jit(product)
+    return lambda: compiled(*held).block_until_ready()
+
+
+def contestants(a, b):
+    """For each library a call that multiplies."""
+    dtype = a.dtype.name
+    made = np.int32 if dtype == "int8" else a.dtype
+    shape = (*a.shape[:-1], b.shape[-1])
+    own, theirs, third = (np.empty(shape, made) for _ in range(3))
+    with_jax = in_jax(a, b, made)
+    with_torch = as_torch(a), as_torch(b)
+    found = {"eagerflow": lambda: matrix_product.multiply(a, b, own)}
+    if dtype.startswith("float"):
+        multiply = np.dot if a.ndim == 2 else np.matmul
+        found["NumPy"] = lambda: multiply(a, b, out=theirs)
+    elif dtype == "bfloat16":
+        found["NumPy"] = lambda: np.matmul(a, b, out=theirs)
+    if dtype == "int8":
+        found["PyTorch"] = lambda: torch._int_mm(*with_torch)
+    else:
+        to = as_torch(third)
+        found["PyTorch"] = lambda: torch.matmul(*with_torch, out=to)
+    found["jax"] = with_jax
+    return found
+
+
+def values(x):
+    """An array of a library as NumPy's, of floats that all can be compared in."""
+    return np.asarray(x.float() if isinstance(x, torch.Tensor) else x, dtype=np.float64)
+
+
+def row_of(dtype, case, rounds, peak):
+    """The report's row of one product."""
+    batch, m, k, n, lay_a, lay_b = case
+    rng = np.random.default_rng(0)
+    a, b = lay_a(rng, (*batch, m, k), dtype), lay_b(rng, (*batch, k, n), dtype)
+    calls = contestants(a, b)
+    marks = ["ᵀ" if lay is turned else "" for lay in (lay_a, lay_b)]
+    front = f"{batch[0]} of " if batch else ""
+    name = f"{dtype} {front}({m}×{k}){marks[0]}·({k}×{n}){marks[1]}"
+    tolerance = TOLERANCES[dtype] * k**0.5
+    harness.agree(name, {who: [values(call())] for who, call in calls.items()}, tolerance)
+    times = harness.measure(calls, rounds, SECONDS, PAUSE)
+    middle = {who: float(np.median(t)) for who, t in times.items()}
+    peer = min(middle, key=lambda who: middle[who] if who != "eagerflow" else float("inf"))
+    ratio, spread = harness.ratio(times["eagerflow"], times[peer])
+    work = 2e-9 * int(np.prod(batch)) * m * k * n
+    return {
+        "name": name,
+        "microseconds": {who: round(t * 1e6, 1) for who, t in middle.items()},
+        "GFLOP/s": {who: round(work / t) for who, t in middle.items()},
+        "share": round(work / middle["eagerflow"] / peak, 2),
+        "ratio": ratio,
+        "spread": spread,
+        "peer": peer,
+        "target": None if dtype != "float32" else 0.67 if m <= 128 and not batch else 1.0,
+    }
+
+
+def show(rows):
+    """Print GFLOP/s, and the share of the peak."""
+    who = list(dict.fromkeys(name for row in rows for name in row["GFLOP/s"]))
+    print("\n" + " " * 40 + "".join(f"{name:>11}" for name in who) + "   share  ratio to the best peer")
+    for row in rows:
+        cells = "".join(f"{row['GFLOP/s'].get(name, 0):>11}" for name in who)
+        low, high = row["spread"]
+        text = f"{row['ratio']:.2f} ({low:.2f} to {high:.2f}) {row['peer']}"
+        print(f"{row['name']:<40}{cells}{row['share']:>8.2f}  {text}")
+
+
+def main():
+    parser = harness.parser(__doc__)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--only", choices=GROUPS, nargs="*", default=list(GROUPS))
+    parser.add_argument("--dtype", choices=TOLERANCES, nargs="*", default=["float32"])
+    options = parser.parse_args()
+    torch.set_num_threads(THREADS)
+    jax.config.update("jax_enable_x64", True)
+    peak = peak_gigaflops(THREADS)
+    print(f"{THREADS} threads, OpenBLAS's kernels for {blas.kernels()}, peak {peak:.0f} GFLOP/s (float32)")
+    rows = [
+        row_of(dtype, case, options.rounds, peak / (2 if dtype == "float64" else 1))
+        for dtype in options.dtype
+        for group in options.only
+        for case in GROUPS[group]
+    ]
+    show(rows)
+    if options.json:
+        versions = {"eagerflow": ef.__version__, "numpy": np.__version__, "torch": torch.__version__}
+        harness.save("products", rows, versions | {"jax": jax.__version__, "threads": THREADS})
+
+
+if __name__ == "__main__":
+    main()
