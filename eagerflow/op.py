@@ -70,11 +70,13 @@ class Into(NamedTuple):
     """What writes a result into C-ordered memory that it is given.
 
     ``call(*arrays, out)`` does it. ``native(*arrays, out)`` gives what does it in machine code for
-    arrays like these, in a segment of a plan, or None.
+    arrays like these, in a segment of a plan, or None. ``types`` are NumPy's characters of the
+    dtypes that it is for.
     """
 
     call: Callable[..., Any]
     native: Callable[..., Any]
+    types: str = "fd"
 
 
 class ErrorSample(NamedTuple):

@@ -28,11 +28,12 @@ def _may_share(op: Op, given: Value, made: Value) -> bool:
 
 
 def into_of(node: Node) -> Into | None:
-    """What writes the result of a node of float32 or float64 into memory that it is given."""
-    plain = all(type(x) is Value and x.dtype.char in "fd" for x in node.inputs)
-    if node.op.into is None or not plain:
+    """What writes the result of a node into memory that it is given, if there is anything."""
+    if node.op.into is None or not all(type(x) is Value for x in node.inputs):
         return None
     found: Into | None = node.op.into(*node.inputs, **node.attributes)
+    if found is None or not all(x.dtype.char in found.types for x in node.values()):
+        return None
     return found
 
 

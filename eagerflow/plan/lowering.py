@@ -32,7 +32,7 @@ from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, native_rows
 from eagerflow.fusion.kernels import FusedKernel, Step
-from eagerflow.graph.costs import nbytes, stated_cost
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
@@ -40,10 +40,10 @@ from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, into_of, shows
+from eagerflow.plan.products import PRODUCTS, ProductChoice, is_large, why_generated, why_numpy
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.spec import MAX_RANK
 
-MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code in short rows of such steps too
 MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
 PROGRAM_NAMES = frozenset(
     {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
@@ -75,6 +75,7 @@ class Program:
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
+        self.products: list[ProductChoice] = []
         self._own: set[str] = set()  # names that were given
         self._free_name = FreeNames(RESERVED).take
         self._known: dict[Any, str] = {}
@@ -139,7 +140,7 @@ def _native(steps: Sequence[Step]) -> set[Step]:
     found = {step for row in rows if len(row) >= MIN_SEGMENT_STEPS for step in row}
     for row in rows:
         for step in row:
-            if isinstance(step, Node) and stated_cost(step).flops >= MIN_NATIVE_FLOPS:
+            if isinstance(step, Node) and is_large(step):
                 found.add(step)
     return found
 
@@ -343,6 +344,9 @@ class Lowering:
         if into is not None and node in self.native:
             self._product(node, number, into)
             return
+        if node.op.name in PRODUCTS:
+            has_code = self.program.segments
+            self._choose(node, False, why_numpy(node, into, self.program.exact, has_code))
         if any(map(self._waits, node.inputs)) and not self._shows(node):
             self._flush()
         given = [self.text(x) for x in node.inputs]
@@ -371,8 +375,15 @@ class Lowering:
             return None
         return into_of(node)
 
+    def _choose(self, node: Node, generated: bool, reason: str) -> None:
+        """Note what multiplies, for whoever asks."""
+        choice = ProductChoice(node.outputs[0].name, node, generated, reason)
+        self.program.products.append(choice)
+
     def _product(self, node: Node, number: int, into: Into) -> None:
         """A step of a segment that writes one result."""
+        if node.op.name in PRODUCTS:
+            self._choose(node, True, why_generated(node))
         (value,) = node.outputs
         given = [self.text(x) for x in node.inputs]
         place = self._place(value, node, number)

@@ -16,7 +16,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.matrix_product import PackedProductWriter, ProductWriter
-from eagerflow.primitives.llvm.product_packing import HEIGHT, ProductConfig
+from eagerflow.primitives.llvm.product_packing import DEPTH, HEIGHT, ProductConfig
 from eagerflow.primitives.llvm.product_terms import Terms
 from eagerflow.primitives.llvm.staged_kernel import (
     StagedKernel,
@@ -32,15 +32,21 @@ from eagerflow.spec import Array
 MIN_SHARED_TERMS = 1 << 19  # multiplications from which several threads pay
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
+# Rows of a piece where it packs panels itself and there are several, and where all are packed.
+SHARED_HEIGHT, AHEAD_HEIGHT = 128, 64
+MIN_ROWS_AHEAD = 513  # from which panels are read often enough to be packed at once
 PAGE_BYTES = 4096  # rows that are a multiple of it apart share few lines of a cache
+PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
+BEYOND = 0.02  # what panels of twice that size take longer
 BLOCK_WIDTHS = (1, 2, 3, 4, 6, 8, 12)
 
 _FLOATS = ("float32", "float64")
 _HALVES = ("float16", "bfloat16")
+_BYTES = ("int8", "uint8")
 _SUMS = {
     **{(x, x, x): x for x in _FLOATS},
     **{(x, x, out): "float32" for x in _HALVES for out in (x, "float32")},
-    **{(x, "int8", "int32"): "int32" for x in ("int8", "uint8")},
+    **{(x, "int8", "int32"): "int32" for x in _BYTES},
 }
 """Types of two factors and of the product, to that of the sums."""
 
@@ -48,10 +54,12 @@ _SUMS = {
 @cache
 def terms_of(a: str, b: str, out: str) -> Terms | None:
     """How matrices of these types are multiplied; None where there are no kernels for them."""
+    many = 4 if machine_code.host().has_byte_products else 2
+    if a == b == out and out in _BYTES:  # the low bits are the same with and without a sign
+        return Terms("uint8", "int8", "int8", "int32", many)
     sums = _SUMS.get((a, b, out))
     if sums is None:
         return None
-    many = 4 if machine_code.host().has_byte_products else 2
     return Terms(a, b, out, sums, many if sums == "int32" else 1)
 
 
@@ -139,16 +147,18 @@ def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[
     return first, last
 
 
-def block_for(rows: int, vectors: int, registers: int) -> RegisterBlock:
+def block_for(rows: int, vectors: int, registers: int, size: int) -> RegisterBlock:
     """The block of sums with which so many rows and vectors of columns take the fewest cycles.
 
     A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
+    Panels of vectors of ``size`` bytes are read again and again from the first cache.
     """
     found = []
     for high, wide in _blocks(registers):
-        cycles = max(high * wide, high + wide, 8) / 2 + 0.5
+        beyond = max(0, DEPTH * wide * size - PANEL_BYTES) / PANEL_BYTES
+        cycles = max(high * wide, high + wide, 8) / 2 * (1 + BEYOND * beyond)
         blocks = -(-rows // high) * -(-vectors // wide)
-        found.append((blocks * cycles, abs(high - 6), RegisterBlock(high, wide)))
+        found.append((blocks * cycles, abs(high - 8), RegisterBlock(high, wide)))
     return min(found)[2]
 
 
@@ -163,7 +173,9 @@ def config_of(given: Matrices) -> ProductConfig:
     """The kernel for matrices that lie like these."""
     terms = given.terms
     lanes, registers = processor(terms.sums)
-    block = block_for(given.rows, -(-given.columns // lanes), registers)
+    block = block_for(
+        given.rows, -(-given.columns // lanes), registers, machine_code.host().vector_bytes
+    )
     of_a, of_b = np.dtype(terms.a).itemsize, np.dtype(terms.b).itemsize
     if given.a[2] != of_a:
         rows = "interleaved"
@@ -173,12 +185,12 @@ def config_of(given: Matrices) -> ProductConfig:
         rows = "copied" if several or not terms.are_plain else "direct"
     if given.b[2] != of_b:
         panel = "transposed"
-    elif given.rows <= block.rows and terms.are_plain:
+    elif given.rows <= 2 * block.rows and terms.are_plain:  # read so often, they are not packed
         panel = "direct"
     else:
         panel = "packed"
     one = given.products == 1 or given.b[0] == 0
-    ahead = one and given.rows > HEIGHT
+    ahead = one and given.rows >= MIN_ROWS_AHEAD
     return ProductConfig(terms, block, rows, panel, ahead)
 
 
@@ -228,21 +240,19 @@ class ProductCall:
     def _cut(self) -> tuple[int, int]:
         """Rows and columns of a piece."""
         given, block = self.given, self.config.block
-        down, across = -(-given.rows // HEIGHT), 1
-        panels = -(-given.columns // (block.vectors * processor(given.terms.sums)[0]))
-        if self._shared:
+        panel = block.vectors * processor(given.terms.sums)[0]
+        panels, across = -(-given.columns // panel), 1
+        down = -(-given.rows // (AHEAD_HEIGHT if self.config.ahead else HEIGHT))
+        if self._shared and not self.config.ahead:
             wanted = PIECES_OF_A_THREAD * threads.thread_count()
             wanted = min(wanted, max(1, given.multiplications // MIN_PIECE_TERMS))
             wanted = -(-wanted // given.products)  # of each product
-            blocks = -(-given.rows // block.rows)
-            if self.config.ahead:  # rows are packed by each piece that they are in
-                down = max(down, min(wanted, blocks))
-                across = min(-(-wanted // down), panels)
-            else:  # and so are panels
-                across = min(-(-wanted // down), panels)
-                down = max(down, min(-(-wanted // across), blocks))
+            if wanted > 1:
+                down = -(-given.rows // SHARED_HEIGHT)
+            across = min(-(-wanted // down), panels)
+            down = max(down, min(-(-wanted // across), -(-given.rows // block.rows)))
         height = round_up(-(-given.rows // down), block.rows)
-        span = -(-panels // across) * block.vectors * processor(given.terms.sums)[0]
+        span = -(-panels // across) * panel
         return min(height, given.rows), min(span, given.columns)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
@@ -308,8 +318,8 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
     """``a @ b`` for stacks of matrices, into ``out``, for dtypes that ``takes`` takes.
 
     Those are float32 and float64; float16 and bfloat16, whose sums are float32, rounded once if
-    ``out`` is not float32; int8, or uint8 and int8, with int32 sums, which wrap. The axes before
-    the last two of ``a`` and ``b`` broadcast to those of ``out``.
+    ``out`` is not float32; int8, or uint8 and int8, with sums of int32, which wrap; int8 or uint8
+    alone, whose sums wrap. The axes before the last two of both broadcast to those of ``out``.
     """
     if not out.size:
         return out

@@ -91,8 +91,11 @@ MIN_BLAS_MULTIPLICATIONS = 2**18
 MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_MULTIPLICATIONS = 256**3
-# So many are faster by generated kernels where BLAS has none for the processor.
+# So many are faster by generated kernels where BLAS has none for the processor,
 MIN_GENERATED_MULTIPLICATIONS = 2**21
+# and of types that BLAS does not know: float16, bfloat16, int8 and uint8.
+MIN_GENERATED_OF = {"e": 2**12, "E": 2**19, "b": 2**15, "B": 2**15}
+LEAST_GENERATED = min(MIN_GENERATED_OF.values())
 # Stacks are shared in this many parts, whatever the number of threads.
 STACK_PARTS = 8
 
@@ -105,6 +108,9 @@ def _matmul_numpy(xp: Namespace, a: Any, b: Any) -> Any:
     if b.ndim > 2:
         return _stacked(a, b) if a.ndim > 1 else _stacked(a[None], b)[..., 0, :]
     if a.ndim < 3:
+        if a.dtype.char in MIN_GENERATED_OF and a.ndim + b.ndim > 2:
+            columns = b if b.ndim > 1 else b[:, None]
+            return matrix_product(np.atleast_2d(a), columns).reshape(a.shape[:-1] + b.shape[1:])
         work = max(a.size, b.size)
         return _product_of(np.dot, work, a, b, a.ndim == b.ndim)
     rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
@@ -117,9 +123,12 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
-    if work >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
-        made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
-        return _kernels().multiply(a, b, made)
+    if work >= LEAST_GENERATED:
+        if _generated(a, b, work):
+            made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
+            return _kernels().multiply(a, b, made)
+        if a.dtype.char == "E":  # whose ``dot`` is far slower
+            return np.matmul(a, b, out)
     if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
         return a.dot(b, out)
     if work <= MIN_BLAS_MULTIPLICATIONS and a.dtype.kind != "c":
@@ -152,7 +161,7 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
         a, b = _compact(a), _compact(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count, each = math.prod(batch), m * k * n
-    if count * each >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+    if _generated(a, b, count * each):
         return _kernels().multiply(a, b, empty((*batch, m, n), a.dtype) if out is None else out)
     if each >= LARGE_MULTIPLICATIONS or (
         each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
@@ -196,13 +205,18 @@ def _kernels() -> Any:
     return matrix_product
 
 
-def _generated(a: Any, b: Any) -> bool:
-    """Whether generated kernels multiply better than BLAS does here; NumPy refuses what differs."""
-    like = a.dtype is b.dtype and a.dtype.char in "fd" and a.shape[-1] == b.shape[-2]
-    return like and blas.is_outdated() and enabled()
+def _generated(a: Any, b: Any, work: int) -> bool:
+    """Whether generated kernels multiply better than NumPy does here, which refuses what differs."""
+    if a.dtype != b.dtype or a.shape[-1] != b.shape[-2]:
+        return False
+    kind = a.dtype.char
+    if kind in "fd":
+        return work >= MIN_GENERATED_MULTIPLICATIONS and blas.is_outdated() and enabled()
+    least = MIN_GENERATED_OF.get(kind)
+    return least is not None and work >= least and enabled()
 
 
-_PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out))
+_PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out), "fdeEbB")
 
 
 def _compact(a: Any) -> Any:

@@ -11,11 +11,9 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 from eagerflow.codegen.instructions import item_size
-from eagerflow.primitives.llvm.product_packing import DEPTH, PackingWriter
+from eagerflow.primitives.llvm.product_packing import PackingWriter
 from eagerflow.primitives.llvm.stage_writer import CACHE_LINE_BYTES
 from eagerflow.primitives.llvm.vectors import round_up
-
-LINES_AHEAD = 8  # of a matrix that is read for the first time
 
 
 class ProductWriter(PackingWriter):
@@ -71,7 +69,9 @@ class ProductWriter(PackingWriter):
             for start in starts:
                 for at in range(0, self.line, CACHE_LINE_BYTES):
                     v.prefetch_to_write(start, at)
-            sums = self._sums(*self._row_starts(a, row, rows), panel, b, row, whole)
+            inside = v.number("sub", row, self.first)
+            block = v.number("udiv", inside, self.block.rows)
+            sums = self._sums(*self._row_starts(a, block, rows), panel, b, block, whole)
             self._finish(sums, starts, rows, masks, whole, column, part)
 
     # Sums ----------------------------------------------------------------------------------------
@@ -95,18 +95,17 @@ class ProductWriter(PackingWriter):
         final = v.number("sub", self.last, 1)
         return [self.least(v.number("add", row, i), final) for i in range(self.block.rows)]
 
-    def _row_starts(self, a: str, row: str, rows: list[str]) -> tuple[list[str], int]:
+    def _row_starts(self, a: str, block: str, rows: list[str]) -> tuple[list[str], int]:
         """Where the rows of a block begin, and bytes between their units."""
         v, kind = self.v, self.config.rows
         if kind == "direct":
             return [v.step(a, i, self.given["a_row"]) for i in rows], v.itemsize
-        number = v.number("udiv", v.number("sub", row, self.first), self.block.rows)
-        start = v.step("%scratch", number, self.packed_block)
+        start = v.step("%scratch", block, self.packed_block)
         apart, unit = (self.row, v.itemsize) if kind == "copied" else (v.itemsize, self.unit)
         return [v.at(start, i * apart) for i in range(len(rows))], unit
 
     def _sums(
-        self, starts: list[str], unit: int, panel: str, b: str, row: str, whole: str
+        self, starts: list[str], unit: int, panel: str, b: str, block: str, whole: str
     ) -> list[Any]:
         """The sums of a block over the terms of a part."""
         v, code, vectors = self.v, self.code, self.block.vectors
@@ -115,7 +114,7 @@ class ProductWriter(PackingWriter):
         if self._reads_directly:
             new = whole
             if self.config.panel == "packed":
-                first = code.value(f"icmp eq i64 {row}, {self.first}")
+                first = code.value(f"icmp eq i64 {block}, 0")
                 new = packs = code.value(f"and i1 {first}, {whole}")
             source = code.value(f"select i1 {new}, ptr {b}, ptr {panel}")
             line = code.value(f"select i1 {new}, i64 {self.given['b_term']}, i64 {line}")
@@ -123,7 +122,9 @@ class ProductWriter(PackingWriter):
             start = v.step(source, k, line)
             columns = [v.load(start, j * v.size) for j in range(vectors)]
             if packs:
-                self._keep(columns, panel, k, start, line, packs)
+                with code.where(packs):
+                    for j, x in enumerate(columns):
+                        v.store(x, v.step(panel, k, self.line), j * v.size)
             for i in range(self.block.rows):
                 number = v.load_splat(v.step(starts[i], k, unit))
                 for j in range(vectors):
@@ -140,17 +141,6 @@ class ProductWriter(PackingWriter):
         end = v.at(panel, self.panel - self.line)
         return [v.load(end, j * v.size) for j in range(vectors)] * self.block.rows
 
-    def _keep(
-        self, columns: list[Any], panel: str, k: str, start: str, line: str, packs: str
-    ) -> None:
-        """Keep a line of a panel that is read for the first time, and ask for one to come."""
-        v = self.v
-        with self.code.where(packs):
-            to, ahead = v.step(panel, k, self.line), v.step(start, str(LINES_AHEAD), line)
-            for j, x in enumerate(columns):
-                v.store(x, to, j * v.size)
-                v.prefetch(ahead, j * v.size)
-
     # Results -------------------------------------------------------------------------------------
 
     def _finish(
@@ -165,34 +155,32 @@ class ProductWriter(PackingWriter):
     ) -> None:
         """Add the sums of the parts before, and write what there is now."""
         v, code = self.v, self.code
-        later = code.value(f"icmp ne i64 {part}, 0")
         if not self.terms.are_rounded:
-            held = [v.where(later, mask) for mask in masks]
-            sums = self._with_parts_before(sums, starts, held)
+            sums = self._with_parts_before(sums, starts, masks, part)
             self._write(sums, starts, masks, whole)
             return
         first = v.step(self.sums_start, column, v.itemsize)
         own = [v.step(first, i, self.given["sum_row"]) for i in rows]
-        held = [v.where(later, v.memory.everything)] * len(masks)
-        sums = self._with_parts_before(sums, own, held)
+        sums = self._with_parts_before(sums, own, [""] * len(masks), part)
         end = v.number("add", part, self.part)
         more = code.value(f"icmp ult i64 {end}, {self.given['term_count']}")
-        for n, value in reversed(list(enumerate(sums))):
-            i, j = divmod(n, len(masks))
-            mask = v.where(more, v.memory.everything)
-            v.store(value, own[i], j * v.size, mask=mask)
+        with code.where(more):
+            for n, value in reversed(list(enumerate(sums))):
+                v.store(value, own[n // len(masks)], n % len(masks) * v.size)
         with code.where(code.value(f"xor i1 {more}, true")):
             self._write(sums, starts, masks, whole)
 
     def _with_parts_before(
-        self, sums: list[Any], starts: list[str], held: list[str]
+        self, sums: list[Any], starts: list[str], masks: list[str], part: str
     ) -> list[Any]:
         """Sums with those of the parts before, if there are any."""
         v, wide = self.v, self.block.vectors
-        return [
-            self.s.add(v.load(starts[n // wide], n % wide * v.size, mask=held[n % wide]), value)
-            for n, value in enumerate(sums)
-        ]
+        once = self.least(part, "1")
+        with self.code.loop("before", 0, once, 1, sums) as (_, found):
+            for n, value in enumerate(found):
+                before = v.load(starts[n // wide], n % wide * v.size, mask=masks[n % wide])
+                found[n] = self.s.add(before, value)
+        return found
 
     def _write(self, sums: list[Any], starts: list[str], masks: list[str], whole: str) -> None:
         """Write the sums of a block.

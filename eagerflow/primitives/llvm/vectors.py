@@ -116,11 +116,6 @@ class VectorWriter:
         strided = self._llvm.memory.STRIDED
         return self.memory.load(self.span(pointer, 0, kind=strided, stride=str(stride)), mask)
 
-    def prefetch(self, pointer: str, offset: int = 0) -> None:
-        """Ask for the memory of a line of the cache that will be read."""
-        how = (("i32", "0"), ("i32", "3"), ("i32", "1"))
-        self.code.call("void", "llvm.prefetch.p0", ("ptr", self.at(pointer, offset)), *how)
-
     def prefetch_to_write(self, pointer: str, offset: int = 0) -> None:
         """Ask for the memory of a line of the cache that will be written to."""
         # To write, to keep in all caches, data.
