@@ -1,16 +1,17 @@
 """Products of matrices: generated kernels against NumPy's OpenBLAS, PyTorch and jax.
 
-    python benchmarks/products.py [--rounds 15] [--json] [--threads 2] [--only squares] [--dtype float32]
+    python benchmarks/products.py [--rounds 7] [--json] [--threads 2] [--only squares]
+        [--dtype int8]
 
-All write into memory that is there already, but for jax, which takes none. The peak is that of
-benchmarks/peak.py. Where the environment sets OPENBLAS_CORETYPE, NumPy computes with those kernels.
+All write into memory that is there already, but for jax, which takes none. "plan" is a segment of
+a plan, with a few products in one call; "eager" a call from Python for each. The ratio is that of
+the plan to the best other library. The peak is that of benchmarks/peak.py. Threads of OpenBLAS wait
+for more work for a tenth of a second, and take time from others: there is a pause before each
+contestant. Where the environment sets OPENBLAS_CORETYPE, NumPy computes with those kernels.
 """
 
 import os
 import sys
-
-THREADS = int(sys.argv[sys.argv.index("--threads") + 1]) if "--threads" in sys.argv else 2
-os.sched_setaffinity(0, set(sorted(os.sched_getaffinity(0))[:THREADS]))  # before pools are made
 
 import harness
 import jax
@@ -20,10 +21,12 @@ import torch
 from peak import peak_gigaflops
 
 import eagerflow as ef
+from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.primitives import matrix_product
 from eagerflow.runtime import blas
 
-SECONDS, PAUSE = 0.02, 0.003
+SECONDS, PAUSE = 0.02, 0.12
+SEGMENT_SECONDS, MAX_COPIES = 0.001, 16  # of a segment, about, and products in it
 TOLERANCES = {"float32": 1e-3, "float64": 1e-10, "bfloat16": 0.05, "float16": 0.01, "int8": 0}
 TORCH = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -40,7 +43,8 @@ def turned(rng, shape, dtype):
     return straight(rng, (*shape[:-2], shape[-1], shape[-2]), dtype).swapaxes(-1, -2)
 
 
-SQUARES = [((), n, n, n, straight, straight) for n in (64, 96, 128, 192, 256, 384, 512, 768, 1024, 2048)]
+SIZES = (64, 128, 192, 256, 384, 512, 768, 1024, 2048)
+SQUARES = [((), n, n, n, straight, straight) for n in SIZES]
 FEW_ROWS = [
     ((), m, k, n, straight, straight)
     for k, n in ((256, 1024), (1024, 256), (512, 512))
@@ -53,7 +57,12 @@ STACKS = [
     ((64,), 128, 128, 32, straight, straight),
     ((16,), 64, 64, 64, straight, straight),
 ]
-GROUPS = {"squares": SQUARES, "rows": FEW_ROWS, "gradients": GRADIENTS + TO_INPUTS, "stacks": STACKS}
+GROUPS = {
+    "squares": SQUARES,
+    "rows": FEW_ROWS,
+    "gradients": GRADIENTS + TO_INPUTS,
+    "stacks": STACKS,
+}
 
 
 def as_torch(x):
@@ -76,6 +85,19 @@ def in_jax(a, b, made):
     return lambda: compiled(*held).block_until_ready()
 
 
+def in_plan(a, b, out, work):
+    """A call of a segment, and how many products it makes."""
+    step = SegmentStep(None, 2, None, lambda given, made: matrix_product.fixed(*given, *made))
+    copies = max(1, min(MAX_COPIES, int(SEGMENT_SECONDS * 400 / work)))
+    segment, rows = Segment([step] * copies), ((a, b, out),) * copies
+
+    def call():
+        segment(rows)
+        return out
+
+    return call, copies
+
+
 def contestants(a, b):
     """For each library a call that multiplies."""
     dtype = a.dtype.name
@@ -84,7 +106,7 @@ def contestants(a, b):
     own, theirs, third = (np.empty(shape, made) for _ in range(3))
     with_jax = in_jax(a, b, made)
     with_torch = as_torch(a), as_torch(b)
-    found = {"eagerflow": lambda: matrix_product.multiply(a, b, own)}
+    found = {"eager": lambda: matrix_product.multiply(a, b, own)}
     if dtype.startswith("float"):
         multiply = np.dot if a.ndim == 2 else np.matmul
         found["NumPy"] = lambda: multiply(a, b, out=theirs)
@@ -115,16 +137,19 @@ def row_of(dtype, case, rounds, peak):
     name = f"{dtype} {front}({m}×{k}){marks[0]}·({k}×{n}){marks[1]}"
     tolerance = TOLERANCES[dtype] * k**0.5
     harness.agree(name, {who: [values(call())] for who, call in calls.items()}, tolerance)
-    times = harness.measure(calls, rounds, SECONDS, PAUSE)
-    middle = {who: float(np.median(t)) for who, t in times.items()}
-    peer = min(middle, key=lambda who: middle[who] if who != "eagerflow" else float("inf"))
-    ratio, spread = harness.ratio(times["eagerflow"], times[peer])
     work = 2e-9 * int(np.prod(batch)) * m * k * n
+    whole = np.empty((*batch, m, n), np.int32 if dtype == "int8" else a.dtype)
+    segment, copies = in_plan(a, b, whole, work)
+    times = harness.measure({"plan": segment, **calls}, rounds, SECONDS, PAUSE)
+    times["plan"] = [t / copies for t in times["plan"]]
+    middle = {who: float(np.median(t)) for who, t in times.items()}
+    peer = min((t, who) for who, t in middle.items() if who not in ("plan", "eager"))[1]
+    ratio, spread = harness.ratio(times["plan"], times[peer])
     return {
         "name": name,
         "microseconds": {who: round(t * 1e6, 1) for who, t in middle.items()},
         "GFLOP/s": {who: round(work / t) for who, t in middle.items()},
-        "share": round(work / middle["eagerflow"] / peak, 2),
+        "share": round(work / middle["plan"] / peak, 2),
         "ratio": ratio,
         "spread": spread,
         "peer": peer,
@@ -135,7 +160,12 @@ def row_of(dtype, case, rounds, peak):
 def show(rows):
     """Print GFLOP/s, and the share of the peak."""
     who = list(dict.fromkeys(name for row in rows for name in row["GFLOP/s"]))
-    print("\n" + " " * 40 + "".join(f"{name:>11}" for name in who) + "   share  ratio to the best peer")
+    print(
+        "\n"
+        + " " * 40
+        + "".join(f"{name:>11}" for name in who)
+        + "   share  ratio to the best peer"
+    )
     for row in rows:
         cells = "".join(f"{row['GFLOP/s'].get(name, 0):>11}" for name in who)
         low, high = row["spread"]
@@ -149,10 +179,15 @@ def main():
     parser.add_argument("--only", choices=GROUPS, nargs="*", default=list(GROUPS))
     parser.add_argument("--dtype", choices=TOLERANCES, nargs="*", default=["float32"])
     options = parser.parse_args()
-    torch.set_num_threads(THREADS)
+    cores = sorted(os.sched_getaffinity(0))[: options.threads]
+    if len(cores) < len(os.sched_getaffinity(0)):  # so that all pools are made for so many
+        os.sched_setaffinity(0, cores)
+        os.execv(sys.executable, [sys.executable, *sys.argv])
+    torch.set_num_threads(options.threads)
     jax.config.update("jax_enable_x64", True)
-    peak = peak_gigaflops(THREADS)
-    print(f"{THREADS} threads, OpenBLAS's kernels for {blas.kernels()}, peak {peak:.0f} GFLOP/s (float32)")
+    peak = peak_gigaflops(options.threads)
+    kernels = f"OpenBLAS's kernels for {blas.kernels()}"
+    print(f"{options.threads} threads, {kernels}, peak {peak:.0f} GFLOP/s (float32)")
     rows = [
         row_of(dtype, case, options.rounds, peak / (2 if dtype == "float64" else 1))
         for dtype in options.dtype
@@ -161,8 +196,9 @@ def main():
     ]
     show(rows)
     if options.json:
-        versions = {"eagerflow": ef.__version__, "numpy": np.__version__, "torch": torch.__version__}
-        harness.save("products", rows, versions | {"jax": jax.__version__, "threads": THREADS})
+        own = {"eagerflow": ef.__version__, "threads": options.threads}
+        others = {x.__name__: x.__version__ for x in (np, torch, jax)}
+        harness.save("products", rows, own | others)
 
 
 if __name__ == "__main__":

@@ -38,6 +38,7 @@ MIN_ROWS_AHEAD = 513  # from which panels are read often enough to be packed at 
 PAGE_BYTES = 4096  # rows that are a multiple of it apart share few lines of a cache
 PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
 BEYOND = 0.02  # what panels of twice that size take longer
+ROW_CYCLES = 6  # of each row of a block, besides its products
 BLOCK_WIDTHS = (1, 2, 3, 4, 6, 8, 12)
 
 _FLOATS = ("float32", "float64")
@@ -147,18 +148,20 @@ def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[
     return first, last
 
 
-def block_for(rows: int, vectors: int, registers: int, size: int) -> RegisterBlock:
+def block_for(rows: int, vectors: int, units: int, registers: int, size: int) -> RegisterBlock:
     """The block of sums with which so many rows and vectors of columns take the fewest cycles.
 
     A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
-    Panels of vectors of ``size`` bytes are read again and again from the first cache.
+    Each row of a block takes some more. Panels of so many ``units`` of vectors of ``size`` bytes
+    are read again and again from the first cache.
     """
-    found = []
+    found, units = [], min(units, DEPTH)
     for high, wide in _blocks(registers):
-        beyond = max(0, DEPTH * wide * size - PANEL_BYTES) / PANEL_BYTES
+        beyond = max(0, units * wide * size - PANEL_BYTES) / PANEL_BYTES
         cycles = max(high * wide, high + wide, 8) / 2 * (1 + BEYOND * beyond)
         blocks = -(-rows // high) * -(-vectors // wide)
-        found.append((blocks * cycles, abs(high - 8), RegisterBlock(high, wide)))
+        cost = blocks * (cycles * units + high * ROW_CYCLES)
+        found.append((cost, abs(high - 8), RegisterBlock(high, wide)))
     return min(found)[2]
 
 
@@ -173,9 +176,9 @@ def config_of(given: Matrices) -> ProductConfig:
     """The kernel for matrices that lie like these."""
     terms = given.terms
     lanes, registers = processor(terms.sums)
-    block = block_for(
-        given.rows, -(-given.columns // lanes), registers, machine_code.host().vector_bytes
-    )
+    vectors, units = -(-given.columns // lanes), -(-given.depth // terms.group)
+    size = machine_code.host().vector_bytes
+    block = block_for(given.rows, vectors, units, registers, size)
     of_a, of_b = np.dtype(terms.a).itemsize, np.dtype(terms.b).itemsize
     if given.a[2] != of_a:
         rows = "interleaved"

@@ -206,7 +206,7 @@ def _kernels() -> Any:
 
 
 def _generated(a: Any, b: Any, work: int) -> bool:
-    """Whether generated kernels multiply better than NumPy does here, which refuses what differs."""
+    """Whether generated kernels multiply better than NumPy, which refuses what differs."""
     if a.dtype != b.dtype or a.shape[-1] != b.shape[-2]:
         return False
     kind = a.dtype.char

@@ -212,7 +212,9 @@ class PackedProductWriter(ProductWriter):
     def _across(self) -> str:
         """How many panels there are side by side."""
         v = self.v
-        return v.number("udiv", v.number("add", self.given["column_count"], self.wide - 1), self.wide)
+        return v.number(
+            "udiv", v.number("add", self.given["column_count"], self.wide - 1), self.wide
+        )
 
     def _pack(self) -> None:
         """Each piece packs its share of the panels."""
