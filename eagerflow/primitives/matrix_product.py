@@ -32,9 +32,7 @@ from eagerflow.spec import Array
 MIN_SHARED_TERMS = 1 << 19  # multiplications from which several threads pay
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
-# Rows of a piece where it packs panels itself and there are several, and where all are packed.
-SHARED_HEIGHT, AHEAD_HEIGHT = 128, 64
-MIN_ROWS_AHEAD = 513  # from which panels are read often enough to be packed at once
+SHARED_HEIGHT = 128  # rows of pieces that pack their panels themselves, if there are several
 PAGE_BYTES = 4096  # rows that are a multiple of it apart share few lines of a cache
 PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
 BEYOND = 0.02  # what panels of twice that size take longer
@@ -193,7 +191,7 @@ def config_of(given: Matrices) -> ProductConfig:
     else:
         panel = "packed"
     one = given.products == 1 or given.b[0] == 0
-    ahead = one and given.rows >= MIN_ROWS_AHEAD
+    ahead = one and given.rows > HEIGHT
     return ProductConfig(terms, block, rows, panel, ahead)
 
 
@@ -245,15 +243,19 @@ class ProductCall:
         given, block = self.given, self.config.block
         panel = block.vectors * processor(given.terms.sums)[0]
         panels, across = -(-given.columns // panel), 1
-        down = -(-given.rows // (AHEAD_HEIGHT if self.config.ahead else HEIGHT))
-        if self._shared and not self.config.ahead:
+        blocks, down = -(-given.rows // block.rows), -(-given.rows // HEIGHT)
+        if self._shared:
             wanted = PIECES_OF_A_THREAD * threads.thread_count()
             wanted = min(wanted, max(1, given.multiplications // MIN_PIECE_TERMS))
             wanted = -(-wanted // given.products)  # of each product
-            if wanted > 1:
-                down = -(-given.rows // SHARED_HEIGHT)
-            across = min(-(-wanted // down), panels)
-            down = max(down, min(-(-wanted // across), -(-given.rows // block.rows)))
+            if self.config.ahead:
+                down = max(down, wanted)
+            else:  # each piece packs its panels
+                if wanted > 1:
+                    down = -(-given.rows // SHARED_HEIGHT)
+                across = min(-(-wanted // down), panels)
+                down = max(down, -(-wanted // across))
+            down = min(down, blocks)
         height = round_up(-(-given.rows // down), block.rows)
         span = -(-panels // across) * panel
         return min(height, given.rows), min(span, given.columns)

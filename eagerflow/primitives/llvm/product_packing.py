@@ -37,7 +37,8 @@ class ProductConfig(NamedTuple):
 class PackingWriter(StageWriter):
     """Writes what packs rows and panels of the matrices of a part of the sums.
 
-    ``self.count`` is how many terms the part has, ``self.units`` how many units.
+    ``self.count`` is how many terms the part has, ``self.units`` how many units; ``self.first`` and
+    ``self.last`` are where the rows of the piece begin and end.
     """
 
     slots: ClassVar[tuple[str, ...]] = (
@@ -46,6 +47,8 @@ class PackingWriter(StageWriter):
         *("row_count", "term_count", "column_count", "row_pieces", "piece_rows"),
     )
     given: dict[str, str]
+    first: str
+    last: str
 
     def __init__(self, llvm: Any, frame: Sequence[str], config: ProductConfig, lanes: int) -> None:
         terms = config.terms
@@ -142,12 +145,10 @@ class PackingWriter(StageWriter):
         vectors = range(0, high, self.lanes)
         # Blocks whose vectors are all inside of the matrix.
         beyond = round_up(high, self.lanes) - high
-        inside = v.number("add", self.first, v.number("sub", self.last, self.first))
-        end = self.least(inside, self._less(given["row_count"], beyond))
+        end = self.least(self.last, self._less(given["row_count"], beyond))
         blocks = v.number("udiv", self._less(end, self.first), high)
         safe = v.number("add", self.first, v.number("mul", blocks, high))
-        none = code.value("icmp eq i64 0, 0")
-        for k, masked, left in self._lines(none):
+        for k, masked, left in self._lines("true"):
             unit = v.step(a, v.number("mul", k, self.terms.group), given["a_term"])
             for first, last in ((self.first, safe), (safe, self.last)):
                 with code.loop("row", first, last, high) as (row, _):
