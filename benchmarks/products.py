@@ -26,6 +26,7 @@ from eagerflow.primitives import matrix_product
 from eagerflow.runtime import blas
 
 SECONDS, PAUSE = 0.02, 0.12
+SLOW = 1 << 24  # multiplications of float16
 SEGMENT_SECONDS, MAX_COPIES = 0.001, 16  # of a segment, about, and products in it
 TOLERANCES = {"float32": 1e-3, "float64": 1e-10, "bfloat16": 0.05, "float16": 0.01, "int8": 0}
 TORCH = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -107,14 +108,14 @@ def contestants(a, b):
     with_jax = in_jax(a, b, made)
     with_torch = as_torch(a), as_torch(b)
     found = {"eager": lambda: matrix_product.multiply(a, b, own)}
-    if dtype.startswith("float"):
+    if dtype == "float16" and a.size * b.shape[-1] > SLOW:
+        pass  # NumPy takes seconds
+    elif dtype.startswith("float"):
         multiply = np.dot if a.ndim == 2 else np.matmul
         found["NumPy"] = lambda: multiply(a, b, out=theirs)
     elif dtype == "bfloat16":
         found["NumPy"] = lambda: np.matmul(a, b, out=theirs)
-    if dtype == "int8":
-        found["PyTorch"] = lambda: torch._int_mm(*with_torch)
-    else:
+    if dtype != "int8":  # which PyTorch multiplies for quantised layers alone
         to = as_torch(third)
         found["PyTorch"] = lambda: torch.matmul(*with_torch, out=to)
     found["jax"] = with_jax

@@ -32,8 +32,8 @@ from eagerflow.spec import Array
 MIN_SHARED_TERMS = 1 << 19  # multiplications from which several threads pay
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
-SHARED_HEIGHT = 128  # rows of pieces that pack their panels themselves, if there are several
-PAGE_BYTES = 4096  # rows that are a multiple of it apart share few lines of a cache
+SUMS_BYTES = 1 << 18  # of a piece
+SHARED_HEIGHT = 128  # rows of a piece where there are several of a product
 PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
 BEYOND = 0.02  # what panels of twice that size take longer
 ROW_CYCLES = 6  # of each row of a block, besides its products
@@ -181,9 +181,7 @@ def config_of(given: Matrices) -> ProductConfig:
     if given.a[2] != of_a:
         rows = "interleaved"
     else:
-        far = given.a[1] % PAGE_BYTES == 0 and given.rows > block.rows
-        several = far and given.columns > block.vectors * lanes
-        rows = "copied" if several or not terms.are_plain else "direct"
+        rows = "direct" if terms.are_plain else "copied"
     if given.b[2] != of_b:
         panel = "transposed"
     elif given.rows <= 2 * block.rows and terms.are_plain:  # read so often, they are not packed
@@ -244,19 +242,22 @@ class ProductCall:
         panel = block.vectors * processor(given.terms.sums)[0]
         panels, across = -(-given.columns // panel), 1
         blocks, down = -(-given.rows // block.rows), -(-given.rows // HEIGHT)
+        parts = -(-given.rows // SHARED_HEIGHT)
         if self._shared:
             wanted = PIECES_OF_A_THREAD * threads.thread_count()
             wanted = min(wanted, max(1, given.multiplications // MIN_PIECE_TERMS))
             wanted = -(-wanted // given.products)  # of each product
             if self.config.ahead:
-                down = max(down, wanted)
+                down = max(parts, wanted)
             else:  # each piece packs its panels
-                if wanted > 1:
-                    down = -(-given.rows // SHARED_HEIGHT)
+                down = parts if wanted > 1 else down
                 across = min(-(-wanted // down), panels)
                 down = max(down, -(-wanted // across))
             down = min(down, blocks)
         height = round_up(-(-given.rows // down), block.rows)
+        # Sums of several parts stay in the second cache.
+        size = height * given.columns * np.dtype(given.terms.sums).itemsize
+        across = max(across, min(-(-size // SUMS_BYTES), panels))
         span = -(-panels // across) * panel
         return min(height, given.rows), min(span, given.columns)
 

@@ -24,8 +24,8 @@ class ProductConfig(NamedTuple):
     terms: Terms
     block: RegisterBlock
     rows: str
-    """Of the first matrix: "direct" as they lie in memory; "copied" as they lie too far apart for
-    the caches, or are no units; or "interleaved" as its columns lie in one piece each."""
+    """Of the first matrix: "direct" as they lie in memory; "copied" as they are no units; or
+    "interleaved" as its columns lie in one piece each."""
     panel: str
     """Of the second matrix: "direct" for few rows, "packed", or "transposed" where its columns
     lie in one piece each."""
