@@ -36,6 +36,7 @@ SUMS_BYTES = 1 << 18  # of a piece
 SHARED_HEIGHT = 128  # rows of a piece where there are several of a product
 PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
 BEYOND = 0.02  # what panels of twice that size take longer
+MIN_SUMS = 10  # that go on side by side
 ROW_CYCLES = 6  # of each row of a block, besides its products
 BLOCK_WIDTHS = (1, 2, 3, 4, 6, 8, 12)
 
@@ -149,14 +150,14 @@ def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[
 def block_for(rows: int, vectors: int, units: int, registers: int, size: int) -> RegisterBlock:
     """The block of sums with which so many rows and vectors of columns take the fewest cycles.
 
-    A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
-    Each row of a block takes some more. Panels of so many ``units`` of vectors of ``size`` bytes
+    A cycle makes two products and reads two operands; a sum waits four cycles for the next one,
+    and now and then for memory. Each row of a block takes some more. Panels of so many ``units`` of vectors of ``size`` bytes
     are read again and again from the first cache.
     """
     found, units = [], min(units, DEPTH)
     for high, wide in _blocks(registers):
         beyond = max(0, units * wide * size - PANEL_BYTES) / PANEL_BYTES
-        cycles = max(high * wide, high + wide, 8) / 2 * (1 + BEYOND * beyond)
+        cycles = max(high * wide, high + wide, MIN_SUMS) / 2 * (1 + BEYOND * beyond)
         blocks = -(-rows // high) * -(-vectors // wide)
         cost = blocks * (cycles * units + high * ROW_CYCLES)
         found.append((cost, abs(high - 8), RegisterBlock(high, wide)))
