@@ -93,8 +93,8 @@ MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matric
 LARGE_MULTIPLICATIONS = 256**3
 # So many are faster by generated kernels where BLAS has none for the processor,
 MIN_GENERATED_MULTIPLICATIONS = 2**21
-# and of types that BLAS does not know: float16, bfloat16, int8 and uint8.
-MIN_GENERATED_OF = {"e": 2**12, "E": 2**19, "b": 2**15, "B": 2**15}
+# and of types that BLAS does not know: int8, uint8, float16 and bfloat16 (beside float32 products).
+MIN_GENERATED_OF = {"b": 2**15, "B": 2**15, "e": 2**17, "E": 2**22}
 LEAST_GENERATED = min(MIN_GENERATED_OF.values())
 # Stacks are shared in this many parts, whatever the number of threads.
 STACK_PARTS = 8
@@ -123,12 +123,9 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
-    if work >= LEAST_GENERATED:
-        if _generated(a, b, work):
-            made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
-            return _kernels().multiply(a, b, made)
-        if a.dtype.char == "E":  # whose ``dot`` is far slower
-            return np.matmul(a, b, out)
+    if work >= LEAST_GENERATED and _generated(a, b, work):
+        made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
+        return _kernels().multiply(a, b, made)
     if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
         return a.dot(b, out)
     if work <= MIN_BLAS_MULTIPLICATIONS and a.dtype.kind != "c":
@@ -186,6 +183,8 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
 
 def product_into(a: Any, b: Any, out: Any = None) -> Any:
     """The product of matrices, or stacks of them, in C-contiguous memory of its dtype."""
+    if a.dtype.char in "eE":
+        return _small_matmul(np, a, b, out)
     if out is None:
         return _matmul_numpy(np, a, b)
     if a.ndim == 2 == b.ndim:
@@ -194,6 +193,23 @@ def product_into(a: Any, b: Any, out: Any = None) -> Any:
         return _stacked(a, b, out)
     rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
     matrix_product(rows, b, out.reshape(rows.shape[0], b.shape[1]))
+    return out
+
+
+def _small_matmul(xp: Namespace, a: Any, b: Any, out: Any = None) -> Any:
+    """A product of float16 or bfloat16, whose sums are float32 and rounded once."""
+    if a.ndim + b.ndim > 2:
+        rows, columns = np.atleast_2d(a), b if b.ndim > 1 else b[:, None]
+        batch = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
+        shape = (*batch, rows.shape[-2], columns.shape[-1])
+        if _generated(rows, columns, math.prod(shape) * rows.shape[-1]):
+            made = empty(shape, a.dtype) if out is None else out
+            _kernels().multiply(rows, columns, made)
+            return made.reshape(batch + a.shape[-2:-1] + b.shape[-1:] * (b.ndim > 1))
+    wide = _matmul_numpy(xp, a.astype(np.float32), b.astype(np.float32))
+    if out is None:
+        return wide.astype(a.dtype)
+    out[...] = wide
     return out
 
 
@@ -402,7 +418,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     dtypes=NUMERIC,
     infer=_matmul_spec,
     trusted=True,
-    overrides={"numpy": _matmul_numpy},
+    overrides={"numpy": _matmul_numpy, "numpy, small floats": _small_matmul},
     keeps_order=True,
     into=lambda x1, x2: None if min(len(x1.shape), len(x2.shape)) < 2 else _PRODUCT,
     threaded=lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
