@@ -123,7 +123,7 @@ def contestants(a, b):
 
 def values(x):
     """An array of a library as NumPy's, of floats that all can be compared in."""
-    return np.asarray(x.float() if isinstance(x, torch.Tensor) else x, dtype=np.float64)
+    return np.asarray(x.double() if isinstance(x, torch.Tensor) else x, dtype=np.float64)
 
 
 def row_of(dtype, case, rounds, peak):

@@ -151,8 +151,8 @@ def block_for(rows: int, vectors: int, units: int, registers: int, size: int) ->
     """The block of sums with which so many rows and vectors of columns take the fewest cycles.
 
     A cycle makes two products and reads two operands; a sum waits four cycles for the next one,
-    and now and then for memory. Each row of a block takes some more. Panels of so many ``units`` of vectors of ``size`` bytes
-    are read again and again from the first cache.
+    and now and then for memory. Each row of a block takes some more. Panels of so many ``units``
+    of vectors of ``size`` bytes are read again and again from the first cache.
     """
     found, units = [], min(units, DEPTH)
     for high, wide in _blocks(registers):
