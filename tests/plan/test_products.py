@@ -111,12 +111,22 @@ def test_exact_plans_have_the_bits_of_eager_products(name):
 @pytest.mark.skipif(not generated.enabled(), reason="there is no llvmlite")
 @pytest.mark.parametrize("name", ["float16", "bfloat16", "int8"])
 @pytest.mark.parametrize(
-    "shapes", [((300, 40), (40,)), ((40,), (40, 300)), ((3, 50, 40), (40, 60))]
+    "shapes",
+    [
+        ((300, 500), (500,)),
+        ((500,), (500, 300)),
+        ((3, 50, 40), (40, 60)),
+        ((3, 50, 40), (3, 40, 60)),
+        ((2, 1, 70, 200), (3, 200, 60)),
+        ((3, 4), (4, 2)),
+        ((5000,), (5000,)),
+    ],
 )
 def test_eager_products_of_small_types(name, shapes):
     rng = np.random.default_rng(0)
     kind = np.dtype(getattr(ml_dtypes, name, name))
-    a, b = ((3 * rng.standard_normal(shape)).astype(kind) for shape in shapes)
+    scale = 30 if name == "int8" else 1
+    a, b = ((scale * rng.standard_normal(shape)).clip(-128, 127).astype(kind) for shape in shapes)
     out = np.asarray(ef.matmul(ef.tensor(a), ef.tensor(b)))
     exact = a.astype("float64") @ b.astype("float64")
     assert out.shape == exact.shape
