@@ -71,12 +71,14 @@ class Into(NamedTuple):
 
     ``call(*arrays, out)`` does it in Python. ``native(*arrays, *outs)`` gives what does it in
     machine code for arrays like these, in a segment of a plan, or None. Where ``call`` is None,
-    that is a ``StagedCall`` on these very arrays. With ``like_first`` the axes of the first result
-    may lie in memory in the order of those of the first argument.
+    that is a ``StagedCall`` on these very arrays. ``types`` are NumPy's characters of the dtypes
+    that it is for. With ``like_first`` the axes of the first result may lie in memory in the order
+    of those of the first argument.
     """
 
     call: Callable[..., Any] | None
     native: Callable[..., Any]
+    types: str = "fd"
     like_first: bool = False
 
 

@@ -63,6 +63,8 @@ class Backend:
                 pass
         if op.family in MOVERS:
             return kernel
+        if dtype in NARROW and (small := op.overrides.get(f"{self.name}, small floats")):
+            return partial(small, self.xp)
         if dtype == bfloat16 or (dtype == float16 and (several or op.family != "elementwise")):
             return partial(self._through_float32, kernel, dtype)
         return kernel

@@ -576,9 +576,9 @@ def into_of(node: Node) -> Into | None:
     """What writes the results of a node into memory that it is given."""
     if node.op.into is None or not all(x is None or type(x) is Value for x in node.inputs):
         return None
-    if any(x.dtype.char not in "fd" for x in node.outputs):
-        return None
     found: Into | None = node.op.into(*node.inputs, **node.attributes)
+    if found is None or not all(x.dtype.char in found.types for x in node.values()):
+        return None
     return found
 
 

@@ -33,7 +33,7 @@ from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
 from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, into_of, native_rows
 from eagerflow.fusion.kernels import FusedKernel, Step
-from eagerflow.graph.costs import nbytes, stated_cost
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
@@ -42,11 +42,11 @@ from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
+from eagerflow.plan.products import PRODUCTS, ProductChoice, is_large, why_generated, why_numpy
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
 
-MIN_NATIVE_FLOPS = 1 << 17  # of a product that is machine code in short rows of such steps too
 MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
 PROGRAM_NAMES = frozenset(
     {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
@@ -79,6 +79,7 @@ class Program:
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
+        self.products: list[ProductChoice] = []
         self._own: set[str] = set()  # names that were given
         self._free_name = FreeNames(RESERVED).take
         self._known: dict[Any, str] = {}
@@ -144,7 +145,7 @@ def _native(steps: Sequence[Step]) -> set[Step]:
     found = {step for row in rows if len(row) >= MIN_SEGMENT_STEPS for step in row}
     for row in rows:
         for step in row:
-            if isinstance(step, Node) and stated_cost(step).flops >= MIN_NATIVE_FLOPS:
+            if isinstance(step, Node) and is_large(step):
                 found.add(step)
     return found
 
@@ -352,6 +353,9 @@ class Lowering:
         if into is not None and node in self.native:
             self._native_node(node, number, into, kernel)
             return
+        if node.op.name in PRODUCTS:
+            has_code = self.program.segments
+            self._choose(node, False, why_numpy(node, into, self.program.exact, has_code))
         if any(map(self._waits, node.inputs)) and not self._shows(node):
             self._flush()
         given = [self.text(x) for x in node.inputs]
@@ -376,6 +380,8 @@ class Lowering:
 
     def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
         """A node as a step of a segment."""
+        if node.op.name in PRODUCTS:
+            self._choose(node, True, why_generated(node))
         values = list(node.values())
         if into.call is None:  # a kernel's arrays are told apart by where they begin
             values = list(dict.fromkeys(values))
@@ -384,6 +390,11 @@ class Lowering:
         made = [self._place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
         call = _NodeCall(node, into, kernel, values)
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
+
+    def _choose(self, node: Node, generated: bool, reason: str) -> None:
+        """Note what multiplies, for whoever asks."""
+        choice = ProductChoice(node.outputs[0].name, node, generated, reason)
+        self.program.products.append(choice)
 
     def _place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
         """The name of an array that a step is to write into: of the plan, or allocated here."""

@@ -28,6 +28,7 @@ from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan import profile as profiles
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lowering import Program, lower
+from eagerflow.plan.products import explained
 from eagerflow.plan.segments import PythonPart
 from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import refusal_text
@@ -154,6 +155,19 @@ class Plan:
             where = _where(place)
             rows.append(f"{line:<{width}}  # {where}" if where else line)
         return "\n".join(rows) + "\n"
+
+    def explain(self) -> str:
+        """For each product of matrices what computes it, and why, with the user's line.
+
+        >>> def products(x, w):
+        ...     return ef.tanh(x @ w) @ ef.ones((64,))
+        >>> shapes = (32, 256), (256, 64)
+        >>> graph = ef.capture.trace(products, *[ef.TensorSpec(s, "float32") for s in shapes])
+        >>> print(graph.plan().explain())
+        matmul    float32(32, 256) · float32(256, 64)  generated kernel: 1,048,576 operations  ...
+        matmul_1  float32(32, 64) · float32(64,)       NumPy: a factor is a vector             ...
+        """
+        return explained(self._program.products)
 
     @property
     def kernels(self) -> list[FusedKernel]:

@@ -7,6 +7,7 @@ results have the same bits with any number of threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -14,12 +15,9 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.matrix_product import (
-    HEIGHT,
-    PackedProductWriter,
-    ProductConfig,
-    ProductWriter,
-)
+from eagerflow.primitives.llvm.matrix_product import PackedProductWriter, ProductWriter
+from eagerflow.primitives.llvm.product_packing import DEPTH, HEIGHT, ProductConfig
+from eagerflow.primitives.llvm.product_terms import Terms
 from eagerflow.primitives.llvm.staged_kernel import (
     Operand,
     StagedKernel,
@@ -29,23 +27,50 @@ from eagerflow.primitives.llvm.staged_kernel import (
     processor,
 )
 from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
-from eagerflow.runtime import threads
+from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
 
 MIN_SHARED_TERMS = 1 << 19  # multiplications from which several threads pay
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
-PAGE_BYTES = 4096  # rows that are a multiple of it apart share few lines of a cache
+SUMS_BYTES = 1 << 18  # of a piece
+SHARED_HEIGHT = 128  # rows of a piece where there are several of a product
+PANEL_BYTES = 1 << 15  # of a panel that leaves room for rows in the first cache
+BEYOND = 0.02  # what panels of twice that size take longer
+MIN_SUMS = 10  # that go on side by side
+ROW_CYCLES = 6  # of each row of a block, besides its products
 BLOCK_WIDTHS = (1, 2, 3, 4, 6, 8, 12)
+
+_FLOATS = ("float32", "float64")
+_HALVES = ("float16", "bfloat16")
+_BYTES = ("int8", "uint8")
+_SUMS = {
+    **{(x, x, x): x for x in _FLOATS},
+    **{(x, x, out): "float32" for x in _HALVES for out in (x, "float32")},
+    **{(x, "int8", "int32"): "int32" for x in _BYTES},
+}
+"""Types of two factors and of the product, to that of the sums."""
+
+
+@cache
+def terms_of(a: str, b: str, out: str) -> Terms | None:
+    """How matrices of these types are multiplied; None where there are no kernels for them."""
+    many = 4 if machine_code.host().has_byte_products else 2
+    if a == b == out and out in _BYTES:  # the low bits are the same with and without a sign
+        return Terms("uint8", "int8", "int8", "int32", many)
+    sums = _SUMS.get((a, b, out))
+    if sums is None:
+        return None
+    return Terms(a, b, out, sums, many if sums == "int32" else 1)
 
 
 class Matrices(NamedTuple):
     """Shapes and strides, in bytes, of products ``a @ b`` of matrices one behind the other."""
 
-    dtype: str
+    terms: Terms
     products: int
     rows: int
-    terms: int
+    depth: int
     columns: int
     a: tuple[int, int, int]
     """Bytes between matrices, between rows, between terms."""
@@ -54,29 +79,37 @@ class Matrices(NamedTuple):
     c: tuple[int, int]
     """Bytes between matrices, between rows."""
 
+    @property
+    def multiplications(self) -> int:
+        """How many there are."""
+        return self.products * self.rows * self.depth * self.columns
+
 
 def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
     """What is to be multiplied; None where matrices do not lie as the kernels read them."""
+    terms = terms_of(*(dtype_name(x.dtype) for x in (a, b, out)))
+    if terms is None:
+        return None
     if a.ndim > 2 == b.ndim and _in_rows(a) and _in_rows(out):
         a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))  # one product of all rows
     *_, m, k = a.shape
-    n, item = b.shape[-1], out.itemsize
-    if out.strides[-1] != item and n > 1:
+    n = b.shape[-1]
+    if out.strides[-1] != out.itemsize and n > 1:
         return None
     of_a, of_b, of_c = (_steps(x, out.shape[:-2]) for x in (a, b, out))
     if of_a is None or of_b is None or of_c is None:
         return None
     found = Matrices(
-        dtype_name(out.dtype),
+        terms,
         prod(out.shape[:-2]),
         m,
         k,
         n,
-        (of_a, *_told(a.strides[-2:], (m, k), item)),
-        (of_b, *_told(b.strides[-2:], (k, n), item)),
+        (of_a, *_told(a.strides[-2:], (m, k), a.itemsize)),
+        (of_b, *_told(b.strides[-2:], (k, n), b.itemsize)),
         (of_c, out.strides[-2]),
     )
-    return found if item in found.a[1:] and item in found.b[1:] else None
+    return found if a.itemsize in found.a[1:] and b.itemsize in found.b[1:] else None
 
 
 def _in_rows(x: Array) -> bool:
@@ -115,16 +148,20 @@ def _told(strides: tuple[int, ...], sizes: tuple[int, ...], item: int) -> tuple[
     return first, last
 
 
-def block_for(rows: int, vectors: int, registers: int) -> RegisterBlock:
+def block_for(rows: int, vectors: int, units: int, registers: int, size: int) -> RegisterBlock:
     """The block of sums with which so many rows and vectors of columns take the fewest cycles.
 
-    A cycle makes two products and reads two operands; a sum waits four cycles for the next one.
+    A cycle makes two products and reads two operands; a sum waits four cycles for the next one,
+    and now and then for memory. Each row of a block takes some more. Panels of so many ``units``
+    of vectors of ``size`` bytes are read again and again from the first cache.
     """
-    found = []
+    found, units = [], min(units, DEPTH)
     for high, wide in _blocks(registers):
-        cycles = max(high * wide, high + wide, 8) / 2 + 0.5
+        beyond = max(0, units * wide * size - PANEL_BYTES) / PANEL_BYTES
+        cycles = max(high * wide, high + wide, MIN_SUMS) / 2 * (1 + BEYOND * beyond)
         blocks = -(-rows // high) * -(-vectors // wide)
-        found.append((blocks * cycles, abs(high - 6), RegisterBlock(high, wide)))
+        cost = blocks * (cycles * units + high * ROW_CYCLES)
+        found.append((cost, abs(high - 8), RegisterBlock(high, wide)))
     return min(found)[2]
 
 
@@ -137,30 +174,32 @@ def _blocks(registers: int) -> Iterator[tuple[int, int]]:
 
 def config_of(given: Matrices) -> ProductConfig:
     """The kernel for matrices that lie like these."""
-    lanes, registers = processor(given.dtype)
-    block = block_for(given.rows, -(-given.columns // lanes), registers)
-    item = np.dtype(given.dtype).itemsize
-    if given.a[2] != item:
+    terms = given.terms
+    lanes, registers = processor(terms.sums)
+    vectors, units = -(-given.columns // lanes), -(-given.depth // terms.group)
+    size = machine_code.host().vector_bytes
+    block = block_for(given.rows, vectors, units, registers, size)
+    of_a, of_b = np.dtype(terms.a).itemsize, np.dtype(terms.b).itemsize
+    if given.a[2] != of_a:
         rows = "interleaved"
     else:
-        far = given.a[1] % PAGE_BYTES == 0 and given.rows > block.rows
-        rows = "copied" if far and given.columns > block.vectors * lanes else "direct"
-    if given.b[2] != item:
+        rows = "direct" if terms.are_plain else "copied"
+    if given.b[2] != of_b:
         panel = "transposed"
-    elif given.rows <= block.rows:
+    elif given.rows <= 2 * block.rows and terms.are_plain:  # read so often, they are not packed
         panel = "direct"
     else:
         panel = "packed"
     one = given.products == 1 or given.b[0] == 0
-    ahead = one and given.rows > HEIGHT and panel != "direct"
-    return ProductConfig(given.dtype, block, rows, panel, ahead)
+    ahead = one and given.rows > HEIGHT
+    return ProductConfig(terms, block, rows, panel, ahead)
 
 
 @kept
 def kernel(config: ProductConfig) -> StagedKernel[Any]:
     """The kernel, made now or taken from the cache."""
-    writer = PackedProductWriter if config.packs else ProductWriter
-    return StagedKernel(writer, config, processor(config.dtype)[0])
+    writer = PackedProductWriter if config.ahead else ProductWriter
+    return StagedKernel(writer, config, processor(config.terms.sums)[0])
 
 
 class ProductCall:
@@ -171,18 +210,14 @@ class ProductCall:
         self.kernel = kernel(self.config)
         rows, span = self._cut()
         pieces = -(-given.rows // rows)
-        self.room, more = {}, {}
-        if self.config.packs:
-            writer, sets = self.kernel.writer, given.products if given.a[0] else 1
-            self.room = {
-                "packed_rows": round_up(writer.rows(sets, given.rows, given.terms), 64),
-                "packed_panels": writer.panels(given.terms, given.columns),
-            }
-            more = {"row_sets": sets}
+        writer, sizes = self.kernel.writer, (given.depth, given.columns)
+        sum_row, sums = writer.sums(given.products, given.rows, *sizes)
+        self.room = {"sums": sums}
+        if self.config.ahead:
+            self.room["packed_panels"] = writer.panels(*sizes)
         self.template = self.kernel.filled(
             (given.products * pieces, given.columns, 1, span),
             threads.thread_count() if self._shared else 1,
-            **more,
             a_next=given.a[0],
             b_next=given.b[0],
             c_next=given.c[0],
@@ -191,8 +226,9 @@ class ProductCall:
             b_term=given.b[1],
             b_column=given.b[2],
             c_row=given.c[1],
+            sum_row=sum_row,
             row_count=given.rows,
-            term_count=given.terms,
+            term_count=given.depth,
             column_count=given.columns,
             row_pieces=pieces,
             piece_rows=rows,
@@ -200,29 +236,32 @@ class ProductCall:
 
     @property
     def _shared(self) -> bool:
-        given = self.given
-        return given.products * given.rows * given.terms * given.columns >= MIN_SHARED_TERMS
+        return self.given.multiplications >= MIN_SHARED_TERMS
 
     def _cut(self) -> tuple[int, int]:
         """Rows and columns of a piece."""
         given, block = self.given, self.config.block
-        panel = block.vectors * processor(given.dtype)[0]
-        height = round_up(HEIGHT, block.rows) - (block.rows if HEIGHT % block.rows else 0)
-        height, span = min(height, given.rows), given.columns
-        if not self._shared:
-            return height, span
-        wanted = PIECES_OF_A_THREAD * threads.thread_count()
-        work = given.products * given.rows * given.terms * given.columns
-        wanted = min(wanted, max(1, work // MIN_PIECE_TERMS))
-        pieces = given.products * -(-given.rows // height)
-        if pieces < wanted:  # first by columns: what is packed of them is packed once
-            parts = min(-(-wanted // pieces), -(-given.columns // panel))
-            span = round_up(-(-given.columns // parts), panel)
-            pieces *= -(-given.columns // span)
-        if pieces < wanted:
-            parts = -(-wanted // pieces) * -(-given.rows // height)
-            height = min(height, round_up(-(-given.rows // parts), block.rows))
-        return height, span
+        panel = block.vectors * processor(given.terms.sums)[0]
+        panels, across = -(-given.columns // panel), 1
+        blocks, down = -(-given.rows // block.rows), -(-given.rows // HEIGHT)
+        parts = -(-given.rows // SHARED_HEIGHT)
+        if self._shared:
+            wanted = PIECES_OF_A_THREAD * threads.thread_count()
+            wanted = min(wanted, max(1, given.multiplications // MIN_PIECE_TERMS))
+            wanted = -(-wanted // given.products)  # of each product
+            if self.config.ahead:
+                down = max(parts, wanted)
+            else:  # each piece packs its panels
+                down = parts if wanted > 1 else down
+                across = min(-(-wanted // down), panels)
+                down = max(down, -(-wanted // across))
+            down = min(down, blocks)
+        height = round_up(-(-given.rows // down), block.rows)
+        # Sums of several parts stay in the second cache.
+        size = height * given.columns * np.dtype(given.terms.sums).itemsize
+        across = max(across, min(-(-size // SUMS_BYTES), panels))
+        span = -(-panels // across) * panel
+        return min(height, given.rows), min(span, given.columns)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the products into ``out``."""
@@ -278,15 +317,18 @@ def prepared(given: Matrices, thread_count: int) -> ProductCall:
     return ProductCall(given)
 
 
-def takes(a: Array, b: Array) -> bool:
-    """Whether there are kernels for matrices of these dtypes."""
-    return a.dtype is b.dtype and a.dtype.char in "fd" and generated.enabled()
+def takes(a: Array, b: Array, out: Any = None) -> bool:
+    """Whether there are kernels for matrices of these dtypes; ``out`` is the product's."""
+    names = [dtype_name(x) for x in (a.dtype, b.dtype, out or a.dtype)]
+    return generated.enabled() and terms_of(*names) is not None
 
 
 def multiply(a: Array, b: Array, out: Array) -> Array:
-    """``a @ b`` for stacks of matrices of one dtype, float32 or float64, into ``out``.
+    """``a @ b`` for stacks of matrices, into ``out``, for dtypes that ``takes`` takes.
 
-    The axes before the last two of ``a`` and ``b`` broadcast to those of ``out``.
+    Those are float32 and float64; float16 and bfloat16, whose sums are float32, rounded once if
+    ``out`` is not float32; int8, or uint8 and int8, with sums of int32, which wrap; int8 or uint8
+    alone, whose sums wrap. The axes before the last two of both broadcast to those of ``out``.
     """
     if not out.size:
         return out
@@ -315,7 +357,7 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
 
 def fixed(a: Array, b: Array, out: Array) -> FixedProduct | None:
     """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
-    if not (takes(a, b) and out.size and a.shape[-1]) or min(a.ndim, b.ndim) < 2:
+    if not (takes(a, b, out.dtype) and out.size and a.shape[-1]) or min(a.ndim, b.ndim) < 2:
         return None
     given = matrices(a, b, out)
     if given is None:

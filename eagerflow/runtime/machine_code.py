@@ -40,6 +40,12 @@ class Target:
         return "+f16c" in self.features or self.triple.startswith(("aarch64", "arm64"))
 
     @property
+    def has_byte_products(self) -> bool:
+        """Whether the processor adds four products of bytes to each lane of its widest vectors."""
+        name = {64: "+avx512vnni", 32: "+avxvnni"}.get(self.vector_bytes)
+        return name in self.features.split(",")
+
+    @property
     def key(self) -> str:
         """What a cached object depends on besides its code."""
         return f"{self.triple} {self.cpu} {self.features}"

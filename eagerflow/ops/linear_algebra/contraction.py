@@ -91,8 +91,11 @@ MIN_BLAS_MULTIPLICATIONS = 2**18
 MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matrices and vectors
 # A matrix product of this size keeps all cores busy by itself.
 LARGE_MULTIPLICATIONS = 256**3
-# So many are faster by generated kernels where BLAS has none for the processor.
+# So many are faster by generated kernels where BLAS has none for the processor,
 MIN_GENERATED_MULTIPLICATIONS = 2**21
+# and of types that BLAS does not know: int8, uint8, float16 and bfloat16 (beside float32 products).
+MIN_GENERATED_OF = {"b": 2**15, "B": 2**15, "e": 2**17, "E": 2**22}
+LEAST_GENERATED = min(MIN_GENERATED_OF.values())
 # Stacks are shared in this many parts, whatever the number of threads.
 STACK_PARTS = 8
 
@@ -105,6 +108,9 @@ def _matmul_numpy(xp: Namespace, a: Any, b: Any) -> Any:
     if b.ndim > 2:
         return _stacked(a, b) if a.ndim > 1 else _stacked(a[None], b)[..., 0, :]
     if a.ndim < 3:
+        if a.dtype.char in MIN_GENERATED_OF and a.ndim + b.ndim > 2:
+            columns = b if b.ndim > 1 else b[:, None]
+            return matrix_product(np.atleast_2d(a), columns).reshape(a.shape[:-1] + b.shape[1:])
         work = max(a.size, b.size)
         return _product_of(np.dot, work, a, b, a.ndim == b.ndim)
     rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
@@ -117,7 +123,7 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     ``out`` is C-contiguous memory for it, of its dtype.
     """
     work = a.size * b.shape[1]
-    if work >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+    if work >= LEAST_GENERATED and _generated(a, b, work):
         made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
         return _kernels().multiply(a, b, made)
     if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
@@ -152,7 +158,7 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
         a, b = _compact(a), _compact(b)
     batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     count, each = math.prod(batch), m * k * n
-    if count * each >= MIN_GENERATED_MULTIPLICATIONS and _generated(a, b):
+    if _generated(a, b, count * each):
         return _kernels().multiply(a, b, empty((*batch, m, n), a.dtype) if out is None else out)
     if each >= LARGE_MULTIPLICATIONS or (
         each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
@@ -177,6 +183,8 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
 
 def product_into(a: Any, b: Any, out: Any = None) -> Any:
     """The product of matrices, or stacks of them, in C-contiguous memory of its dtype."""
+    if a.dtype.char in "eE":
+        return _small_matmul(np, a, b, out)
     if out is None:
         return _matmul_numpy(np, a, b)
     if a.ndim == 2 == b.ndim:
@@ -188,6 +196,23 @@ def product_into(a: Any, b: Any, out: Any = None) -> Any:
     return out
 
 
+def _small_matmul(xp: Namespace, a: Any, b: Any, out: Any = None) -> Any:
+    """A product of float16 or bfloat16, whose sums are float32 and rounded once."""
+    if a.ndim + b.ndim > 2:
+        rows, columns = np.atleast_2d(a), b if b.ndim > 1 else b[:, None]
+        batch = np.broadcast_shapes(rows.shape[:-2], columns.shape[:-2])
+        shape = (*batch, rows.shape[-2], columns.shape[-1])
+        if _generated(rows, columns, math.prod(shape) * rows.shape[-1]):
+            made = empty(shape, a.dtype) if out is None else out
+            _kernels().multiply(rows, columns, made)
+            return made.reshape(batch + a.shape[-2:-1] + b.shape[-1:] * (b.ndim > 1))
+    wide = _matmul_numpy(xp, a.astype(np.float32), b.astype(np.float32))
+    if out is None:
+        return wide.astype(a.dtype)
+    out[...] = wide
+    return out
+
+
 @cache
 def _kernels() -> Any:
     """Generated products, loaded when they are first wanted."""
@@ -196,13 +221,18 @@ def _kernels() -> Any:
     return matrix_product
 
 
-def _generated(a: Any, b: Any) -> bool:
-    """Whether generated kernels multiply better than BLAS does here; NumPy refuses what differs."""
-    like = a.dtype is b.dtype and a.dtype.char in "fd" and a.shape[-1] == b.shape[-2]
-    return like and blas.is_outdated() and enabled()
+def _generated(a: Any, b: Any, work: int) -> bool:
+    """Whether generated kernels multiply better than NumPy, which refuses what differs."""
+    if a.dtype != b.dtype or a.shape[-1] != b.shape[-2]:
+        return False
+    kind = a.dtype.char
+    if kind in "fd":
+        return work >= MIN_GENERATED_MULTIPLICATIONS and blas.is_outdated() and enabled()
+    least = MIN_GENERATED_OF.get(kind)
+    return least is not None and work >= least and enabled()
 
 
-_PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out))
+_PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out), "fdeEbB")
 
 
 def _compact(a: Any) -> Any:
@@ -388,7 +418,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     dtypes=NUMERIC,
     infer=_matmul_spec,
     trusted=True,
-    overrides={"numpy": _matmul_numpy},
+    overrides={"numpy": _matmul_numpy, "numpy, small floats": _small_matmul},
     keeps_order=True,
     into=lambda x1, x2: None if min(len(x1.shape), len(x2.shape)) < 2 else _PRODUCT,
     threaded=lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),

@@ -92,7 +92,7 @@ def _into(
         own = q, k, v, y, log_sums
         return compiled.native(partial(compiled.forward_call, *own, options), *own)
 
-    return Into(None, native, like_first=True)
+    return Into(None, native, "fd?", like_first=True)
 
 
 def _rules(

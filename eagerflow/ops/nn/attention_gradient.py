@@ -108,7 +108,7 @@ def _into(
         own = (g, of_log_sums), (y, log_sums), q, k, v, made
         return compiled.native(partial(compiled.gradient_call, *own, options), *arrays)
 
-    return Into(None, native)
+    return Into(None, native, "fd?")
 
 
 def gradient_of_scores(

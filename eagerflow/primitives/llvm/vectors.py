@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.runtime import machine_code
+
 AVX512_BYTES = 64
 
 
@@ -61,7 +63,7 @@ class VectorWriter:
             self.code = code = llvm.instructions.Code()
             self.at, self.number, self.step = code.at, code.number, code.step
             self.s = llvm.instructions.Emitter(self.code, avx512=self.size == AVX512_BYTES)
-            self.memory = llvm.memory.Memory(self.code, self.s, lanes, half_hardware=False)
+            self.memory = self.memory_of(lanes)
             self.zero = self.s.splat(self.s.constant(0, dtype), lanes)
 
     def count(self, text: str) -> Any:
@@ -69,6 +71,24 @@ class VectorWriter:
         return self._llvm.instructions.Operand(text, "uint64", 0)
 
     # Memory --------------------------------------------------------------------------------------
+
+    def memory_of(self, lanes: int) -> Any:
+        """What reads and writes vectors of so many elements."""
+        halves = machine_code.host().has_halves
+        return self._llvm.memory.Memory(self.code, self.s, lanes, half_hardware=halves)
+
+    def first(self, count: str, lanes: int) -> str:
+        """The mask of the first ``count`` of some lanes, at most 64."""
+        kind = f"<{lanes} x i8>"
+        few = self.s.minimum(self.count(count), lanes)
+        byte = self.s.splat(self.s.convert(few, "uint8"), lanes)
+        places = ", ".join(f"i8 {i}" for i in range(lanes))
+        return str(self.code.value(f"icmp ugt {kind} {byte.text}, <{places}>"))
+
+    def where(self, condition: str, mask: str, lanes: int = 0) -> str:
+        """A mask, or none of its elements where a condition does not hold."""
+        kind = f"<{lanes or self.lanes} x i1>"
+        return str(self.code.value(f"select i1 {condition}, {kind} {mask}, {kind} zeroinitializer"))
 
     def span(self, pointer: str, offset: str | int = 0, dtype: str = "", **more: Any) -> Any:
         """Elements in memory, of another type if it is given."""
@@ -129,7 +149,7 @@ class VectorWriter:
         for _ in range(self.lanes.bit_length() - 1):
             pairs = zip(rows[:half], rows[half:], strict=True)
             rows = [
-                self._shuffled(a, b, [lane + first for lane in low])
+                self.shuffled(a, b, [lane + first for lane in low])
                 for a, b in pairs
                 for first in (0, half)
             ]
@@ -140,10 +160,10 @@ class VectorWriter:
         while x.lanes > 1:
             half = x.lanes // 2
             halves = (list(range(first, first + half)) for first in (0, half))
-            x = self.s.add(*(self._shuffled(x, x, order) for order in halves))
+            x = self.s.add(*(self.shuffled(x, x, order) for order in halves))
         return x._replace(text=self.code.value(f"extractelement {x.typed}, i64 0"), lanes=0)
 
-    def _shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
+    def shuffled(self, a: Any, b: Any, order: list[int]) -> Any:
         """The lanes of two vectors, one behind the other, that an order names."""
         mask = ", ".join(f"i32 {lane}" for lane in order)
         text = f"shufflevector {a.typed}, {b.typed}, <{len(order)} x i32> <{mask}>"
