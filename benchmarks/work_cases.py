@@ -207,27 +207,30 @@ def gpt(batch=8, tokens=128, width=256, layers=4, heads=8, vocabulary=256):
         x = F.linear(F.layer_norm(x, (width,), w[-3], w[-2], EPSILON_NORM), w[-1].T)
         return F.cross_entropy(x.flatten(0, 1), ids[:, 1:].flatten())
 
-    def in_jax(w, ids):
-        import jax
-        import jax.numpy as jnp
-
-        def norm(x, scale, offset):
-            mean = jnp.mean(x, -1, keepdims=True)
-            variance = jnp.var(x, -1, keepdims=True)
-            return (x - mean) * jax.lax.rsqrt(variance + EPSILON_NORM) * scale + offset
-
-        x = w[0][ids[:, :-1]] + w[1]
-        for g1, b1, qkv, qkv_b, out, out_b, g2, b2, up, up_b, down, down_b in blocks(w):
-            h = norm(x, g1, b1) @ qkv + qkv_b
-            h = h.reshape(batch, tokens, 3, heads, width // heads)
-            h = jax.nn.dot_product_attention(h[:, :, 0], h[:, :, 1], h[:, :, 2], is_causal=True)
-            x = x + h.reshape(batch, tokens, width) @ out + out_b
-            h = norm(x, g2, b2) @ up + up_b
-            x = x + jax.nn.gelu(h) @ down + down_b
-        return jax_cross_entropy(norm(x, w[-3], w[-2]) @ w[-1], ids[:, 1:])
-
     name = f"gpt width {width}, {batch}x{tokens} tokens"
+    in_jax = partial(jax_gpt, blocks, heads)
     return Work(name, "gpt", weights, (ids,), ours, theirs, in_jax, flops)
+
+
+def jax_gpt(blocks, heads, w, ids):
+    """The loss of a decoder in JAX, of the weights that ``blocks`` tells apart."""
+    import jax
+    import jax.numpy as jnp
+
+    def norm(x, scale, offset):
+        mean = jnp.mean(x, -1, keepdims=True)
+        variance = jnp.var(x, -1, keepdims=True)
+        return (x - mean) * jax.lax.rsqrt(variance + EPSILON_NORM) * scale + offset
+
+    x = w[0][ids[:, :-1]] + w[1]
+    for g1, b1, qkv, qkv_b, out, out_b, g2, b2, up, up_b, down, down_b in blocks(w):
+        h = norm(x, g1, b1) @ qkv + qkv_b
+        h = h.reshape(*h.shape[:2], 3, heads, -1)
+        h = jax.nn.dot_product_attention(h[:, :, 0], h[:, :, 1], h[:, :, 2], is_causal=True)
+        x = x + h.reshape(x.shape) @ out + out_b
+        h = norm(x, g2, b2) @ up + up_b
+        x = x + jax.nn.gelu(h) @ down + down_b
+    return jax_cross_entropy(norm(x, w[-3], w[-2]) @ w[-1], ids[:, 1:])
 
 
 # Recurrent networks ------------------------------------------------------------------------------
@@ -239,8 +242,7 @@ def recurrent(kind="lstm", batch=32, steps=100, width=64, units=256, written="sc
     ``written`` says how ours is: by ``ef.scan`` as a user writes it, or by the op.
     """
     rng = np.random.default_rng(0)
-    gates = {"lstm": 4, "gru": 3}[kind]
-    wide = gates * units
+    wide = {"lstm": 4, "gru": 3}[kind] * units
     shapes = [(width, wide), (units, wide), (wide,), (units, 1), (1,)]
     weights = random_weights(rng, *shapes)
     if kind == "gru":
@@ -249,47 +251,78 @@ def recurrent(kind="lstm", batch=32, steps=100, width=64, units=256, written="sc
     y = rng.standard_normal((batch, 1)).astype(np.float32)
     flops = 2 * batch * steps * wide * (2 * width + 3 * units)
 
-    def lstm_cell(w, h, c, x):
+    def loss_of(last_output):
+        def ours(w, x, y):
+            return ef.mean((last_output(w, x) @ w[3] + w[4] - y) ** 2)
+
+        return ours
+
+    def in_jax(w, x, y):
+        import jax.numpy as jnp
+
+        return jnp.mean((jax_recurrence(kind, units, w, x) @ w[3] + w[4] - y) ** 2)
+
+    recurrence = {"op": our_recurrent_op, "scan": our_recurrent_scan}[written]
+    ours = loss_of(partial(recurrence, kind, units))
+    how = "" if written == "scan" else ", as an op"
+    name = f"{kind} {units}, {batch}x{steps} steps{how}"
+    theirs, turned = torch_recurrence(kind, width, units), partial(torch_gates, kind, units)
+    return Work(name, kind, weights, (x, y), ours, theirs, in_jax, flops, turned)
+
+
+def our_recurrent_op(kind, units, w, x):
+    """The last output of a recurrence as one op."""
+    found = (ef.lstm if kind == "lstm" else ef.gru)(x, *w[:3])
+    return (found[0] if kind == "lstm" else found)[:, -1]
+
+
+def our_recurrent_scan(kind, units, w, x):
+    """The last output of a recurrence whose cell is written out."""
+
+    def lstm(state, x):
+        h, c = state
         i, f, n, o = ef.split(x @ w[0] + h @ w[1] + w[2], 4, axis=-1)
         c = ef.sigmoid(f) * c + ef.sigmoid(i) * ef.tanh(n)
-        return ef.sigmoid(o) * ef.tanh(c), c
+        return (ef.sigmoid(o) * ef.tanh(c), c), None
 
-    def gru_cell(w, h, x):
+    def gru(h, x):
         az, ar, an = ef.split(x @ w[0] + w[2][0], 3, axis=-1)
         uz, ur, un = ef.split(h @ w[1] + w[2][1], 3, axis=-1)
         z, r = ef.sigmoid(az + uz), ef.sigmoid(ar + ur)
-        return z * h + (1 - z) * ef.tanh(an + r * un)
+        return z * h + (1 - z) * ef.tanh(an + r * un), None
 
-    def ours(w, x, y):
-        if written == "op":
-            found = (ef.lstm if kind == "lstm" else ef.gru)(x, *w[:3])
-            h = (found[0] if kind == "lstm" else found)[:, -1]
-        else:
-            start = ef.zeros((batch, units))
-            rows = ef.permute_dims(x, (1, 0, 2))
-            if kind == "lstm":
-                (h, _), _ = ef.scan(lambda s, x: (lstm_cell(w, *s, x), None), (start, start), rows)
-            else:
-                h, _ = ef.scan(lambda s, x: (gru_cell(w, s, x), None), start, rows)
-        return ef.mean((h @ w[3] + w[4] - y) ** 2)
+    start, rows = ef.zeros((x.shape[0], units)), ef.permute_dims(x, (1, 0, 2))
+    if kind == "lstm":
+        return ef.scan(lstm, (start, start), rows)[0][0]
+    return ef.scan(gru, start, rows)[0]
 
-    # PyTorch has a gate's units in rows, an LSTM's gates in our order, a GRU's with the first two
-    # exchanged, and two biases.
-    order = [0, 1, 2, 3] if kind == "lstm" else [1, 0, 2]
 
-    def turned(w, back):
-        def gates(m):
-            return np.concatenate(
-                [m[..., k * units : (k + 1) * units] for k in order], axis=-1, dtype=m.dtype
-            )
+def jax_recurrence(kind, units, w, x):
+    """The last output of a recurrence by ``jax.lax.scan``."""
+    import jax
+    import jax.numpy as jnp
 
-        if back:
-            own, recurrent, *biases, last, offset = w
-            biases = np.stack(biases) if kind == "gru" else biases[0]
-            return [gates(own.T), gates(recurrent.T), gates(biases), last.T, offset]
-        own, recurrent, bias, last, offset = w
-        biases = gates(bias) if kind == "gru" else [bias, np.zeros_like(bias)]
-        return [gates(own).T, gates(recurrent).T, *biases, last.T, offset]
+    def lstm(state, x):
+        h, c = state
+        i, f, n, o = jnp.split(x @ w[0] + h @ w[1] + w[2], 4, axis=-1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(n)
+        return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+
+    def gru(h, x):
+        az, ar, an = jnp.split(x @ w[0] + w[2][0], 3, axis=-1)
+        uz, ur, un = jnp.split(h @ w[1] + w[2][1], 3, axis=-1)
+        z, r = jax.nn.sigmoid(az + uz), jax.nn.sigmoid(ar + ur)
+        return z * h + (1 - z) * jnp.tanh(an + r * un), None
+
+    start, rows = jnp.zeros((x.shape[0], units)), jnp.swapaxes(x, 0, 1)
+    if kind == "lstm":
+        return jax.lax.scan(lstm, (start, start), rows)[0][0]
+    return jax.lax.scan(gru, start, rows)[0]
+
+
+def torch_recurrence(kind, width, units):
+    """A loss by ``torch.nn.LSTM`` or ``GRU``, whose weights are those that are given."""
+    modules = {}
 
     def theirs(w, x, y):
         import torch
@@ -303,34 +336,28 @@ def recurrent(kind="lstm", batch=32, steps=100, width=64, units=256, written="sc
         h = layer(x)[0][:, -1]
         return ((torch.nn.functional.linear(h, w[4], w[5]) - y) ** 2).mean()
 
-    modules = {}
+    return theirs
 
-    def in_jax(w, x, y):
-        import jax
-        import jax.numpy as jnp
 
-        def lstm(state, x):
-            h, c = state
-            i, f, n, o = jnp.split(x @ w[0] + h @ w[1] + w[2], 4, axis=-1)
-            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(n)
-            return (jax.nn.sigmoid(o) * jnp.tanh(c), c), None
+def torch_gates(kind, units, w, back):
+    """Weights as PyTorch has them, or back.
 
-        def gru(h, x):
-            az, ar, an = jnp.split(x @ w[0] + w[2][0], 3, axis=-1)
-            uz, ur, un = jnp.split(h @ w[1] + w[2][1], 3, axis=-1)
-            z, r = jax.nn.sigmoid(az + uz), jax.nn.sigmoid(ar + ur)
-            return z * h + (1 - z) * jnp.tanh(an + r * un), None
+    PyTorch has a gate's units in rows, an LSTM's gates in our order, a GRU's with the first two
+    exchanged, and two biases.
+    """
+    order = [0, 1, 2, 3] if kind == "lstm" else [1, 0, 2]
 
-        start, rows = jnp.zeros((batch, units)), jnp.swapaxes(x, 0, 1)
-        if kind == "lstm":
-            (h, _), _ = jax.lax.scan(lstm, (start, start), rows)
-        else:
-            h, _ = jax.lax.scan(gru, start, rows)
-        return jnp.mean((h @ w[3] + w[4] - y) ** 2)
+    def gates(m):
+        parts = [m[..., k * units : (k + 1) * units] for k in order]
+        return np.concatenate(parts, axis=-1, dtype=m.dtype)
 
-    how = "" if written == "scan" else ", as an op"
-    name = f"{kind} {units}, {batch}x{steps} steps{how}"
-    return Work(name, kind, weights, (x, y), ours, theirs, in_jax, flops, turned)
+    if back:
+        own, recurrent, *biases, last, offset = w
+        biases = np.stack(biases) if kind == "gru" else biases[0]
+        return [gates(own.T), gates(recurrent.T), gates(biases), last.T, offset]
+    own, recurrent, bias, last, offset = w
+    biases = gates(bias) if kind == "gru" else [bias, np.zeros_like(bias)]
+    return [gates(own).T, gates(recurrent).T, *biases, last.T, offset]
 
 
 WORKS = {

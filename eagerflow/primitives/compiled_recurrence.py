@@ -24,6 +24,7 @@ MIN_THREAD_PRODUCTS = 1 << 22  # of one thread, from which waking another one pa
 MIN_STEP_PRODUCTS = 1 << 15  # of one thread and step, from which threads may wait for each other
 MIN_THREAD_ROWS = 8  # examples of one thread, so that it seldom reads weights from memory
 MIN_JOINED_ROWS = 4  # examples from which a step makes its inputs' products itself
+MIN_STREAMED_BYTES = 1 << 22  # of values of gates, which caches would lose anyway
 MAX_BLOCK_VECTORS, MAX_BLOCK_ROWS = 8, 8
 LATENCY = 8  # products on their way at once, below which the next ones wait
 
@@ -91,6 +92,7 @@ def _kernel(
     """The kernel for so many examples, with these facts of its configuration."""
     own = _block(examples, facts["units"], sums, lines, *processor(facts["dtype"]))
     lanes, vectors, rows = own
+    facts["streamed"] &= facts["units"] % lanes == 0  # so that all vectors are whole and placed
     config = RecurrenceConfig(lanes=lanes, vectors=vectors, rows=rows, **facts)
     return StagedKernel(writer, config)
 
@@ -98,6 +100,12 @@ def _kernel(
 def _examples(batch: int) -> int:
     """What a kernel has to know of a batch: that there are few, or many, of which all are alike."""
     return batch if batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
+
+
+def _many(cell: str, size: Size, dtype: Any) -> bool:
+    """Whether the values of all gates are so many that they are written past the caches."""
+    elements = size.batch * size.steps * CELLS[cell].values * size.units
+    return elements * int(dtype.itemsize) >= max(MIN_STREAMED_BYTES, buffers.MIN_POOLED_BYTES)
 
 
 def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
@@ -162,6 +170,7 @@ def forward(
         width=width if joined else 0,
         kept=keep and found.beside is not None,
         masked=mask is not None,
+        streamed=keep and _many(cell, size, dtype),
     )
     states = [buffers.empty((batch, steps, units), dtype) for _ in range(found.states)]
     given = dict(zip(STATES, states, strict=False))
@@ -235,7 +244,7 @@ def gradient(
 ) -> tuple[Any, ...]:
     """Gradients by the values of gates, their sums over time, and by the starts."""
     found, (batch, steps, units), dtype = CELLS[cell], state.shape, state.dtype
-    by_cells = len(g) > 1 and g[1] is not None
+    by_cells, size = len(g) > 1 and g[1] is not None, Size(batch, steps, 0, units)
     own = _kernel(
         GradientWriter,
         _examples(batch),
@@ -248,6 +257,7 @@ def gradient(
         kept=found.beside is not None,
         masked=mask is not None,
         by_cells=by_cells,
+        streamed=_many(cell, size, dtype),
     )
     of_gates = buffers.empty((batch, steps, found.values * units), dtype)
     of_bias = np.zeros((batch, found.values * units), dtype)
@@ -259,7 +269,7 @@ def gradient(
     _run(
         own,
         cell,
-        Size(batch, steps, 0, units),
+        size,
         reverse,
         handed=aligned("handed", 2 * batch * own.writer.handed),
         of_gates=of_gates,

@@ -80,8 +80,8 @@ class ForwardWriter(RecurrenceWriter):
         if config.masked:
             seen = self._seen(place)
             after = [s.select(seen, x, y) for x, y in zip(after, before, strict=True)]
-        for k, value in enumerate(values if config.kept else []):
-            v.store(value, self._at("gates", place.time, place, k, columns), mask=place.mask)
+        if config.kept:
+            self._store_values(values, "gates", place)
         own[0] = self._in_plane(planes[1], place)
         for name, value, at in zip(STATES, after, own, strict=False):
             v.store(value, at)
@@ -194,8 +194,8 @@ class GradientWriter(RecurrenceWriter):
                 s.select(seen, v.zero if x is None else x, held)
                 for x, held in zip(states, g, strict=True)
             ]
+        self._store_values(found, "of_gates", place)
         for k, value in enumerate(found):
-            v.store(value, self._at("of_gates", place.time, place, k, columns), mask=place.mask)
             total = self._at("of_bias", place.row, place, k, columns)
             v.store(s.add(v.load(total, mask=place.mask), value), total, mask=place.mask)
         for k, at in enumerate(cell.of_output):

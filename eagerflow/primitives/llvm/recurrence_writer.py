@@ -43,6 +43,8 @@ class RecurrenceConfig(NamedTuple):
     masked: bool
     by_cells: bool = False
     """Whether there are gradients by the cell states of all steps."""
+    streamed: bool = False
+    """Whether values of gates, which are many, are written past the caches."""
 
 
 class Place(NamedTuple):
@@ -218,6 +220,16 @@ class RecurrenceWriter(StageWriter):
         v = self.v
         here = v.step(self.pointers[name], number, columns * self.unit_bytes)
         return v.at(v.at(here, place.units), column * self.unit_bytes + place.vector * v.size)
+
+    def _store_values(self, values: Values, name: str, place: Place) -> None:
+        """Write the values of gates to an array that has all of them."""
+        columns = len(values)
+        for k, value in enumerate(values):
+            at = self._at(name, place.time, place, k, columns)
+            if self.config.streamed:
+                self.v.stream(value, at)
+            else:
+                self.v.store(value, at, mask=place.mask)
 
     def _in_plane(self, plane: str, place: Place, k: int = 0, size: int = 0) -> str:
         """The address in the k-th of planes of which an example has ``size`` bytes."""

@@ -91,6 +91,15 @@ class VectorWriter:
         """Write a vector, or its first ``count`` elements, or those of a mask."""
         self.memory.store(self.span(pointer, offset), value, self._mask(count, mask))
 
+    def stream(self, value: Any, pointer: str) -> None:
+        """Write a vector to an address that is placed for it, past the caches.
+
+        Who reads it must have waited for what the writer has done atomically since.
+        """
+        self.code.declarations["nontemporal"] = "!0 = !{i32 1}"
+        place = f"ptr {pointer}, align {self.size}"
+        self.code.line(f"store {value.typed}, {place}, !nontemporal !0")
+
     def gather(self, pointer: str, stride: int, mask: str = "") -> Any:
         """Elements ``stride`` bytes apart, those of a mask if it is given, and zeros."""
         strided = self._llvm.memory.STRIDED
