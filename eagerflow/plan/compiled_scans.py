@@ -51,13 +51,28 @@ def has_one_place(body: Graph) -> bool:
     )
 
 
-def results(op: Op, operands: Sequence[Tensor], attributes: dict[str, Any]) -> list[Tensor] | None:
-    """The results of a scan by its plan; None for a short one, or one in several places.
+def _key(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Any:
+    return (*attributes.values(), *[(x._kind, x._array.shape) for x in operands])
 
-    ``attributes`` are those of the op, with the number of steps as ``length``. Raises what a plan
-    raises.
+
+def known(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Plan | None:
+    """The plan of a scan for operands like these, if there is one."""
+    try:
+        plan = _plans.items.get(_key(operands, attributes))
+    except TypeError:  # attributes that are none
+        return None
+    if plan is not None:
+        plan.used = True
+    return plan
+
+
+def plan_of(
+    op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], body: Graph, steps: int
+) -> Plan | None:
+    """The plan of a scan, made now; None for a short one, or one in several places.
+
+    ``body`` is that of the attributes, without named sizes.
     """
-    body, steps = attributes["body"], attributes["length"]
     if steps < 2 or steps * len(body.nodes) < MIN_CALLS or not operands:
         return None
     device = operands[0]._kind.device
@@ -65,17 +80,16 @@ def results(op: Op, operands: Sequence[Tensor], attributes: dict[str, Any]) -> l
         return None
     if any(x._kind.device is not device for x in operands):
         return None
-    facts = [fact for name, fact in attributes.items() if name != "body"]
-    key = body, device, *facts, *[x._array.shape for x in operands]
-    plan = _plans.items.get(key)
-    if plan is None:
-        with Locked(_lock):
-            plan = _plan(op, operands, attributes, device)
-            _plans.add(key, plan)
-    plan.used = True
-    found = plan.run([x._array for x in operands])
-    kinds = [device.kind(v.dtype) for v in body.outputs]
-    return list(map(new_tensor, found, kinds))
+    with Locked(_lock):
+        plan = _plan(op, operands, attributes | {"body": body}, device)
+        _plans.add(_key(operands, attributes), plan)
+    return plan
+
+
+def results(plan: Plan, body: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What a scan with this body gives, by its plan; raises what that raises."""
+    kinds = [plan.device.kind(v.dtype) for v in body.outputs]
+    return tuple(map(new_tensor, plan.run([x._array for x in operands]), kinds))
 
 
 def _plan(

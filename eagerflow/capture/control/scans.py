@@ -21,6 +21,7 @@ from eagerflow.capture.control.bodies import (
     call,
     control_op,
     cost_of,
+    fitted,
     for_each,
     fresh,
     results_of,
@@ -47,7 +48,7 @@ from eagerflow.capture.control.nests import Form, Results, callable_of, place_of
 from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
-from eagerflow.dispatch import own_recorder
+from eagerflow.dispatch import check, own_recorder
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
@@ -355,6 +356,7 @@ def _reference(
 @control_op(
     name="scan",
     dtypes=ANY,
+    trusted=True,  # the kernel asks what fits where it does not know that
     saves="operands y",
     infer=_spec,
     vjp=scan_vjp,
@@ -387,12 +389,18 @@ def _scan(
     DTypeError for operands that are not what the body takes.
     """
     scan = _Scan(body, carries, sequences, length, reverse, compiled)
-    steps = scan.steps(operands)
-    try:
-        found = compiled_scans.results(SCAN, operands, scan._replace(length=steps)._asdict())
-    except EagerflowError:  # which of the steps it was shows one by one
-        found = None
-    return _one_by_one(scan, steps, operands) if found is None else tuple(found)
+    plan = compiled_scans.known(operands, scan._asdict())
+    if plan is None:
+        check(SCAN, operands, scan._asdict())
+        sized = fitted(body, scan.once(operands))
+        steps = scan.steps(operands)
+        plan = compiled_scans.plan_of(SCAN, operands, scan._asdict(), sized, steps)
+    if plan is not None:
+        try:
+            return compiled_scans.results(plan, body, operands)
+        except EagerflowError:  # which of the steps it was shows one by one
+            pass
+    return _one_by_one(scan, scan.steps(operands), operands)
 
 
 def _one_by_one(scan: _Scan, steps: int, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
