@@ -46,8 +46,7 @@ _lock = reentrant_lock()
 def has_one_place(body: Graph) -> bool:
     """Whether nothing in a body says where it is to be computed."""
     return all(
-        node.device is None and node.attributes.get("device") is None
-        for node in nodes_within(body)
+        node.device is None and node.attributes.get("device") is None for node in nodes_within(body)
     )
 
 
@@ -92,9 +91,7 @@ def results(plan: Plan, body: Graph, operands: Sequence[Tensor]) -> tuple[Tensor
     return tuple(map(new_tensor, plan.run([x._array for x in operands]), kinds))
 
 
-def _plan(
-    op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], device: Device
-) -> Plan:
+def _plan(op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], device: Device) -> Plan:
     """The plan of one scan."""
     body, name = attributes["body"], FreeNames().take
     inputs = [

@@ -181,7 +181,7 @@ _latest: OrderedDict[Any, Body] = OrderedDict()
 """The last body that was traced at a place, for inputs of some shapes and dtypes."""
 
 
-def as_before(name: str, inputs: list[Value], nodes: list[Node], outputs: list[Value]) -> Body:
+def as_before(name: str, inputs: list[Value], nodes: Sequence[Node], outputs: list[Value]) -> Body:
     """The body of these parts: the one that was traced here before, where all of it is the same.
 
     So a loop in eager code is traced again and again, and what follows from its body is known.
@@ -203,9 +203,7 @@ def forget() -> None:
     _made.clear()
 
 
-def _is_copy(
-    body: Body, inputs: list[Value], nodes: list[Node], outputs: list[Value]
-) -> bool:
+def _is_copy(body: Body, inputs: list[Value], nodes: Sequence[Node], outputs: list[Value]) -> bool:
     """Whether a body consists of parts like these, with their names and lines."""
     if len(body.inputs) != len(inputs) or len(body.nodes) != len(nodes):
         return False

@@ -90,7 +90,7 @@ def _begins_with(whole: Graph, part: Graph) -> bool:
     return first == Body(part.name, part.inputs, part.nodes, part.outputs)
 
 
-# Scans that eager code computes as a whole ---------------------------------------------------------
+# Scans that eager code computes as a whole --------------------------------------------------------
 
 
 def opened(graph: Graph) -> tuple[Graph, list[Rewrite]]:

@@ -36,8 +36,11 @@ def pairs_of(
         )
     found: list[Pair] = []
     for gradient, variable in zip(grads, variables, strict=True):
-        plain = type(gradient) is Tensor and type(variable) is Variable
-        if plain and gradient._array.shape == variable.shape:
+        if (  # the usual case
+            type(gradient) is Tensor
+            and type(variable) is Variable
+            and gradient._array.shape == variable.shape
+        ):
             found.append((gradient, variable))
             continue
         if not isinstance(variable, Variable):

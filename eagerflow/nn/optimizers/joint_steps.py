@@ -33,16 +33,16 @@ _known: dict[Any, JointStep] = {}
 class JointStep:
     """The step of an optimizer for contiguous variables of these sizes, as one call."""
 
-    def __init__(self, op: Op, attributes: dict[str, Any], dtype: Any, sizes: Sequence[int]) -> None:
+    def __init__(
+        self, op: Op, attributes: dict[str, Any], dtype: Any, sizes: Sequence[int]
+    ) -> None:
         self.op, self.attributes, self.dtype, self.sizes = op, attributes, dtype, sizes
         region = formula_region(op, dtype, attributes)
         self.results = len(region.outputs)
         self._shared = sum(size for size in sizes if size < MAX_SMALL_ELEMENTS)
         self._segment = Segment([_part(region, size) for size in sizes])
 
-    def __call__(
-        self, columns: Sequence[Sequence[Any]], numbers: Sequence[Any]
-    ) -> list[list[Any]]:
+    def __call__(self, columns: Sequence[Sequence[Any]], numbers: Sequence[Any]) -> list[list[Any]]:
         """For each variable its new values, flat, from its flat arrays."""
         found = formula_numbers(self.op, numbers, self.attributes)
         given = tuple([np.array(n, self.dtype) for n in found])

@@ -1,4 +1,4 @@
-"""Long scans that a tape records: the results of steps one by one, nothing stale, the same errors."""
+"""Long scans that a tape records: the results of steps one by one, nothing stale, same errors."""
 
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -190,12 +190,11 @@ def test_without_a_tape_the_body_is_called_for_each_row():
 
 
 def test_fori_loop():
-    x = ef.tensor([0.1, 0.2], "float64")
-    found = [
-        grads(lambda x: run(0, 50, lambda i, s: ef.sin(s * 1.1) + s / (i + 2), x), x)
-        for run in (fori_loop, _python_loop)
-    ]
-    check_close(*found, rtol=1e-9)
+    def gradient(run):
+        f = lambda x: run(0, 50, lambda i, s: ef.sin(s * 1.1) + s / (i + 2), x)
+        return grads(f, ef.tensor([0.1, 0.2], "float64"))
+
+    check_close(gradient(fori_loop), gradient(_python_loop), rtol=1e-9)
 
 
 def _python_loop(lo, hi, body, state):
