@@ -72,7 +72,8 @@ def _pure(graph: Graph, constants: tuple[Value, ...], here: bool) -> Graph:
     nodes = [renewed(node, lifted, _recorded(node, here)) for node in graph.nodes]
     results = [lifted.get(v, v) for v in graph.all_outputs()]
     found = Graph(graph.name, entries, nodes, Values(results, _numbered(results)))
-    _READS.set(found, rereads(graph))
+    reads = {v: [lifted.get(x, x) for x in again] for v, again in rereads(graph).items()}
+    _READS.set(found, reads)
     return found
 
 
