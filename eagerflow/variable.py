@@ -105,9 +105,10 @@ class Variable(Operators):
 
     def fitted(self, value: Any) -> Tensor:
         """``value`` as a Tensor that this Variable can hold; ShapeError or DTypeError if not."""
-        current = self.current
-        if type(value) is Tensor and value._kind is current._kind and value.shape == current.shape:
-            return value
+        current = self._current  # its form is what counts, which never changes
+        same = type(value) is Tensor and value._kind is current._kind
+        if same and value._array.shape == current._array.shape:
+            return value  # type: ignore[no-any-return]
         kind = number_type(value)
         fits = kind is not None and join_scalar(current.dtype, kind) == current.dtype
         tensor = as_tensor(value, current.dtype if fits else None, current.device, copy=True)

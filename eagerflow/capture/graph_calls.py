@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.capture.gradient import Extension, rereads
+from eagerflow.devices import current_device
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph.cache import Slot, kept
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Value, Values
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.run import evaluate
-from eagerflow.graph.walk import as_inputs, substituted
+from eagerflow.graph.walk import as_inputs, renewed, substituted
 from eagerflow.plan.replay import Replay, replay_of
 from eagerflow.recorder import custom_call, recorder_state
 from eagerflow.tape import GradientTape
@@ -47,9 +48,9 @@ def only_tapes() -> bool:
 def call_recorded(graph: Graph, numerics: str, inputs: Sequence[Tensor]) -> list[Tensor]:
     """The outputs of a graph, recorded by the tapes that are on; Variables get their values."""
     constants = [v for v in graph.constants if _watched(v)]
-    pure = _pure(graph, tuple(constants))
     entries = [*inputs, *(c.variable.value for c in graph.cells), *(v.constant for v in constants)]
-    found = _call(pure, numerics, entries)
+    here = all(x.device is current_device() for x in entries)
+    found = _call(_pure(graph, tuple(constants), here), numerics, entries)
     count = len(graph.outputs)
     cells = [c.variable for c in graph.cells if c.assigned is not None]
     assign_together(dict(zip(cells, found[count:], strict=True)))
@@ -61,15 +62,26 @@ def _watched(value: Value) -> bool:
 
 
 @kept
-def _pure(graph: Graph, constants: tuple[Value, ...]) -> Graph:
-    """The graph with everything that comes and goes as plain inputs and outputs."""
+def _pure(graph: Graph, constants: tuple[Value, ...], here: bool) -> Graph:
+    """The graph with everything that comes and goes as plain inputs and outputs.
+
+    Scans are as a tape records them, where everything is ``here``, on the current device.
+    """
     lifted = {v: Value(v.name, v.shape, v.dtype) for v in constants}
     entries = Values([*graph.all_inputs(), *lifted.values()])
-    nodes = substituted(graph.nodes, lifted)
+    nodes = [renewed(node, lifted, _recorded(node, here)) for node in graph.nodes]
     results = [lifted.get(v, v) for v in graph.all_outputs()]
     found = Graph(graph.name, entries, nodes, Values(results, _numbered(results)))
-    _READS.set(found, rereads(graph))
+    reads = {v: [lifted.get(x, x) for x in again] for v, again in rereads(graph).items()}
+    _READS.set(found, reads)
     return found
+
+
+def _recorded(node: Node, here: bool) -> dict[str, Any]:
+    """The attributes of a node whose call a tape records."""
+    if here and node.attributes.get("compiled") is False:
+        return node.attributes | {"compiled": True}
+    return node.attributes
 
 
 def _numbered(values: Sequence[Value]) -> list[str]:

@@ -41,28 +41,39 @@ def with_bodies(attributes: dict[str, Any], change: Callable[[Graph], Graph]) ->
     return attributes if same else attributes | changed
 
 
-def bodies_in(graph: Graph) -> Iterator[Graph]:
-    """The bodies of the nodes of a graph; an op holds graphs in all of its nodes, or in none."""
+def is_closed(node: Node) -> bool:
+    """Whether a node is computed as a whole, so that nothing may change the bodies in it."""
+    return node.attributes.get("compiled") is True
+
+
+def bodies_in(graph: Graph, closed: bool = True) -> Iterator[Graph]:
+    """The bodies of the nodes of a graph, with or without those of ``closed`` ones.
+
+    An op holds graphs in all of its nodes, or in none.
+    """
     holders: dict[Op, bool] = {}
     for node in graph.nodes:
         holds = holders.get(node.op)
         if holds is None:
             holds = holders[node.op] = bool(bodies_of(node.attributes))
-        if holds:
+        if holds and (closed or not is_closed(node)):
             yield from bodies_of(node.attributes)
 
 
-def inside_out(graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph]) -> Graph:
+def inside_out(
+    graph: Graph, change: Callable[[Graph, dict[int, Graph]], Graph], closed: bool = True
+) -> Graph:
     """``change`` applied to the bodies in a graph, innermost first, and then to the graph.
 
-    ``change`` takes a graph and what stands for the bodies in it by now, by their ids.
+    ``change`` takes a graph and what stands for the bodies in it by now, by their ids. Those of
+    ``closed`` nodes are looked at, or left alone.
     """
     bodies: dict[int, Graph] = {}
     done: set[int] = set()
 
     def visit(one: Graph) -> None:
         done.add(id(one))
-        for body in bodies_in(one):
+        for body in bodies_in(one, closed):
             if id(body) not in done:
                 visit(body)
         found = change(one, bodies)

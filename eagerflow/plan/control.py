@@ -16,10 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from eagerflow.devices import Device
 from eagerflow.fusion.groups import fuse
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.plan.loops import Loop, Movement, Rings, RowCopy, movements_of, rings_of
+from eagerflow.recorder import with_recorder
+from eagerflow.tensor import new_tensor
 
 
 def _same(lowering: Any, node: Node, made: Sequence[str], found: Sequence[str], depth: int) -> None:
@@ -223,10 +228,29 @@ def _tuple(names: Sequence[str]) -> str:
     return f"({', '.join(names)}{',' * (len(names) == 1)})"
 
 
+def _by_kernel(node: Node, device: Device) -> Any:
+    """An op that is computed as a whole, as a function of arrays; its results are new ones."""
+    kinds = [device.kind(x.dtype) for x in node.values()]
+
+    def call(*arrays: Any) -> tuple[Any, ...]:
+        tensors = map(new_tensor, arrays, kinds)
+        made = with_recorder(None, node.op.kernel, None, *tensors, **node.attributes)
+        found = [y._array for y in made]
+        return tuple(
+            [y.copy() if any(np.may_share_memory(y, x) for x in arrays) else y for y in found]
+        )
+
+    return call
+
+
 def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     carries, sequences = more["carries"], more["sequences"]
     steps = node.inputs[carries].shape[0] if sequences else more["length"]
+    if program.exact and more["compiled"]:
+        kernel = program.known("_scan", _by_kernel(node, program.device))
+        lowering.assign(node, f"{kernel}({', '.join(given)})")
+        return
     if _native_scan(lowering, node, given, steps):
         return
     made = [program.local(v) for v in node.outputs]

@@ -376,7 +376,7 @@ class Lowering:
             call = f"{own}({', '.join([given[0], *more])})"
         else:
             call = self._call(node, kernel, kind, given)
-        self._assign(node, call)
+        self.assign(node, call)
 
     def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
         """A node as a step of a segment."""
@@ -458,14 +458,14 @@ class Lowering:
         name = self.program.known(f"_{node.op.name}", kernel, ("into", id(kernel)))
         place = self.place_for(value, number, reuse)
         if place is None:
-            self._assign(node, f"{name}({', '.join(given)})")
+            self.assign(node, f"{name}({', '.join(given)})")
             return
         self._flush()  # the memory may be that of an array that a step still has to read
         into = f"out={place}" if kernel in _BY_KEYWORD else place
         call = f"{name}({', '.join([*given, into])})"
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
 
-    def _assign(self, node: Node, call: str) -> None:
+    def assign(self, node: Node, call: str) -> None:
         """A line that gives names to what a call returns."""
         program = self.program
         names = [program.local(v) for v in node.outputs]

@@ -66,7 +66,7 @@ class Replay:
         else:
             graph = concrete(self._optimized, sizes)
             exact = self.numerics == "exact"
-            order = _order(device) if device.backend.fuses and not exact else _as_written
+            order = _order(device) if device.backend.fuses and not exact else as_written
             found = Plan(graph, order, device, exact)
             self.plans.add(key, found)
         return found
@@ -168,7 +168,7 @@ def _order(device: Device) -> Callable[[Graph], list[Step]]:
     return partial(fuse, min_steps=MIN_SEGMENT_STEPS if segments else None)
 
 
-def _as_written(graph: Graph) -> Sequence[Step]:
+def as_written(graph: Graph) -> Sequence[Step]:
     """The nodes themselves: what eager would call, one by one."""
     return graph.nodes
 

@@ -1,10 +1,14 @@
 """Optimizers: steps against PyTorch, schedules, clipping, state, errors."""
 
+import math
+
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.codegen import generated
 from eagerflow.nn import optimizers, schedules
+from eagerflow.op import ops
 from tests.nn.peers import torch
 
 STEPS = 8
@@ -167,21 +171,45 @@ def test_captured_steps_are_those_of_eager_code(name):
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_small_variables_together_and_alone(name, monkeypatch):
+@pytest.mark.parametrize("shapes", [((3, 2), (), (4,)), ((70, 300), (5, 3), (1,), (2, 0))])
+def test_variables_at_once_together_and_alone(name, shapes, monkeypatch):
+    """One call of machine code, one of an op, and one for each variable: the same bits."""
     found = []
-    for least in (2, 1000):
-        monkeypatch.setattr(optimizers.one_op, "MIN_SMALL_VARIABLES", least)
+    one_op = optimizers.one_op
+    at_once, seen = one_op.joint_step, []
+    for way in ("at once", "together", "alone"):
+        step = at_once if way == "at once" else lambda *facts: None
+        monkeypatch.setattr(
+            one_op, "joint_step", lambda *facts, step=step: seen.append(step(*facts)) or seen[-1]
+        )
+        monkeypatch.setattr(one_op, "MIN_SMALL_VARIABLES", 1000 if way == "alone" else 2)
         rng = np.random.default_rng(0)
-        weights = [ef.Variable(rng.normal(size=s).astype("float32")) for s in ((3, 2), (), (4,))]
+        weights = [ef.Variable(rng.normal(size=s).astype("float32")) for s in shapes]
         optimizer = make(name, weight_decay=0.1)
         optimizer.exclude_from_weight_decay([weights[2]])
         for _ in range(3):
-            optimizer.apply(
-                [ef.tensor(rng.normal(size=w.shape), "float32") for w in weights], weights
-            )
+            grads = [ef.tensor(rng.normal(size=w.shape), "float32") for w in weights]
+            grads[0] = ef.permute_dims(ef.tensor(grads[0].numpy().T.copy()))  # not in row order
+            optimizer.apply(grads, weights)
         found.append([v.numpy() for v in (*weights, *optimizer.variables)])
-    for a, b in zip(*found, strict=True):
-        np.testing.assert_array_equal(a, b)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+    native = generated.enabled() and 0 not in map(math.prod, shapes)
+    if native and name in ("adam", "adamw", "sgd", "rmsprop"):
+        assert any(step is not None for step in seen)
+
+
+def test_formulas_that_round_otherwise_are_no_joint_steps():
+    """Only instructions with the same bits in NumPy and in machine code."""
+    attributes = {"update": ops["ftrl_update"], "exact": ops["adam_update"]}
+    float32 = np.dtype("float32")
+    found = {
+        name: optimizers.joint_steps.joint_step(op, dict(op.attributes), float32, (3, 4))
+        for name, op in attributes.items()
+    }
+    assert found["update"] is None
+    assert (found["exact"] is not None) == generated.enabled()
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -19,7 +19,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.op import Missing, ops
 from eagerflow.plan import plan as plans
 from eagerflow.plan.plan import Plan
-from eagerflow.plan.replay import Replay, _as_written
+from eagerflow.plan.replay import Replay, as_written
 from eagerflow.runtime.python_code import compiled
 from tests.capture.saving.saved_programs import PROGRAMS, changed, dense
 from tests.plan.programs import FILE, ODD, foreign, odd_text, renamed
@@ -190,7 +190,7 @@ def test_fuzzed_graphs_make_plans_without_a_foreign_part(seed):
         made += 1
         try:
             filled = concrete(graph, sizes)
-            plan = Plan(filled, _as_written, current_device(), exact=bool(number % 2))
+            plan = Plan(filled, as_written, current_device(), exact=bool(number % 2))
         except EagerflowError:
             continue
         checked += 1
@@ -231,7 +231,7 @@ def test_an_attribute_with_a_name_in_other_letters(monkeypatch):
     graph = ef.capture.trace(lambda x: ef.tanh(x), X)
     (node,) = graph.nodes
     node.op, node.attributes = made, {"größe": 3.0, "μ": 0.5}
-    plan = Plan(graph, _as_written, current_device(), exact=True)
+    plan = Plan(graph, as_written, current_device(), exact=True)
     assert plan.run([HALF])[0].tolist() == (HALF * 3.0 + 0.5).tolist()
     assert foreign(text_of(plan)) == []
 

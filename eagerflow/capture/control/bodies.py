@@ -177,6 +177,75 @@ def made_once(f: Callable[Concatenate[Graph, P], T]) -> Callable[Concatenate[Gra
     return found  # type: ignore[return-value]
 
 
+_latest: OrderedDict[Any, Body] = OrderedDict()
+"""The last body that was traced at a place, for inputs of some shapes and dtypes."""
+
+
+def as_before(name: str, inputs: list[Value], nodes: Sequence[Node], outputs: list[Value]) -> Body:
+    """The body of these parts: the one that was traced here before, where all of it is the same.
+
+    So a loop in eager code is traced again and again, and what follows from its body is known.
+    """
+    places = (nodes[0].origin, nodes[-1].origin) if nodes else ()
+    key = name, places, len(nodes), tuple([(v.shape, v.dtype) for v in inputs])
+    before = _latest.get(key)
+    if before is not None and _is_copy(before, inputs, nodes, outputs):
+        return before
+    made = _latest[key] = Body(name, inputs, nodes, outputs)
+    if len(_latest) > _MAX_MADE:
+        _latest.pop(next(iter(_latest)), None)
+    return made
+
+
+def forget() -> None:
+    """Forget all bodies, and what was made of them, as tests that change the makers need it."""
+    _latest.clear()
+    _made.clear()
+
+
+def _is_copy(body: Body, inputs: list[Value], nodes: Sequence[Node], outputs: list[Value]) -> bool:
+    """Whether a body consists of parts like these, with their names and lines."""
+    if len(body.inputs) != len(inputs) or len(body.nodes) != len(nodes):
+        return False
+    own: dict[Any, Any] = dict(zip(inputs, body.inputs, strict=True))
+    if any(v.name != w.name for v, w in own.items()):
+        return False
+    for node, other in zip(nodes, body.nodes, strict=True):
+        if (
+            node.op is not other.op
+            or node.name != other.name
+            or node.origin != other.origin
+            or node.device != other.device
+            or len(node.outputs) != len(other.outputs)
+            or not _same_inputs(node.inputs, other.inputs, own)
+        ):
+            return False
+        given, known = node.attributes, other.attributes
+        if given and exact(tuple(given.values())) != exact(tuple(known.values())):
+            return False
+        for v, w in zip(node.outputs, other.outputs, strict=True):
+            if v.shape != w.shape or v.dtype != w.dtype or v.device != w.device:
+                return False
+            own[v] = w
+    return [own.get(v) for v in outputs] == list(body.outputs)
+
+
+def _same_inputs(given: tuple[Any, ...], known: tuple[Any, ...], own: dict[Any, Any]) -> bool:
+    """Whether the inputs of a node are those of another one, in whose graph ``own`` stand."""
+    if len(given) != len(known):
+        return False
+    for x, y in zip(given, known, strict=True):
+        if type(x) is Value:
+            if x.constant is None:
+                if own.get(x) is not y:
+                    return False
+            elif type(y) is not Value or x.constant is not y.constant:
+                return False
+        elif exact(x) != exact(y):
+            return False
+    return True
+
+
 # What is said of a body ---------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from eagerflow.capture.control.bodies import Body, Inner
+from eagerflow.capture.control.bodies import Body, Inner, as_before
 from eagerflow.capture.control.nests import place_of
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.trace import Trace, plain_name
@@ -153,7 +153,7 @@ class Traced:
         i, o = (len(self.inputs), len(self.outputs)) if carries is None else (carries, carries)
         inputs = [*self.inputs[:i], *state, *self.inputs[i:], *others]
         outputs = [*self.outputs[:o], *(after if assigns else ()), *self.outputs[o:]]
-        return Body(self.name, inputs, self.nodes, outputs)
+        return as_before(self.name, inputs, self.nodes, outputs)
 
     def _entry(self, x: Any) -> Value:
         if id(x) in self.taken:

@@ -3,8 +3,9 @@
 The op ``scan`` takes carries, sequences and captured values as its operands. Its attribute
 ``body`` is a graph from carries, one slice of each sequence and the captured values to carries
 and ys; ``carries`` and ``sequences`` are counts; ``length`` is the number of steps, which may
-be left out where there are sequences; ``reverse`` goes from the last row to the first. It
-gives the carries after the last step, and the ys of all steps along a first axis.
+be left out where there are sequences; ``reverse`` goes from the last row to the first; and
+``compiled`` says that a tape records it, so that it is computed as a whole. It gives the
+carries after the last step, and the ys of all steps along a first axis.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from eagerflow.capture.control.bodies import (
     call,
     control_op,
     cost_of,
+    fitted,
     for_each,
     fresh,
     results_of,
@@ -46,7 +48,7 @@ from eagerflow.capture.control.nests import Form, Results, callable_of, place_of
 from eagerflow.capture.control.samples import ANY, reference_run, scan_errors, scan_samples
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
-from eagerflow.dispatch import own_recorder
+from eagerflow.dispatch import check, own_recorder
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
@@ -59,6 +61,7 @@ from eagerflow.ops.creation.filled import zeros, zeros_like
 from eagerflow.ops.family import op_of
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import permute_dims
+from eagerflow.plan import compiled_scans
 from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
@@ -137,6 +140,7 @@ class _Scan(NamedTuple):
     sequences: int
     length: Any = None
     reverse: bool = False
+    compiled: bool = False
 
     def parts(self, operands: Sequence[Any]) -> tuple[Sequence[Any], ...]:
         """Carries, sequences and captured values."""
@@ -184,9 +188,15 @@ def _cost(*operands: Any, **attributes: Any) -> Cost:
 
 
 def recorded(*operands: Any, **attributes: Any) -> Any:
-    """The results of a scan; where a tape sees it first, it keeps what its gradient needs."""
+    """The results of a scan; where a tape sees it first, it keeps what its gradient needs.
+
+    Such a scan is computed as a whole, in eager and in captured code.
+    """
     half, scan = None, _Scan(**attributes)
-    if isinstance(recorder_state()[1], GradientTape) and any(map(wanted, operands)):
+    taped = isinstance(recorder_state()[1], GradientTape)
+    if taped and all(x.device is current_device() for x in operands):
+        scan = scan._replace(compiled=True)
+    if taped and any(map(wanted, operands)):
         needed = tuple(map(wanted, operands[scan.carries :]))
         try:
             rows = (True,) * (len(scan.body.outputs) - scan.carries)
@@ -226,7 +236,9 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     ]
     along += [*residuals, *(xs[i] for i in half.read_slices)]
     around = [captured[i] for i in half.read_captured]
-    back_scan = _Scan(half.backward, len(starts), len(along), scan.length, not scan.reverse)
+    back_scan = _Scan(
+        half.backward, len(starts), len(along), scan.length, not scan.reverse, scan.compiled
+    )
     back = iter(recorded(*starts, *along, *around, **back_scan._asdict()))
     for i in half.carries:
         parts[i] = next(back)
@@ -265,7 +277,8 @@ def _jvp(tangents: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any,
     pushed = [v for v in t.pushed[:carries] if v is not None]
     later = [v for v in t.pushed[carries:] if v is not None]
     both = Body(t.name, inputs, t.nodes, [*t.outputs[:carries], *pushed, *later])
-    outs = _Scan(both, counts[0], counts[1], scan.steps(operands), scan.reverse)(given)
+    more = scan.steps(operands), scan.reverse, scan.compiled
+    outs = _Scan(both, counts[0], counts[1], *more)(given)
     found = iter(outs[carries:])
     return tuple(None if v is None else next(found) for v in t.pushed)
 
@@ -316,7 +329,13 @@ def _batch(
 
 
 def _reference(
-    *operands: Any, body: Graph, carries: int, sequences: int, length: Any, reverse: bool
+    *operands: Any,
+    body: Graph,
+    carries: int,
+    sequences: int,
+    length: Any,
+    reverse: bool,
+    compiled: bool,
 ) -> tuple[Any, ...]:
     state, xs = list(operands[:carries]), operands[carries : carries + sequences]
     captured = operands[carries + sequences :]
@@ -337,6 +356,7 @@ def _reference(
 @control_op(
     name="scan",
     dtypes=ANY,
+    trusted=True,  # the kernel asks what fits where it does not know that
     saves="operands y",
     infer=_spec,
     vjp=scan_vjp,
@@ -358,17 +378,35 @@ def _scan(
     sequences: int,
     length: Size = None,
     reverse: bool = False,
+    compiled: bool = False,
 ) -> Any:
     """A graph run for each row of sequences, with what one step hands on to the next.
 
     ``operands`` are carries, sequences and captured values; ``body`` is a graph of carries, one
     slice of each sequence and the captured values, which gives carries and ys. ``carries`` and
-    ``sequences`` are counts, ``length`` that of the steps. Users call ``ef.scan``. Raises
-    ShapeError and DTypeError for operands that are not what the body takes.
+    ``sequences`` are counts, ``length`` that of the steps; ``compiled`` says that it is computed
+    as a whole, in machine code where there is some. Users call ``ef.scan``. Raises ShapeError and
+    DTypeError for operands that are not what the body takes.
     """
-    scan = _Scan(body, carries, sequences, length, reverse)
+    scan = _Scan(body, carries, sequences, length, reverse, compiled)
+    plan = compiled_scans.known(operands, scan._asdict())
+    if plan is None:
+        check(SCAN, operands, scan._asdict())
+        sized = fitted(body, scan.once(operands))
+        steps = scan.steps(operands)
+        plan = compiled_scans.plan_of(SCAN, operands, scan._asdict(), sized, steps)
+    if plan is not None:
+        try:
+            return compiled_scans.results(plan, body, operands)
+        except EagerflowError:  # which of the steps it was shows one by one
+            pass
+    return _one_by_one(scan, scan.steps(operands), operands)
+
+
+def _one_by_one(scan: _Scan, steps: int, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results of a scan, by running the body for each step."""
+    body, carries, reverse = scan.body, scan.carries, scan.reverse
     state, xs, rest = scan.parts(operands)
-    steps = scan.steps(operands)
     rows: list[list[Tensor]] = [[] for _ in body.outputs[carries:]]
     order = range(steps)
     for i in reversed(order) if reverse else order:

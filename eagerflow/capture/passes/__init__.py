@@ -24,6 +24,7 @@ from eagerflow.capture.passes.layout import untransposed
 from eagerflow.capture.passes.recurrences import with_products_outside
 from eagerflow.capture.passes.rewriting import Rewrite
 from eagerflow.capture.passes.sharing import (
+    opened,
     with_shared_scans,
     without_custom_gradients,
     without_unused_results,
@@ -45,6 +46,7 @@ __all__ = [
     "layout",
     "no_ops",
     "optimized",
+    "recorded_scans",
     "recurrences",
     "shared_scans",
     "stability",
@@ -159,6 +161,12 @@ unused_results = Pass(
 shared_scans = Pass(
     "shared_scans", "exact", with_shared_scans, "one scan serves where it computes what two do"
 )
+recorded_scans = Pass(
+    "recorded_scans",
+    "fast",
+    opened,
+    "scans that eager code computes as a whole become part of the program around them",
+)
 stability = Pass("stability", "stable", stabilized)
 algebra = Pass("algebra", "fast", simplified)
 layout = Pass("layout", "fast", untransposed)
@@ -185,6 +193,7 @@ custom_gradients = Pass(
 ALL: dict[str, Pass] = {
     p.name: p
     for p in (
+        recorded_scans,
         constants,
         no_ops,
         subexpressions,

@@ -16,7 +16,7 @@ from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.capture.passes.sharing import new_node
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.walk import needed, renewed
+from eagerflow.graph.walk import is_closed, needed, renewed
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.linear_algebra.contraction import matmul
@@ -44,7 +44,7 @@ class _Outside(Sweep):
     """A sweep that looks at scans whose sizes are known."""
 
     def look(self, node: Node) -> bool:
-        if node.op.name != "scan":
+        if node.op.name != "scan" or is_closed(node):
             return False
         self.root = node
         scan = _Scan(self, node)

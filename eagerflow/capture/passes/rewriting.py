@@ -21,7 +21,7 @@ from eagerflow.fusion.lowering import fill_value
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
-from eagerflow.graph.walk import bodies_of, inside_out, renewed, with_bodies
+from eagerflow.graph.walk import bodies_of, inside_out, is_closed, renewed, with_bodies
 from eagerflow.op import Op, ops, spec_of
 from eagerflow.ops.family import op_of
 from eagerflow.recorder import with_recorder
@@ -191,6 +191,7 @@ class Sweep:
 
     def current(self, node: Node, holds: bool = False) -> Node:
         """The node with what now stands for its inputs and bodies."""
+        holds = holds and not is_closed(node)
         made = renewed(node, self.new, self.attributes(node) if holds else None)
         if made is not node:
             for before, after in zip(node.outputs, made.outputs, strict=True):
@@ -275,7 +276,7 @@ def swept(
         rewrites.extend(walk.rewrites)
         return found
 
-    return inside_out(graph, sweep), rewrites
+    return inside_out(graph, sweep, closed=False), rewrites
 
 
 def fits(x: Input, node: Node) -> TypeGuard[Value]:

@@ -12,7 +12,7 @@ from eagerflow.capture.control.bodies import Body
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.walk import with_bodies
+from eagerflow.graph.walk import is_closed, with_bodies
 
 
 def new_node(like: Node, inputs: tuple[Any, ...], attributes: dict[str, Any], outs: Any) -> Node:
@@ -90,6 +90,37 @@ def _begins_with(whole: Graph, part: Graph) -> bool:
     return first == Body(part.name, part.inputs, part.nodes, part.outputs)
 
 
+# Scans that eager code computes as a whole --------------------------------------------------------
+
+
+def opened(graph: Graph) -> tuple[Graph, list[Rewrite]]:
+    """The graph with scans that tapes have recorded as scans like any other.
+
+    >>> def f(x):
+    ...     with ef.GradientTape() as tape:
+    ...         tape.watch(x)
+    ...         y = ef.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
+    ...     return tape.gradient(y, x)
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((), "float32"))
+    >>> scans = [node for node in opened(graph)[0].nodes if node.op.name == "scan"]
+    >>> [node.attributes["compiled"] for node in scans]
+    [False, False]
+    """
+    return swept("recorded_scans", graph, {}, _Opening)
+
+
+class _Opening(Sweep):
+    def look(self, node: Node) -> bool:
+        if not is_closed(node):
+            return False
+        made = new_node(node, node.inputs, node.attributes | {"compiled": False}, node.outputs)
+        self.nodes.append(made)
+        for before, after in zip(node.outputs, made.outputs, strict=True):
+            self.replace(before, after)
+        self.note(f"{node.name} is a scan like any other", node)
+        return True
+
+
 # Results that nobody uses -------------------------------------------------------------------------
 
 
@@ -114,7 +145,7 @@ class _Pruning(Sweep):
         return super().run()
 
     def look(self, node: Node) -> bool:
-        if node.op.name not in ("scan", "cond", "switch"):
+        if node.op.name not in ("scan", "cond", "switch") or is_closed(node):
             return False
         fixed = node.attributes["carries"] if node.op.name == "scan" else 0
         before = [self._old.get(v, v) for v in node.outputs]

@@ -19,15 +19,22 @@ from eagerflow.nn.configured import Configured, arguments, snake_case
 from eagerflow.nn.optimizers.gradients import Pair, clipped, pairs_of
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
 from eagerflow.nn.schedules import Schedule
-from eagerflow.recorder import unrecorded
+from eagerflow.recorder import recording, unrecorded
 from eagerflow.tape import GradientTape
-from eagerflow.tensor import Tensor
+from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Optimizer"]
 
 Values = dict[Variable, Tensor]
 """What Variables are to hold next."""
+
+
+def _number(tensor: Tensor, kind: Kind) -> Tensor:
+    """A number as one of this kind."""
+    if tensor._kind.device is kind.device and kind.device.backend.host and not recording():
+        return new_tensor(tensor._array.astype(kind.dtype), kind)
+    return as_tensor(tensor, kind.dtype, kind.device)
 
 
 class Optimizer(Configured):
@@ -266,7 +273,7 @@ class Optimizer(Configured):
             kinds.setdefault(pair[1].current._kind, []).append(pair)
         new = self.shared_values(step)
         for kind, members in kinds.items():
-            numbers = (as_tensor(n, kind.dtype, kind.device) for n in (rate, step))
+            numbers = (_number(n, kind) for n in (rate, step))
             new.update(self._changed(members, *numbers))
         return new
 

@@ -36,6 +36,13 @@ def pairs_of(
         )
     found: list[Pair] = []
     for gradient, variable in zip(grads, variables, strict=True):
+        if (  # the usual case
+            type(gradient) is Tensor
+            and type(variable) is Variable
+            and gradient._array.shape == variable.shape
+        ):
+            found.append((gradient, variable))
+            continue
         if not isinstance(variable, Variable):
             raise GradientError(
                 "only Variables can be changed",

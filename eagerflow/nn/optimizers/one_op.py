@@ -1,4 +1,4 @@
-"""Optimizers whose step is one op: small variables are changed together, in one call of it."""
+"""Optimizers whose step is one op: variables are changed together, in one call."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from typing import Any
 
 from eagerflow.nn.optimizers.base import Optimizer, Values
 from eagerflow.nn.optimizers.gradients import Pair
+from eagerflow.nn.optimizers.joint_steps import joint_step
+from eagerflow.op import Op
 from eagerflow.ops.family import op_of
 from eagerflow.ops.nn.update_family import joined_update
 from eagerflow.recorder import recording
-from eagerflow.tensor import Tensor
+from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
 __all__ = ["OneOpOptimizer"]
@@ -61,8 +63,13 @@ class OneOpOptimizer(Optimizer):
         found: Values = {}
         for decay, members in self._by_decay(pairs).items():
             options["weight_decay"] = decay
-            small = [pair for pair in members if pair[1].size < MAX_SMALL_ELEMENTS]
             # Steps are recorded one by one.
+            if len(members) > 1 and not recording():
+                made = self._at_once(op_of(op), members, numbers, options)
+                if made is not None:
+                    found |= made
+                    continue
+            small = [pair for pair in members if pair[1].size < MAX_SMALL_ELEMENTS]
             if len(small) >= MIN_SMALL_VARIABLES and not recording():
                 found |= self._together(op_of(op).name, small, numbers, options)
                 members = [pair for pair in members if pair[1].size >= MAX_SMALL_ELEMENTS]
@@ -80,6 +87,29 @@ class OneOpOptimizer(Optimizer):
         for pair in pairs:
             found.setdefault(self.decay_of(pair[1]), []).append(pair)
         return found
+
+    def _at_once(
+        self, op: Op, pairs: list[Pair], numbers: list[Tensor], options: dict[str, Any]
+    ) -> Values | None:
+        """The next values by one call of machine code; None where that cannot be."""
+        kind = pairs[0][1].current._kind
+        if not kind.device.backend.host or any(g._kind is not kind for g, _ in pairs):
+            return None
+        cells = [(variable, *self._cells(variable)) for _, variable in pairs]
+        first = [variable.current._array for _, variable in pairs]
+        step = joint_step(op, op.attributes | options, kind.dtype, tuple([x.size for x in first]))
+        if step is None or any(n._array.ndim for n in numbers):
+            return None
+        columns = [
+            (x.reshape(-1), g._array.reshape(-1), *[c.current._array.reshape(-1) for c in own[1:]])
+            for x, (g, _), own in zip(first, pairs, cells, strict=True)
+        ]
+        outs = step(columns, [n._array for n in numbers])
+        return {
+            cell: new_tensor(y.reshape(x.shape), kind)
+            for own, x, made in zip(cells, first, outs, strict=True)
+            for cell, y in zip(own, made, strict=True)
+        }
 
     def _together(
         self, update: str, pairs: list[Pair], numbers: list[Tensor], options: dict[str, Any]

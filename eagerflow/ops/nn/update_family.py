@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.numbers import Numbers, body_of, numbers_of
 from eagerflow.codegen.numpy.pointwise import UPDATE_TILE_ELEMENTS, UpdateKernel, whole
 from eagerflow.dims import product
@@ -40,7 +41,7 @@ One = Callable[..., tuple[float, ...]]
 
 def _check_shapes(arrays: Sequence[Any], names: Sequence[str]) -> None:
     """The arrays have one shape."""
-    shape = arrays[0].shape
+    shape = arrays[0].shape if arrays else ()
     for array, name in zip(arrays, names, strict=True):
         if array.shape != shape:
             raise ShapeError(
@@ -86,14 +87,37 @@ class _Kernel:
         if any(number.ndim for number in numbers):
             return self.on_arrays(xp, *given, **attributes)
         _check(arrays, self.arrays, attributes)
+        return self._numpy(arrays, self.numbers_for(numbers, attributes), **attributes)
+
+    def numbers_for(self, numbers: Sequence[Any], attributes: dict[str, Any]) -> tuple[float, ...]:
+        """What the formula makes of the numbers alone, as further numbers."""
         key = tuple(attributes.values())
         found = self._numbers.get(key)
         if found is None:
             if len(self._numbers) > MAX_KNOWN_ATTRIBUTES:  # which change with each call
                 self._numbers.clear()
-            found = numbers_of(self.formula, count, len(numbers), attributes)
+            found = numbers_of(self.formula, len(self.arrays), len(numbers), attributes)
             self._numbers[key] = found
-        return self._numpy(arrays, found(*[n.item() for n in numbers]), **attributes)
+        return found(*[n.item() for n in numbers])
+
+    def region(self, dtype: DType, attributes: dict[str, Any]) -> Any:
+        """The formula as a region of arrays of one axis, and of numbers."""
+        _check((), (), attributes)
+        numbers = self.numbers_for([np.ones((), dtype)] * len(self.names), attributes)
+        operands = ((dtype.name, "n"),) * len(self.arrays) + ((dtype.name, ""),) * len(numbers)
+        return generated.region(self._numpy.body, "n", operands, tuple(attributes.items()))
+
+
+def formula_region(op: Op, dtype: DType, attributes: dict[str, Any]) -> Any:
+    """The region of a step's formula, of flat arrays and of what ``formula_numbers`` gives."""
+    own: _Kernel = op.overrides["numpy"].__self__  # type: ignore[attr-defined]
+    return own.region(dtype, attributes)
+
+
+def formula_numbers(op: Op, numbers: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    """The numbers that a step's region takes, from those that the op takes."""
+    own: _Kernel = op.overrides["numpy"].__self__  # type: ignore[attr-defined]
+    return own.numbers_for(numbers, attributes)
 
 
 def update(

@@ -164,13 +164,13 @@ PLANTED = {
 @pytest.mark.parametrize("name", PLANTED)
 def test_planted_bug_is_found(name, monkeypatch):
     where, what, change, check = PLANTED[name]
-    bodies._made.clear()
+    bodies.forget()
     check()
-    bodies._made.clear()
+    bodies.forget()
     monkeypatch.setattr(where, what, change(getattr(where, what)))
     with pytest.raises(Exception):  # noqa: B017  whatever it is, it must not pass
         check()
-    bodies._made.clear()
+    bodies.forget()
 
 
 RULES = [

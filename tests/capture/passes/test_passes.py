@@ -45,6 +45,7 @@ def after(name, f, *specs):
 def test_the_table():
     """Each pass has a name, says what it does to numbers, and explains itself."""
     assert list(ALL) == [
+        "recorded_scans",
         "constants",
         "no_ops",
         "subexpressions",

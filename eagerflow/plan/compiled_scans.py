@@ -1,0 +1,111 @@
+"""Scans that are computed as a whole, in eager code and in exact plans alike.
+
+The kernel of a long scan is a plan of its own. Where a tape records the scan, its steps are machine
+code, and products that do not depend on the step before are made for all steps at once; other
+rewriting is left to captured code, so that a result depends on how it is computed alone, and not on
+what else is kept. Without a tape, and without machine code, the plan makes the very calls of eager
+code, one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from eagerflow.codegen.kernel import has_segments
+from eagerflow.devices import Device
+from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, fuse
+from eagerflow.graph.cache import kept
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value, Values
+from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import nodes_within
+from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.op import Op
+from eagerflow.plan.plan import Plan
+from eagerflow.plan.replay import as_written
+from eagerflow.runtime.clock_cache import ClockCache
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor, new_tensor
+
+MIN_CALLS = 64
+"""Calls of ops, over all steps, from which a scan is a plan."""
+MAX_PLANS = 64
+PASSES = (
+    *("constants", "no_ops", "subexpressions", "layout", "recurrences"),
+    *("stop_gradients", "custom_gradients", "dead_code"),
+)
+"""Those that may round a result otherwise whatever else the scan gives, or never do."""
+
+_plans: ClockCache[Plan] = ClockCache(MAX_PLANS)
+_lock = reentrant_lock()
+
+
+@kept
+def has_one_place(body: Graph) -> bool:
+    """Whether nothing in a body says where it is to be computed."""
+    return all(
+        node.device is None and node.attributes.get("device") is None for node in nodes_within(body)
+    )
+
+
+def _key(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Any:
+    return (*attributes.values(), *[(x._kind, x._array.shape) for x in operands])
+
+
+def known(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Plan | None:
+    """The plan of a scan for operands like these, if there is one."""
+    try:
+        plan = _plans.items.get(_key(operands, attributes))
+    except TypeError:  # attributes that are none
+        return None
+    if plan is not None:
+        plan.used = True
+    return plan
+
+
+def plan_of(
+    op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], body: Graph, steps: int
+) -> Plan | None:
+    """The plan of a scan, made now; None for a short one, or one in several places.
+
+    ``body`` is that of the attributes, without named sizes.
+    """
+    if steps < 2 or steps * len(body.nodes) < MIN_CALLS or not operands:
+        return None
+    device = operands[0]._kind.device
+    if not device.backend.host or not has_one_place(body):
+        return None
+    if any(x._kind.device is not device for x in operands):
+        return None
+    with Locked(_lock):
+        plan = _plan(op, operands, attributes | {"body": body}, device)
+        _plans.add(_key(operands, attributes), plan)
+    return plan
+
+
+def results(plan: Plan, body: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What a scan with this body gives, by its plan; raises what that raises."""
+    kinds = [plan.device.kind(v.dtype) for v in body.outputs]
+    return tuple(map(new_tensor, plan.run([x._array for x in operands]), kinds))
+
+
+def _plan(op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], device: Device) -> Plan:
+    """The plan of one scan."""
+    body, name = attributes["body"], FreeNames().take
+    inputs = [
+        Value(name(v.name), x.shape, x.dtype) for v, x in zip(body.inputs, operands, strict=True)
+    ]
+    more = attributes | {"compiled": False}
+    specs = op.infer(*[TensorSpec(v.shape, v.dtype, None, device) for v in inputs], **more)
+    node = Node(op, tuple(inputs), more, name(op.name))
+    node.outputs = tuple(
+        Value(f"{node.name}:{i}", s.shape, s.dtype, None, node, i) for i, s in enumerate(specs)
+    )
+    outputs = Values(node.outputs, [f"output_{i}" for i in range(len(specs))])
+    graph = Graph(body.name, Values(inputs), [node], outputs)
+    if attributes["compiled"] and has_segments():
+        order = partial(fuse, min_steps=MIN_SEGMENT_STEPS)
+        return Plan(graph.optimized(only=PASSES), order, device)
+    return Plan(graph.optimized(numerics="exact", final=True), as_written, device, True)
