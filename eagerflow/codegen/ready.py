@@ -53,7 +53,7 @@ class ReadyCall:
         self._sizes = sizes or {}
         dtypes = [as_dtype(out.dtype) for out in region.outputs]
         self._made = [*zip(shapes, dtypes, strict=True)]
-        given = [*arrays, *self._outputs()]
+        given = [*arrays, *(kernel.imagined(*about) for about in self._made)]
         views = enter(given)
         self._fixed = self._fixed_call(given, views)
 

@@ -48,6 +48,7 @@ def fate(name, row):
         found, wanted = call(step), call(f)
     finally:
         getattr(made, "undo", lambda: None)()
+        kinds.forget()
     if any(isinstance(x, CaptureError) for x in (first, second, found)):
         return "refused"
     expected = row[3]

@@ -7,6 +7,8 @@ just noticed: ``refused``, or ``told`` and what ``explain`` and ``ledger`` show 
 """
 
 import itertools
+import logging
+import sys
 from pathlib import Path
 
 from tests.capture.guards.changes import module
@@ -36,6 +38,16 @@ def fake(name, **names):
     sys.modules[name] = made
     return made
 """
+
+
+def forget():
+    """Take away what kinds leave in the process, so that they can be tried again."""
+    for name in [name for name in sys.modules if name.startswith("cfg_")]:
+        del sys.modules[name]
+    loggers = logging.root.manager.loggerDict
+    for name in [name for name in loggers if name.startswith("ef.t")]:
+        del loggers[name]
+
 
 _names = {}
 exec(compile(PRELUDE, "prelude.py", "exec"), _names)
