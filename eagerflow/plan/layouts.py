@@ -33,6 +33,8 @@ class Layouts:
             return len(node.inputs) == 1 and bool(node.outputs[0].shape)
         if op.family != "shape":
             return False
+        if op.views == "all" and _same_axes(node.inputs[0], node.outputs[0]):
+            return True
         return op.views == "some" or (op.views == "all" and self._in_rows(node.inputs[0]))
 
     def note(self, node: Node) -> None:
@@ -54,3 +56,8 @@ class Layouts:
 
     def _in_rows(self, value: Value) -> bool:
         return value in self._whole and value not in self._orders
+
+
+def _same_axes(one: Value, other: Value) -> bool:
+    """Whether shapes differ in axes of size 1 alone, as which any array can be seen."""
+    return [n for n in one.shape if n != 1] == [n for n in other.shape if n != 1]

@@ -21,6 +21,7 @@ from eagerflow.capture.passes.algebra import simplified, without_no_ops, without
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
 from eagerflow.capture.passes.layout import untransposed
+from eagerflow.capture.passes.pooling import with_relus_behind
 from eagerflow.capture.passes.recurrences import with_products_outside
 from eagerflow.capture.passes.rewriting import Rewrite
 from eagerflow.capture.passes.sharing import (
@@ -46,6 +47,7 @@ __all__ = [
     "layout",
     "no_ops",
     "optimized",
+    "pooling",
     "recorded_scans",
     "recurrences",
     "shared_scans",
@@ -176,6 +178,12 @@ recurrences = Pass(
     with_products_outside,
     "products that scans make in each step are made once, before or after them, where they can be",
 )
+pooling = Pass(
+    "pooling",
+    "fast",
+    with_relus_behind,
+    "a relu before a max pooling is computed behind it, where there are fewer elements",
+)
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass(
     "stop_gradients",
@@ -202,6 +210,7 @@ ALL: dict[str, Pass] = {
         stability,
         algebra,
         layout,
+        pooling,
         recurrences,
         stop_gradients,
         custom_gradients,

@@ -14,7 +14,7 @@ a product adds, so a copy is left out only where its input is known to lie as th
 from __future__ import annotations
 
 import math
-from typing import TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -52,7 +52,7 @@ from eagerflow.ops.elementwise.comparison import logical_and, logical_or
 from eagerflow.ops.elementwise.complexes import conj, imag, real
 from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.elementwise.selection import maximum, minimum, where
-from eagerflow.ops.indexing.indexing import getitem
+from eagerflow.ops.indexing.indexing import getitem, index_scatter
 from eagerflow.ops.reductions import sums
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.shapes.joining import concat
@@ -496,3 +496,69 @@ def _sum_of_equal(sweep: Sweep, node: Node) -> Value | None:
 @rule(STOP_GRADIENTS, stop_gradient, words="stop_gradient(x) -> x")
 def _stopped(sweep: Sweep, node: Node) -> Value | None:
     return node.inputs[0]
+
+
+# Sums of parts ------------------------------------------------------------------------------------
+
+
+class _Part(NamedTuple):
+    """What is scattered to a range of an axis; as one slice of it where ``one`` says so."""
+
+    axis: int
+    start: int
+    stop: int
+    one: bool
+    values: Value
+
+
+@rule(ALGEBRA, add, words="sum of arrays scattered side by side -> concat")
+def _side_by_side(sweep: Sweep, node: Node) -> Value | None:
+    """Slices of a value whose gradients come together again, as those of queries and keys."""
+    parts: list[_Part] = []
+    waiting = list(node.inputs)
+    while waiting:
+        x = waiting.pop()
+        inner = sweep.maker(x, add, index_scatter)
+        if inner is None or not sweep.used_once(x) or not fits(x, node):
+            return None
+        if inner.op.call is add:
+            waiting += inner.inputs
+        elif (part := _part_of(inner)) is not None:
+            parts.append(part)
+        else:
+            return None
+    parts.sort(key=lambda part: part.start)
+    axis, shape = parts[0].axis, node.outputs[0].shape
+    ends = [0, *(part.stop for part in parts)]
+    if any(p.axis != axis or p.start != end for p, end in zip(parts, ends, strict=False)):
+        return None
+    if ends[-1] != shape[axis]:
+        return None
+    arrays = [sweep.make(expand_dims, p.values, axis=axis) if p.one else p.values for p in parts]
+    return sweep.make(concat, *arrays, axis=axis)
+
+
+def _part_of(node: Node) -> _Part | None:
+    """Where a scatter writes; None if it is not all of a range of one axis."""
+    shape, index = node.attributes["shape"], node.attributes["index"]
+    index = index if type(index) is tuple else (index,)
+    if len(node.inputs) > 1 or symbolic(shape) or None in index or index.count(Ellipsis) > 1:
+        return None
+    if Ellipsis in index:
+        at, missing = index.index(Ellipsis), len(shape) - len(index) + 1
+        index = (*index[:at], *[slice(None)] * missing, *index[at + 1 :])
+    index = (*index, *[slice(None)] * (len(shape) - len(index)))
+    found: list[tuple[int, int, int, bool]] = []
+    for axis, (item, size) in enumerate(zip(index, shape, strict=True)):
+        if type(item) is int:
+            found.append((axis, item % size, item % size + 1, True))
+        elif type(item) is not slice or item.step not in (None, 1):
+            return None
+        elif (span := item.indices(size)[:2]) != (0, size):
+            found.append((axis, *span, False))
+    (values,) = node.inputs
+    if len(found) != 1:
+        return None
+    axis, start, stop, one = found[0]
+    whole = (*shape[:axis], *([] if one else [stop - start]), *shape[axis + 1 :])
+    return _Part(axis, start, stop, one, values) if values.shape == whole else None

@@ -54,6 +54,7 @@ def test_the_table():
         "stability",
         "algebra",
         "layout",
+        "pooling",
         "recurrences",
         "stop_gradients",
         "custom_gradients",

@@ -140,9 +140,21 @@ def test_how_values_lie_in_memory_is_kept(order):
 # Algebra -----------------------------------------------------------------------------------------
 
 
+def pulled(x, *indices):
+    """The gradient of parts of a value."""
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        parts = [ef.square(x[index]) for index in indices]
+    return tape.gradient(parts, x)
+
+
 @pytest.mark.parametrize(
     "f, wanted",
     [
+        (
+            lambda x: pulled(x, np.s_[:, :1], np.s_[:, 1:]),
+            ["getitem"] * 2 + ["multiply"] * 2 + ["concat"],
+        ),
         (lambda x: x**2, ["square"]),
         (lambda x: x**2.0, ["square"]),
         (lambda x: x**3, ["square", "multiply"]),
@@ -223,6 +235,34 @@ def test_rules_of_algebra_are_all_tested():
     for f in (lambda x: ef.negative(-x), lambda x: x / 1, lambda x: x - 0, lambda x: x * 1):
         seen |= {r.words for r in ALL["algebra"](ef.capture.trace(f, spec(2))).rewrites}
     assert {words for found in ALGEBRA.values() for words, _ in found} == seen
+
+
+@pytest.mark.parametrize(
+    "indices, joined",
+    [
+        (np.s_[0, 1], True),
+        (np.s_[1, -2], True),
+        (np.s_[:1, 1:], True),
+        (np.s_[0, 1:2], True),
+        ([np.s_[..., 0], np.s_[..., 1:]], True),
+        ([np.s_[:, 2], np.s_[:, :2]], True),
+        ([np.s_[:, 0:2], np.s_[:, 2:3]], True),
+        ([np.s_[:, 0:2], np.s_[:, 1:3]], False),
+        ([np.s_[:, 0:1], np.s_[:, 2:3]], False),
+        ([np.s_[:, ::2], np.s_[:, 1:2]], False),
+        ([np.s_[0], np.s_[1, :]], True),
+        ([np.s_[0, :2], np.s_[1, 2:]], False),
+        ([np.s_[0], np.s_[:, 1]], False),
+        ([np.s_[[0]], np.s_[[1]]], False),
+    ],
+)
+def test_parts_that_come_together(indices, joined):
+    x = ef.asarray(np.random.default_rng(3).uniform(0.5, 2, (2, 3)).astype("float32"))
+    graph = ef.capture.trace(lambda x: pulled(x, *indices), x)
+    found = graph.optimized(only=["constants", "algebra", "dead_code"])
+    assert ("concat" in names(found)) == joined
+    assert ("index_scatter" in names(found)) != joined
+    np.testing.assert_array_equal(computed(found, [x])[0], computed(graph, [x])[0])
 
 
 @pytest.mark.parametrize(
