@@ -200,7 +200,10 @@ def _linker(batch: int) -> Any:
     last of its libraries.
     """
     _linker.cache_clear()
-    return _llvm().create_lljit_compiler(_machine(host()))
+    # LLVM's older linker puts code and its constants into memory of their own; where these come to
+    # lie more than 2 GiB apart, it ends the process.
+    together = sys.platform != "win32"  # where the newer one is not complete
+    return _llvm().create_lljit_compiler(_machine(host()), use_jit_link=together)
 
 
 def link(content: bytes, *names: str) -> Library:
