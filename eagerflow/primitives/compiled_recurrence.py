@@ -19,7 +19,7 @@ from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
 
-MIN_PRODUCTS = 1 << 16  # multiplications from which making a kernel pays
+MIN_PRODUCTS = 1 << 14  # multiplications from which making a kernel pays
 MIN_THREAD_PRODUCTS = 1 << 22  # of one thread, from which waking another one pays
 MIN_STEP_PRODUCTS = 1 << 15  # of one thread and step, from which threads may wait for each other
 MIN_THREAD_ROWS = 8  # examples of one thread, so that it seldom reads weights from memory

@@ -24,6 +24,8 @@ def with_relus_behind(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     >>> f = lambda x: ef.max_pool(ef.relu(x), 2)
     >>> graph = ef.capture.trace(f, ef.TensorSpec((1, 4, 4, 3), "float32"))
     >>> [node.op.name for node in with_relus_behind(graph)[0].nodes]
+    ['relu', 'max_pool', 'relu']
+    >>> [node.op.name for node in graph.optimized().nodes]
     ['max_pool', 'relu']
     """
     return swept("pooling", graph, {}, _Behind)
