@@ -154,6 +154,9 @@ class AtTimes:
         self._on = self._acting = False
 
     def __enter__(self):
+        # What is raised in a finalizer is dropped. pytest's hook, which would keep it, is Python
+        # code that the next alarm can come into.
+        self._hook, sys.unraisablehook = sys.unraisablehook, bool
         self._before = signal.signal(signal.SIGALRM, self._handle)
         self._on = True
         self._next()
@@ -163,6 +166,7 @@ class AtTimes:
         self._on = False  # no alarm may come when this handler is gone: it would end the process
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, self._before)
+        sys.unraisablehook = self._hook
 
     def _next(self):
         signal.setitimer(signal.ITIMER_REAL, self._choose.uniform(*self._between), 0.05)
