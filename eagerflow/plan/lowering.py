@@ -156,11 +156,8 @@ class _Pending:
     def __init__(self) -> None:
         self.steps: list[SegmentStep] = []
         self.names: list[str] = []  # of the tuples of their arrays
-        self.last = (
-            0,
-            "",
-            "",
-        )  # of the last one: its line, and how what it reads and makes is written
+        # Of the last one: its line, and how what it reads and what it makes are written.
+        self.last = (0, "", "")
         self.roots: set[Value] = set()  # what stands for the values that they make
         self.gone: list[str] = []  # names of arrays that can go when the segment is over
 

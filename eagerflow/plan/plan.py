@@ -262,6 +262,7 @@ class Plan:
             lambda: run(self._function, lambda _, call: call()),
             lambda: run(timed, watch.time),
         )
+        names.clear()  # the function that was made of them refers to them
         steps = []
         for (line, number), found in watch.medians().items():
             place = self._program.places[line - 1]

@@ -393,17 +393,8 @@ def _op(
         windows = windows_for(operands, a.shape, b.shape, *more)
         return getattr(primitives.convolution, kernel)(a, b, windows, groups)
 
-    def into(
-        a: Any,
-        b: Any,
-        strides: Any,
-        padding: Any,
-        dilation: Any,
-        groups: int,
-        size: Any = None,
-    ) -> Into | None:
-        more = strides, padding, dilation, groups, size
-        windows = windows_for(operands, a.shape, b.shape, *more)
+    def into(a: Any, b: Any, groups: int, **where: Any) -> Into | None:
+        windows = windows_for(operands, a.shape, b.shape, groups=groups, **where)
         native = getattr(primitives.convolution, f"native_{kernel}")(a, b, windows, groups)
         return None if native is None else Into(None, native)
 
