@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen import generated, kernel
+from eagerflow.codegen.instructions import SAME_BITS
 from eagerflow.codegen.region import Region
 from eagerflow.op import Op
 from eagerflow.ops.nn.update_family import formula_numbers, formula_region
@@ -22,8 +23,6 @@ from eagerflow.runtime.buffers import empty
 
 __all__ = ["JointStep", "joint_step"]
 
-EXACT = frozenset("abs add divide maximum minimum multiply negative sign sqrt subtract".split())
-"""Instructions whose results have the same bits however they are computed."""
 MAX_KNOWN = 64  # sets of variables that calls are kept ready for
 MAX_SMALL_ELEMENTS = 1 << 14  # of a variable whose new values lie in one array with others
 
@@ -79,7 +78,7 @@ def _part(region: Region, size: int) -> SegmentStep:
 
 @cache
 def _is_exact(region: Region) -> bool:
-    return all(statement.instruction in EXACT for statement in region.body)
+    return all(statement.instruction in SAME_BITS for statement in region.body)
 
 
 def joint_step(

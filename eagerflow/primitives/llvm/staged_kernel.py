@@ -182,17 +182,7 @@ class StagedCall:
 
     def run(self) -> Any:
         """Do it; gives the flags, or None where it has none."""
-        found: dict[str, Any] = {}
-        flags = None
-        for name, value in self.values.items():
-            first, *more = value if type(value) is tuple else (value,)
-            if type(first) is Room:
-                first = aligned(*first)
-            elif type(first) is Held:
-                first = first.array
-            elif type(first) is Flags:
-                first = flags = np.zeros(first.pieces, np.uint8)
-            found[name] = (first, *more) if more else first
+        found, _, flags = _with_memory(self.values, lambda room: aligned(*room))
         self.kernel.start(self.kernel.filled(self.cut, self.many, 1, **found))
         return flags
 
@@ -237,23 +227,39 @@ class FixedStages(NamedTuple):
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its one job."""
-        address, kernel = machine().launch.address, self.call.kernel
-        found: dict[str, Any] = {}
-        first: Any
-        held, flags = [], None
-        for name, value in self.rest.items():
-            first, *more = value if type(value) is tuple else (value,)
-            if type(first) is Room:
-                first, workspace = workspace, workspace + _whole_lines(first.size)
-            elif type(first) is Held:
-                held.append(first.array)
-                first = address(first.array)
-            elif type(first) is Flags:
-                flags = np.zeros(first.pieces, np.uint8)
-                first = address(flags)
-            found[name] = (first, *more) if more else first
+        kernel, free = self.call.kernel, workspace
+
+        def place(room: Room) -> int:
+            nonlocal free
+            start, free = free, free + _whole_lines(room.size)
+            return start
+
+        found, held, flags = _with_memory(self.rest, place)
         frame = kernel.filled(self.call.cut, self.call.many, 1, **found)
         return [kernel.job(frame, self.operands, step, held, flags)]
+
+
+def _with_memory(
+    values: dict[str, Any], place: Callable[[Room], Any]
+) -> tuple[dict[str, Any], list[Any], Any]:
+    """What a frame is filled with, the constants in it, and its flags, if there are any.
+
+    ``place`` gives the memory of a room, or its address.
+    """
+    found: dict[str, Any] = {}
+    held: list[Any] = []
+    flags = None
+    for name, value in values.items():
+        first, *more = value if type(value) is tuple else (value,)
+        if type(first) is Room:
+            first = place(first)
+        elif type(first) is Held:
+            first = first.array
+            held.append(first)
+        elif type(first) is Flags:
+            first = flags = np.zeros(first.pieces, np.uint8)
+        found[name] = (first, *more) if more else first
+    return found, held, flags
 
 
 def _whole_lines(size: int) -> int:
