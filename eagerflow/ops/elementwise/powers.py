@@ -94,8 +94,8 @@ def rsqrt(xp: Namespace, x: Array, /) -> Array:
 def _by_base(y: Any, a: Any, b: Any) -> Any:
     """b·a^(b-1), and 0 where b is 0, whatever a is."""
     if isinstance(b, int | float | complex):
-        if b == 2:
-            return a * 2
+        if b in (2, 3):
+            return a * 2 if b == 2 else square(a) * 3
         return 0 if b == 0 else 1 if b == 1 else power(a, b - 1) * b
     return where(equal(b, 0), 0, power(a, b - 1) * b)
 

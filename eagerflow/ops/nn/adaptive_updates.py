@@ -235,6 +235,11 @@ def _ftrl(
     return (pull - linear) / curve, new, linear
 
 
+def _power(s: Any, total: Any, exponent: float) -> Any:
+    """A sum of squares to the power of -exponent, which is a root as a rule."""
+    return s.sqrt(total) if exponent == -0.5 else s.power(total, -exponent)
+
+
 @update(
     _ftrl,
     3,
@@ -266,8 +271,8 @@ def ftrl_update(
     """One step of FTRL, as ``(parameter, total, linear)``; McMahan and others, 2013."""
     p = _decayed(s, parameter, learning_rate, weight_decay)
     new = s.add(total, s.multiply(gradient, gradient))
-    after = s.power(new, -learning_rate_power)
-    grown = s.divide(s.subtract(after, s.power(total, -learning_rate_power)), learning_rate)
+    after, before = _power(s, new, learning_rate_power), _power(s, total, learning_rate_power)
+    grown = s.divide(s.subtract(after, before), learning_rate)
     pull = s.add(gradient, s.multiply(p, 2 * l2_shrinkage_regularization_strength))
     linear = s.add(linear, s.subtract(pull, s.multiply(grown, p)))
     least = s.add(2 * l2_regularization_strength, s.divide(beta, learning_rate))
