@@ -27,6 +27,7 @@ from eagerflow.plan.layouts import Layouts
 from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.plan.segments import NativeCall, SegmentStep
 from eagerflow.primitives.copies import copied
+from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime import threads
 
 
@@ -70,8 +71,9 @@ class _Layout:
     """A loop for arrays of certain strides: what one run at a time needs."""
 
     def __init__(self, loop: Loop, natives: list[NativeCall | None], strides: list[int]) -> None:
-        size = max((n.workspace for n in natives if n is not None), default=0)
-        self._memory = np.empty(size + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
+        # What is packed once for all iterations has to stay where it is.
+        sizes = [0 if n is None else launch.whole_lines(n.workspace) for n in natives]
+        self._memory = np.empty(sum(sizes) + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
         start = launch.aligned_address(self._memory)
         found: list[jobs.Job] = []
         for number, native in enumerate(natives):
@@ -80,15 +82,22 @@ class _Layout:
                 self.count = 0
                 return
             found += own
-        every = [_Repeated(job, loop.count, loop.offsets(job, strides)) for job in found]
-        addresses = np.stack([own.addresses for own in every], axis=1).ravel().tolist()
+            start += sizes[number]
+        once = [job for job in found if job.prepares]
+        every = [
+            _Repeated(job, loop.count, loop.offsets(job, strides))
+            for job in found
+            if job not in once
+        ]
+        addresses = [job.address for job in once]
+        addresses += np.stack([own.addresses for own in every], axis=1).ravel().tolist()
         self.count = len(addresses)
         self._addresses = (ctypes.c_int64 * self.count)(*addresses)
         self._place = ctypes.addressof(self._addresses)
         self._helpers = max(job.pieces for job in found) - 1
         bits = max(job.scratch for job in found).bit_length()
         memory = (lambda: launch.own_scratch(f"segment {bits}", 2 << bits)) if bits else None
-        self._team = Team(addresses, (every, self._memory), memory)
+        self._team = Team(addresses, (once, every, self._memory), memory)
         self._take = jobs.functions().take
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
@@ -139,8 +148,16 @@ class Loop:
             self._one_by_one(rows, strides)
 
     def _natives(self, rows: tuple[tuple[Any, ...], ...]) -> list[NativeCall | None]:
-        pairs = zip(self.steps, rows, strict=True)
-        return [step.native(row[: step.inputs], row[step.inputs :]) for step, row in pairs]
+        written = [a for step, row in zip(self.steps, rows, strict=True) for a in row[step.inputs :]]
+        found = []
+        for step, row, moves in zip(self.steps, rows, self.movements, strict=True):
+            native = step.native(row[: step.inputs], row[step.inputs :])
+            if isinstance(native, FixedProduct) and moves[1] is None:
+                weights = row[1]
+                if not any(np.may_share_memory(weights, a) for a in written):
+                    native = native.repeated()
+            found.append(native)
+        return found
 
     def _one_by_one(self, rows: tuple[tuple[Any, ...], ...], strides: list[int]) -> None:
         """Do all iterations step by step, in Python."""

@@ -7,7 +7,7 @@ results have the same bits with any number of threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, cached_property
 from math import prod
 from typing import Any, NamedTuple
 
@@ -15,7 +15,12 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.matrix_product import PackedProductWriter, ProductWriter
+from eagerflow.primitives.llvm.matrix_product import (
+    PackedProductWriter,
+    PackedRowsWriter,
+    PackWriter,
+    ProductWriter,
+)
 from eagerflow.primitives.llvm.product_packing import DEPTH, HEIGHT, ProductConfig
 from eagerflow.primitives.llvm.product_terms import Terms
 from eagerflow.primitives.llvm.staged_kernel import (
@@ -172,8 +177,8 @@ def _blocks(registers: int) -> Iterator[tuple[int, int]]:
                 yield high, wide
 
 
-def config_of(given: Matrices) -> ProductConfig:
-    """The kernel for matrices that lie like these."""
+def config_of(given: Matrices, repeated: bool) -> ProductConfig:
+    """The kernel for matrices that lie like these; ``repeated`` with one second matrix."""
     terms = given.terms
     lanes, registers = processor(terms.sums)
     vectors, units = -(-given.columns // lanes), -(-given.depth // terms.group)
@@ -184,55 +189,58 @@ def config_of(given: Matrices) -> ProductConfig:
         rows = "interleaved"
     else:
         rows = "direct" if terms.are_plain else "copied"
+    one = given.products == 1 or given.b[0] == 0
+    ahead = one and (repeated or given.rows > HEIGHT)
     if given.b[2] != of_b:
         panel = "transposed"
-    elif given.rows <= 2 * block.rows and terms.are_plain:  # read so often, they are not packed
-        panel = "direct"
+    elif given.rows <= 2 * block.rows and terms.are_plain and not ahead:
+        panel = "direct"  # read so often, they are not packed
     else:
         panel = "packed"
-    one = given.products == 1 or given.b[0] == 0
-    ahead = one and given.rows > HEIGHT
     return ProductConfig(terms, block, rows, panel, ahead)
 
 
 @kept
-def kernel(config: ProductConfig) -> StagedKernel[Any]:
+def kernel(config: ProductConfig, writer: type[ProductWriter]) -> StagedKernel[Any]:
     """The kernel, made now or taken from the cache."""
-    writer = PackedProductWriter if config.ahead else ProductWriter
     return StagedKernel(writer, config, processor(config.terms.sums)[0])
 
 
 class ProductCall:
-    """Products of matrices of known shapes and strides, ready to be made."""
+    """Products of matrices of known shapes and strides, ready to be made.
 
-    def __init__(self, given: Matrices) -> None:
-        self.given, self.config = given, config_of(given)
-        self.kernel = kernel(self.config)
-        rows, span = self._cut()
-        pieces = -(-given.rows // rows)
-        writer, sizes = self.kernel.writer, (given.depth, given.columns)
+    Where they are ``repeated`` with one second matrix, that is packed before it is read.
+    """
+
+    def __init__(self, given: Matrices, repeated: bool = False) -> None:
+        self.given, self.repeated = given, repeated
+        self.config = config_of(given, repeated)
+        self.writer = PackedProductWriter if self.config.ahead else ProductWriter
+        self.rows, self.span = self._cut()
+        self.pieces = -(-given.rows // self.rows)
+        writer = self.writer(None, (), self.config, processor(given.terms.sums)[0])
+        sizes = (given.depth, given.columns)
         sum_row, sums = writer.sums(given.products, given.rows, *sizes)
         self.room = {"sums": sums}
-        if self.config.ahead:
+        if isinstance(writer, PackedProductWriter):
             self.room["packed_panels"] = writer.panels(*sizes)
-        self.template = self.kernel.filled(
-            (given.products * pieces, given.columns, 1, span),
-            threads.thread_count() if self._shared else 1,
-            a_next=given.a[0],
-            b_next=given.b[0],
-            c_next=given.c[0],
-            a_row=given.a[1],
-            a_term=given.a[2],
-            b_term=given.b[1],
-            b_column=given.b[2],
-            c_row=given.c[1],
-            sum_row=sum_row,
-            row_count=given.rows,
-            term_count=given.depth,
-            column_count=given.columns,
-            row_pieces=pieces,
-            piece_rows=rows,
-        )
+        self.many = threads.thread_count() if self._shared else 1
+        self.numbers = {
+            "a_next": given.a[0],
+            "b_next": given.b[0],
+            "c_next": given.c[0],
+            "a_row": given.a[1],
+            "a_term": given.a[2],
+            "b_term": given.b[1],
+            "b_column": given.b[2],
+            "c_row": given.c[1],
+            "sum_row": sum_row,
+            "row_count": given.rows,
+            "term_count": given.depth,
+            "column_count": given.columns,
+            "row_pieces": self.pieces,
+            "piece_rows": self.rows,
+        }
 
     @property
     def _shared(self) -> bool:
@@ -263,36 +271,63 @@ class ProductCall:
         span = -(-panels // across) * panel
         return min(height, given.rows), min(span, given.columns)
 
+    def _frame(self, own: StagedKernel[Any], memory: int) -> Any:
+        """The frame of one of the kernels, whose threads share memory at this address."""
+        given = self.given
+        cut = (given.products * self.pieces, given.columns, 1, self.span)
+        if own.writer.stages == PackWriter.stages:
+            cut = (PIECES_OF_A_THREAD * self.many if self._shared else 1, 1, 1, 1)
+        rooms = {}
+        for name, size in self.room.items():
+            rooms[name], memory = memory, memory + size
+        return own.filled(cut, self.many, **self.numbers, **rooms)
+
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the products into ``out``."""
-        at, address = self.kernel.at, machine().launch.address
-        frame = self.kernel.frame.from_buffer_copy(self.template)
-        held = aligned("products", self.workspace) if self.workspace else None
-        self._place_rooms(frame, 0 if held is None else address(held))
+        whole, template = self._whole
+        at, address = whole.at, machine().launch.address
+        frame = whole.frame.from_buffer_copy(template)
+        if self.workspace:
+            held = aligned("products", self.workspace)
+            for name in self.room:
+                frame[at[name]] += address(held)
         for name, array in (("a", a), ("b", b), ("c", out)):
             frame[at[name]] = address(array)
-        self.kernel.start(frame)
+        whole.start(frame)
 
-    @property
+    @cached_property
+    def _whole(self) -> tuple[StagedKernel[Any], Any]:
+        """The kernel of all stages, and its frame."""
+        own = kernel(self.config, self.writer)
+        return own, self._frame(own, 0)
+
+    @cached_property
     def workspace(self) -> int:
         """Bytes of memory for what is packed for all threads."""
         return sum(self.room.values())
 
-    def _place_rooms(self, frame: Any, start: int) -> None:
-        for name, size in self.room.items():
-            frame[self.kernel.at[name]] = start
-            start += size
-
-    def new_job(self, step: int, workspace: int, strides: Any) -> Any:
-        """The job of a segment's step, whose arrays are ``a``, ``b`` and the result.
+    def new_jobs(self, step: int, workspace: int, strides: Any) -> list[Any]:
+        """The jobs of a segment's step, whose arrays are ``a``, ``b`` and the result.
 
         ``workspace`` is the address of memory of so many bytes, placed for vectors, and
-        ``strides`` are those of the three.
+        ``strides`` are those of the three. Packing is a job of its own.
         """
-        frame = self.kernel.frame.from_buffer_copy(self.template)
-        self._place_rooms(frame, workspace)
         own = {name: Operand(i, strides[i]) for i, name in enumerate(("a", "b", "c"))}
-        return self.kernel.job(frame, own, step)
+        if not self.config.ahead:
+            return [self._job(self.writer, own, step, workspace)]
+        packed = {"b": own.pop("b")}
+        return [
+            self._job(PackWriter, packed, step, workspace),
+            self._job(PackedRowsWriter, own, step, workspace),
+        ]
+
+    def _job(
+        self, writer: type[ProductWriter], operands: dict[str, Operand], step: int, memory: int
+    ) -> Any:
+        own = kernel(self.config, writer)
+        found = own.job(self._frame(own, memory), operands, step)
+        found.prepares = self.repeated and writer is PackWriter
+        return found
 
 
 class FixedProduct(NamedTuple):
@@ -307,14 +342,18 @@ class FixedProduct(NamedTuple):
         return self.call.workspace
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
-        """Its one job."""
-        return [self.call.new_job(step, workspace, self.strides)]
+        """Its jobs."""
+        return self.call.new_jobs(step, workspace, self.strides)
+
+    def repeated(self) -> FixedProduct:
+        """What multiplies many matrices with the same second one."""
+        return self._replace(call=prepared(self.call.given, threads.thread_count(), True))
 
 
 @kept
-def prepared(given: Matrices, thread_count: int) -> ProductCall:
+def prepared(given: Matrices, thread_count: int, repeated: bool = False) -> ProductCall:
     """The call for matrices that lie like these."""
-    return ProductCall(given)
+    return ProductCall(given, repeated)
 
 
 def takes(a: Array, b: Array, out: Any = None) -> bool:

@@ -188,8 +188,11 @@ class Job:
     ``frame`` and ``counters`` are ctypes arrays, ``shared`` the address of memory that its threads
     share, ``scratch`` how many bytes each thread needs, ``pieces`` how many threads may help at
     most, ``step`` its number in a segment. ``held`` lives as long as the job. Where ``flags`` are
-    not all zeros after a run, Python has to do the step again.
+    not all zeros after a run, Python has to do the step again. A job that ``prepares`` writes
+    nothing but memory that belongs to later jobs of its step, from arrays that stay as they are.
     """
+
+    prepares = False
 
     def __init__(
         self,

@@ -228,7 +228,12 @@ def own_scratch(name: str, size: int) -> tuple[Any, int]:
 
 def aligned_address(memory: Any) -> int:
     """The first address in memory that is placed for vectors."""
-    return -(-address(memory) // VECTOR_ALIGNMENT_BYTES) * VECTOR_ALIGNMENT_BYTES
+    return whole_lines(address(memory))
+
+
+def whole_lines(size: int) -> int:
+    """The next multiple of a vector's largest alignment, which is also that of a cache line."""
+    return -(-size // VECTOR_ALIGNMENT_BYTES) * VECTOR_ALIGNMENT_BYTES
 
 
 def share(

@@ -236,3 +236,15 @@ class PackedProductWriter(ProductWriter):
         before = v.number("mul", v.number("udiv", part, self.part), across)
         number = v.number("add", before, v.number("udiv", column, self.wide))
         return v.step(self.pointer("packed_panels"), number, self.panel)
+
+
+class PackWriter(PackedProductWriter):
+    """Writes ``pack`` alone: panels that are packed once are read by several products."""
+
+    stages = ("pack",)
+
+
+class PackedRowsWriter(PackedProductWriter):
+    """Writes ``multiply`` alone, for panels that are packed."""
+
+    stages = ("multiply",)

@@ -223,7 +223,7 @@ class FixedStages(NamedTuple):
     def workspace(self) -> int:
         """Bytes of memory that all threads share while it runs."""
         firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
-        return sum(_whole_lines(first.size) for first in firsts if type(first) is Room)
+        return sum(machine().launch.whole_lines(first.size) for first in firsts if type(first) is Room)
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its one job."""
@@ -231,7 +231,7 @@ class FixedStages(NamedTuple):
 
         def place(room: Room) -> int:
             nonlocal free
-            start, free = free, free + _whole_lines(room.size)
+            start, free = free, free + machine().launch.whole_lines(room.size)
             return start
 
         found, held, flags = _with_memory(self.rest, place)
@@ -260,10 +260,6 @@ def _with_memory(
             first = flags = np.zeros(first.pieces, np.uint8)
         found[name] = (first, *more) if more else first
     return found, held, flags
-
-
-def _whole_lines(size: int) -> int:
-    return -(-size // 64) * 64
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
