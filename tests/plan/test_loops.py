@@ -48,7 +48,16 @@ def one_value_twice(carry, x):
     return (n, n), (n, n)
 
 
-STEPS = (plain, rows_of_all_kinds, carries_that_change_places, carries_that_stay, one_value_twice)
+def weights_that_change(carry, x):
+    """What is multiplied is made anew in each iteration."""
+    h, c = carry
+    return (ef.tanh(h @ (W * ef.mean(c)) + x), c + h), None
+
+
+STEPS = (
+    *(plain, rows_of_all_kinds, carries_that_change_places, carries_that_stay, one_value_twice),
+    weights_that_change,
+)
 
 
 def loops_there():
@@ -124,6 +133,20 @@ def test_sequences_of_other_layouts():
         for one, other in zip(
             captured(given_, *carry), run(plain, given_, carry, False), strict=True
         ):
+            np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-5, atol=2e-5)
+
+
+def test_a_matrix_for_each_iteration():
+    rng = np.random.default_rng(4)
+    x = ef.tensor(rng.standard_normal((9, WIDTH, WIDTH)).astype("float32") * 0.4)
+    start = ef.tensor(rng.standard_normal((3, WIDTH)).astype("float32"))
+
+    def f(x, h):
+        return ef.scan(lambda h, w: (ef.tanh(h @ w), h), h, x)
+
+    captured = ef.function(f)
+    for _ in range(3):
+        for one, other in zip(captured(x, start), f(x, start), strict=True):
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-5, atol=2e-5)
 
 
