@@ -148,7 +148,9 @@ class Loop:
             self._one_by_one(rows, strides)
 
     def _natives(self, rows: tuple[tuple[Any, ...], ...]) -> list[NativeCall | None]:
-        written = [a for step, row in zip(self.steps, rows, strict=True) for a in row[step.inputs :]]
+        written = [
+            a for step, row in zip(self.steps, rows, strict=True) for a in row[step.inputs :]
+        ]
         found = []
         for step, row, moves in zip(self.steps, rows, self.movements, strict=True):
             native = step.native(row[: step.inputs], row[step.inputs :])

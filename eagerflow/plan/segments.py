@@ -19,7 +19,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
+from eagerflow.codegen.llvm.chains import Member, chain_job
 from eagerflow.codegen.llvm.team import Team
+from eagerflow.plan.chains import Chain, chains
 from eagerflow.runtime import threads
 
 MAX_LAYOUTS = 16  # combinations of strides that a segment is kept ready for
@@ -35,8 +37,15 @@ class NativeCall(Protocol):
     def workspace(self) -> int:
         """Bytes of memory that its threads share while it runs."""
 
+    @property
+    def movable(self) -> bool:
+        """Whether it has jobs for sure, and may be done before or after its neighbours."""
+
     def new_jobs(self, step: int, workspace: int) -> list[jobs.Job] | None:
         """Its jobs, as the step of this number; None where Python has to help."""
+
+    def member(self, rows: int) -> Member | None:
+        """How it takes part in a chain of so many rows, if it can."""
 
 
 class SegmentStep(NamedTuple):
@@ -53,20 +62,32 @@ class SegmentStep(NamedTuple):
     native: Callable[[Arrays, Arrays], NativeCall | None]
 
 
+class _Jobs(NamedTuple):
+    """Jobs that get their arrays, and those that are run, with which others may be done."""
+
+    taken: list[jobs.Job]
+    run: list[jobs.Job]
+
+    def add(self, *own: jobs.Job) -> None:
+        """Take and run jobs."""
+        self.taken.extend(own)
+        self.run.extend(own)
+
+
 class _NativePart:
     """Steps one behind the other that are jobs of one team.
 
     ``last`` is the step of the last job if Python may have to do it again.
     """
 
-    def __init__(self, own: list[jobs.Job], workspace: Any, last: PythonPart | None) -> None:
-        self._flags, self._last = own[-1].flags, last
-        addresses = [job.address for job in own]
-        self._addresses, self._count = (ctypes.c_int64 * len(own))(*addresses), len(own)
+    def __init__(self, own: _Jobs, workspace: Any, last: PythonPart | None) -> None:
+        self._flags, self._last = own.run[-1].flags, last
+        taken, addresses = ([job.address for job in part] for part in own)
+        self._addresses, self._count = (ctypes.c_int64 * len(taken))(*taken), len(taken)
         self._place = ctypes.addressof(self._addresses)
-        self._helpers = max(job.pieces for job in own) - 1
+        self._helpers = max(job.pieces for job in own.run) - 1
         # Each power of two has memory of its own: small kernels leave the large ones' alone.
-        scratch = max(job.scratch for job in own)
+        scratch = max(job.scratch for job in own.run)
         bits = scratch.bit_length()
         memory = (lambda: launch.own_scratch(f"segment {bits}", 2 << bits)) if bits else None
         kept = None
@@ -111,22 +132,54 @@ class PythonPart:
 class _Layout:
     """A segment for arrays of certain strides: the parts of one run at a time."""
 
-    def __init__(self, steps: Sequence[SegmentStep], natives: list[NativeCall | None]) -> None:
+    def __init__(
+        self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
+    ) -> None:
         self.parts: list[_NativePart | PythonPart] = []
-        size = max((n.workspace for n in natives if n is not None), default=0)
+        self._natives = natives
+        inputs = [step.inputs for step in steps]
+        order = [*chains(natives, rows, inputs, threads.thread_count())]
+        size = max((sum(map(self._workspace, chain.steps)) for chain in order), default=0)
         self._memory = np.empty(size + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
-        start = launch.aligned_address(self._memory)
-        waiting: list[jobs.Job] = []
-        for number, (step, native) in enumerate(zip(steps, natives, strict=True)):
-            own = None if native is None else native.new_jobs(number, start)
-            if own is None:
-                self._end(waiting)
-                self.parts.append(PythonPart(step, number))
+        self._start = launch.aligned_address(self._memory)
+        self._waiting = _Jobs([], [])
+        for chain in order:
+            if chain.members:
+                self._add_chain(chain)
                 continue
-            waiting += own
+            (number,) = chain.steps
+            native = natives[number]
+            own = None if native is None else native.new_jobs(number, self._start)
+            if own is None:
+                self._end()
+                self.parts.append(PythonPart(steps[number], number))
+                continue
+            self._waiting.add(*own)
             if own[-1].flags is not None:
-                self._end(waiting, PythonPart(step, number))
-        self._end(waiting)
+                self._end(PythonPart(steps[number], number))
+        self._end()
+
+    def _workspace(self, number: int) -> int:
+        native = self._natives[number]
+        return 0 if native is None else launch.whole_lines(native.workspace)
+
+    def _add_chain(self, chain: Chain) -> None:
+        """What is done before all pieces of a chain, the chain, and what is done after them."""
+        before: list[jobs.Job] = []
+        members: list[jobs.Job] = []
+        after: list[jobs.Job] = []
+        place = self._start
+        for number, member in zip(chain.steps, chain.members, strict=True):
+            native = self._natives[number]
+            own = None if native is None else native.new_jobs(number, place)
+            assert own is not None, "steps of a chain have jobs for sure"
+            place += self._workspace(number)
+            before += own[: member.main]
+            members.append(own[member.main])
+            after += own[member.main + 1 :]
+        self._waiting.add(*before)
+        self._waiting.taken.extend(members)
+        self._waiting.add(chain_job(chain.members, members, threads.thread_count()), *after)
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
         """Make it ready for the arrays of all steps; whether they are as they should be."""
@@ -137,10 +190,10 @@ class _Layout:
         for part in self.parts:
             part.run(rows)
 
-    def _end(self, waiting: list[jobs.Job], last: PythonPart | None = None) -> None:
-        if waiting:
-            self.parts.append(_NativePart(waiting[:], self._memory, last))
-            waiting.clear()
+    def _end(self, last: PythonPart | None = None) -> None:
+        if self._waiting.run:
+            self.parts.append(_NativePart(self._waiting, self._memory, last))
+            self._waiting = _Jobs([], [])
 
 
 class Segment:
@@ -161,7 +214,7 @@ class Segment:
             layout = self._for(rows)  # they have other strides than those of the last run
             if not layout.take(rows):
                 # Arrays of other types, as NumPy's mapped and masked ones.
-                _Layout(self.steps, [None] * len(self.steps)).run(rows)
+                _Layout(self.steps, [None] * len(self.steps), rows).run(rows)
                 return
         layout.run(rows)
         self._free.append(layout)
@@ -176,4 +229,4 @@ class Segment:
                 step.native(row[: step.inputs], row[step.inputs :])
                 for step, row in zip(self.steps, rows, strict=True)
             ]
-        return _Layout(self.steps, natives)
+        return _Layout(self.steps, natives, rows)

@@ -31,6 +31,11 @@ class Copies(NamedTuple):
     parts: list[_Part]
     result: int
     workspace: int = 0
+    movable: bool = True
+    chain_rows: None = None
+
+    def member(self, rows: int) -> None:
+        """It is part of no chain."""
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """A job for each part."""

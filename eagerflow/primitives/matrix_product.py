@@ -321,6 +321,29 @@ class ProductCall:
             self._job(PackedRowsWriter, own, step, workspace),
         ]
 
+    def member(self, rows: int) -> Any:
+        """It as part of a chain of so many rows of the first matrix and of the result."""
+        given, chains = self.given, machine().chains
+        if not self.config.ahead or given.products != 1 or given.rows != rows:
+            return None
+        of_a, of_c = (np.dtype(x).itemsize for x in (given.terms.a, given.terms.out))
+        row = given.a[1] if given.a[2] == of_a else None
+        accesses = (
+            chains.Access(0, 0, row, given.depth * of_a, False),
+            chains.Access(1, 0, None, 0, False, -1),
+            chains.Access(2, 0, given.c[1], given.columns * of_c, True),
+        )
+        function = kernel(self.config, PackedRowsWriter).pieces["multiply"]
+        block = self.config.block.rows
+        return chains.Member(rows, function, 1, 1, accesses, self._cut_anew, block)
+
+    def _cut_anew(self, frame: Any, height: int) -> Any:
+        """Let a job's pieces have so many rows, and all columns."""
+        at, given = kernel(self.config, PackedRowsWriter).at, self.given
+        count = -(-given.rows // height)
+        frame[at["piece_rows"]], frame[at["row_pieces"]] = height, count
+        return machine().chains.Ranges(1, count, 1, 0, given.columns)
+
     def _job(
         self, writer: type[ProductWriter], operands: dict[str, Operand], step: int, memory: int
     ) -> Any:
@@ -344,6 +367,21 @@ class FixedProduct(NamedTuple):
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its jobs."""
         return self.call.new_jobs(step, workspace, self.strides)
+
+    @property
+    def chain_rows(self) -> int | None:
+        """The rows of a chain that may begin with it."""
+        alone = self.call.config.ahead and self.call.given.products == 1
+        return self.call.given.rows if alone else None
+
+    @property
+    def movable(self) -> bool:
+        """Whether it may be done before or after its neighbours."""
+        return True
+
+    def member(self, rows: int) -> Any:
+        """It as part of a chain of so many rows; None where it has no such rows."""
+        return self.call.member(rows)
 
     def repeated(self) -> FixedProduct:
         """What multiplies many matrices with the same second one."""

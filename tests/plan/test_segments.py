@@ -160,6 +160,7 @@ def test_an_error_names_the_step(monkeypatch):
         lambda self, rows: segments._Layout(
             [s._replace(call=fail) if s.step.op.name == "matmul" else s for s in self.steps],
             [None] * len(self.steps),
+            rows,
         ),
     )
     step = ef.function(lambda x, y: (x @ y) @ y)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
+from eagerflow.codegen.layout import operands_of
 from eagerflow.codegen.llvm import jobs, joins, launch
+from eagerflow.codegen.llvm.chains import Access, Member, Ranges
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.reductions import ufunc
+from eagerflow.codegen.region import Input
+from eagerflow.dtypes import as_dtype
 from eagerflow.runtime import threads
 
 
@@ -99,6 +104,65 @@ class FixedCall:
             place = self.inputs + i
             found.append(joins.join_job(part.instruction, out.dtype, lines, place, step))
         return found
+
+    chain_rows = None  # it begins no chain
+
+    @property
+    def movable(self) -> bool:
+        """Whether it has jobs for sure, and may be done before or after its neighbours."""
+        outputs = self.call.region.outputs
+        kinds = all(outputs[i].dtype in joins.KINDS for i in self.call.columns)
+        return kinds and all(map(self._joins_alike, self.call.columns))
+
+    def member(self, rows: int) -> Member | None:
+        """It as part of a chain of so many rows; None where it has no such rows."""
+        own = self.launch
+        many, function = self._rows_of(rows), own.code.piece
+        if many is None or not function or (own.variant == "stages" and own.region.columns):
+            return None
+        alignment = 1
+        if own.region.columns:
+            alignment, rest = divmod(own.height, many)
+            if rest or own.height >= own.rows:
+                return None
+        found = [self._access(i, many) for i in range(len(self.operands.places))]
+        found += [Access(self.inputs + i, 0, None, 0, True, 1) for i in self.call.columns]
+        return Member(rows, function, 0, alignment, tuple(found), partial(self._cut, many))
+
+    def _rows_of(self, rows: int) -> int | None:
+        """How many rows of the kernel, or elements of its only one, are one of a chain."""
+        own = self.launch
+        if own.variant == "stages" and own.rows == 1:
+            many, rest = divmod(own.width, rows)
+        else:
+            many, rest = divmod(own.rows, rows)
+        return None if rest or rows < 2 or not many else many
+
+    def _cut(self, many: int, frame: Any, height: int) -> Ranges:
+        """The ranges of pieces of so many rows of a chain."""
+        own = self.launch
+        if own.rows == 1:
+            return Ranges(0, 1, 1, height * many, own.width)
+        together = own.height if own.region.columns else height * many
+        return Ranges(height * many, own.rows, together, 0, own.width)
+
+    def _access(self, operand: int, many: int) -> Access:
+        """How an operand is walked over by rows of a chain."""
+        own = self.launch
+        part = operands_of(own.region)[operand]
+        outer, inner = own.binding.strides[operand]
+        item = as_dtype(part.dtype).itemsize
+        row, size = outer[-1], (own.width - 1) * inner + item
+        if own.rows == 1:
+            row, size = many * inner, (many - 1) * inner + item
+        else:
+            pairs = zip(outer, outer[1:], own.binding.extents[1:], strict=False)
+            if any(stride != after * extent for stride, after, extent in pairs):
+                row = 0
+            row, size = many * row, (many - 1) * row + size
+        whole = row <= 0 or inner < 0 or (isinstance(part, Input) and part.gather)
+        place, offset = self.operands.places[operand], self.operands.offsets[operand]
+        return Access(place, offset, None if whole else row, size, operand >= self.inputs)
 
     def __call__(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> int:
         """Fill ``outputs`` with what the region computes from ``inputs``, and give 0.

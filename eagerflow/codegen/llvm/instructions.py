@@ -139,7 +139,7 @@ class Code:
         hint: str,
         first: str | int,
         end: str | int,
-        step: int = 1,
+        step: str | int = 1,
         sums: list[Operand] | None = None,
     ) -> Iterator[tuple[str, list[Operand]]]:
         """A loop that counts from ``first`` while below ``end``; gives the counter, and the sums.

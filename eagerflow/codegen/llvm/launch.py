@@ -54,12 +54,15 @@ class CompiledKernel:
         self.variant = variant
         self.slots = frame_slots(region, layout)
         self.at = {slot: i for i, slot in enumerate(self.slots)}
-        stages, _ = _stages(region, variant)
+        stages, last = _stages(region, variant)
         self.counters = ctypes.c_int64 * counters(len(stages))
         own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
         content = compiled(own, lambda: intermediate(region, layout, variant), host)
-        library = machine_code.link(content, RUN)
+        alone = stages if len(stages) == 1 and last is None and variant != "side" else []
+        library = machine_code.link(content, RUN, *alone)
         self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
+        self.piece = library.address(alone[0]) if alone else 0
+        """The address of the function of a piece, if that is all there is to do with it."""
 
 
 _kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
@@ -326,7 +329,8 @@ class Launch:
             self._set("keep_row", line)
             line *= rows
         elif self.region.columns:
-            self.height = max(-(-rows // MAX_COLUMN_BLOCKS), TASK_ELEMENTS // width, 1)
+            least = max(-(-rows // MAX_COLUMN_BLOCKS), TASK_ELEMENTS // width, 1)
+            self.height = 1 << (least - 1).bit_length()  # which fits to that of other kernels
         if self.variant in ("short", "group"):
             self._set("keep_row", line)
             line *= self.lanes

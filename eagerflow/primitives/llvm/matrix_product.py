@@ -202,7 +202,7 @@ class ProductWriter(PackingWriter):
 class PackedProductWriter(ProductWriter):
     """Writes ``pack`` as well, which packs all panels before they are read."""
 
-    stages = ("pack", "multiply")
+    stages: ClassVar[tuple[str, ...]] = ("pack", "multiply")
     slots = (*ProductWriter.slots, "packed_panels")
 
     def panels(self, terms: int, columns: int) -> int:

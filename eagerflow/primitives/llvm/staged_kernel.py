@@ -70,8 +70,10 @@ class StagedKernel(Generic[Writer]):
             return module + driver.shared_driver(stages, repeated, target.triple)
 
         content = launch.compiled(f"{own}\n{source}", text, target)
-        library = machine_code.link(content, driver.RUN)
+        library = machine_code.link(content, driver.RUN, *writer_class.stages)
         self.function = library.function(driver.RUN, *[ctypes.c_void_p] * 3)
+        self.pieces = {name: library.address(name) for name in writer_class.stages}
+        """Where the functions of pieces begin, by their stages."""
 
     def run(
         self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
@@ -223,7 +225,22 @@ class FixedStages(NamedTuple):
     def workspace(self) -> int:
         """Bytes of memory that all threads share while it runs."""
         firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
-        return sum(machine().launch.whole_lines(first.size) for first in firsts if type(first) is Room)
+        return sum(
+            machine().launch.whole_lines(first.size) for first in firsts if type(first) is Room
+        )
+
+    @property
+    def movable(self) -> bool:
+        """Whether it may be done before or after its neighbours."""
+        firsts: Any = (v[0] if type(v) is tuple else v for v in self.rest.values())
+        return not any(type(first) is Flags for first in firsts)
+
+    @property
+    def chain_rows(self) -> None:
+        """It begins no chain."""
+
+    def member(self, rows: int) -> None:
+        """It is part of no chain."""
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its one job."""

@@ -1,0 +1,194 @@
+"""Chains: steps of a segment that go through their rows together."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import eagerflow as ef
+from eagerflow.codegen import kernel
+from eagerflow.plan import chains, segments
+
+pytestmark = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
+
+WIDTH = 24
+
+
+@pytest.fixture(autouse=True, scope="module")
+def of_any_size():
+    """Chains of arrays that are small enough for tests."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chains, "MIN_PASSED_BYTES", 0)
+        yield
+
+
+def chains_of(monkeypatch):
+    """The numbers of steps of all chains that are made from now on."""
+    found = []
+    make = segments.chain_job
+
+    def noted(members, own, threads):
+        found.append(len(members))
+        return make(members, own, threads)
+
+    monkeypatch.setattr(segments, "chain_job", noted)
+    return found
+
+
+def alone(f, *args):
+    """What a captured function gives whose steps are done one after the other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(chains, "MIN_PASSED_BYTES", float("inf"))
+        return ef.function(f)(*args)
+
+
+def drawn(seed, *shape):
+    return np.random.default_rng(seed).standard_normal(shape).astype("float32")
+
+
+def weights(number):
+    return drawn(number, WIDTH, WIDTH) / 5
+
+
+def perceptron(x):
+    for i in range(3):
+        h = ef.gelu(ef.layer_norm(x) @ weights(i) + weights(i)[0])
+        x = x + h @ weights(i + 3)
+    return x
+
+
+@pytest.mark.parametrize("rows", [257, 300, 1024, 1500])
+def test_they_give_what_the_steps_give(monkeypatch, rows):
+    found = chains_of(monkeypatch)
+    x = ef.tensor(drawn(0, rows, WIDTH))
+    captured = ef.function(perceptron)
+    one = captured(x)
+    assert found and max(found) >= 3
+    assert one.numpy().tobytes() == alone(perceptron, x).numpy().tobytes()
+    np.testing.assert_allclose(one.numpy(), perceptron(x).numpy(), rtol=1e-4, atol=1e-4)
+    for _ in range(3):
+        assert captured(x).numpy().tobytes() == one.numpy().tobytes()
+
+
+def test_training_steps(monkeypatch):
+    """With sums over all rows beside them, and products that need all rows."""
+    found = chains_of(monkeypatch)
+    w = [ef.tensor(weights(i)) for i in range(3)]
+    b = [ef.tensor(drawn(9 + i, WIDTH)) for i in range(3)]
+
+    def gradients(x, *parameters):
+        with ef.GradientTape() as tape:
+            for p in parameters:
+                tape.watch(p)
+            h = x
+            for matrix, row in zip(parameters[:3], parameters[3:], strict=True):
+                h = h + ef.tanh(ef.layer_norm(h) @ matrix + row)
+            loss = ef.mean(h**2)
+        return loss, *tape.gradient(loss, list(parameters))
+
+    x = ef.tensor(drawn(1, 640, WIDTH))
+    one = ef.function(gradients)(x, *w, *b)
+    assert found
+    for a, c, e in zip(one, alone(gradients, x, *w, *b), gradients(x, *w, *b), strict=True):
+        assert a.numpy().tobytes() == c.numpy().tobytes()
+        np.testing.assert_allclose(a.numpy(), e.numpy(), rtol=2e-4, atol=2e-4)
+
+
+def product(x, other, number):
+    return x @ weights(number)
+
+
+def turned_product(x, other, number):
+    return (x @ weights(number).T) * 0.5
+
+
+def of_both(x, other, number):
+    return ef.tanh(x + other)
+
+
+def of_rows(x, other, number):
+    return ef.layer_norm(x) + other * 0.25
+
+
+def of_columns(x, other, number):
+    return x - ef.mean(other, 0) * 0.5
+
+
+def slices(x, other, number):
+    left, right = ef.split(x, 2, axis=-1)
+    return ef.concat([ef.sin(right), left], axis=-1)
+
+
+def with_all_rows(x, other, number):
+    return x @ ef.tanh(x.T @ other / 50)
+
+
+def other_rows(x, other, number):
+    return ef.concat([x[1:], other[:1]], axis=0) * 0.9
+
+
+def backwards(x, other, number):
+    return ef.flip(x, axis=0) + other
+
+
+KINDS = (
+    *(product, product, product, turned_product, of_both, of_rows, of_columns, slices),
+    *(with_all_rows, other_rows, backwards),
+)
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from(KINDS), st.integers(0, 3), st.integers(0, 3)), max_size=12),
+    st.integers(257, 700),
+)
+@settings(max_examples=40)
+def test_whatever_stands_beside_each_other(program, rows):
+    def f(x):
+        values = [x @ weights(1), ef.tanh(x)]
+        for number, (kind, a, b) in enumerate(program):
+            x, other = values[-1 - a % len(values)], values[-1 - b % len(values)]
+            values.append(kind(x, other, number))
+        return values[-1], values[len(values) // 2]
+
+    x = ef.tensor(drawn(rows, rows, WIDTH))
+    for one, other in zip(ef.function(f)(x), alone(f, x), strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize(
+    "later, together",
+    [
+        ({}, True),
+        ({"place": 16}, True),  # the other half of each row
+        ({"place": 40, "size": 32}, False),  # and some of the next one
+        ({"place": 64}, False),
+        ({"row": 32}, False),
+        ({"row": None}, False),
+        ({"row": None, "when": 1}, True),
+        ({"row": None, "when": -1}, False),
+        ({"place": 6400}, True),
+    ],
+)
+def test_rows_that_depend_on_the_same_rows(later, together):
+    def touched(place=0, row=64, size=32, writes=False, when=0):
+        access = chains.Access(0, 0, row, size, writes, when)
+        return chains._Touched(place, place + 64 * 9 + size, access)
+
+    assert chains._in_step(touched(size=64, writes=True), touched(**later)) is together
+    assert chains._in_step(touched(size=64), touched(**later))  # both read
+
+
+def test_steps_that_wait_keep_their_order(monkeypatch):
+    """A product of all rows waits behind a chain, unless the chain writes what it reads."""
+    found = chains_of(monkeypatch)
+
+    def f(x):
+        h = x @ weights(1)
+        square = x.T @ h
+        h = ef.tanh(h) @ weights(2)
+        return ef.tanh(h) @ weights(3), square, ef.sum(square)
+
+    x = ef.tensor(drawn(3, 512, WIDTH))
+    for one, other in zip(ef.function(f)(x), alone(f, x), strict=True):
+        np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert sum(found) == 5  # its buffer is asked for behind the first two
