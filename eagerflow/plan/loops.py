@@ -1,4 +1,4 @@
-"""Loops in machine code: scans all of whose steps have it, as segments that are done many times.
+"""Loops in machine code: segments that are done many times, or while a bool is true.
 
     carry_0 = ring[0, ...]
     matmul = carry_0, W, b0          # one iteration, with the arrays of the first one
@@ -7,7 +7,8 @@
 
 The jobs of all iterations stand in one row, and differ in their arrays' addresses. A carry lies in
 a ring of two rows that are read and written in turn; where it is asked for in each iteration, its
-ring has a row for each, and is itself what is asked for.
+ring has a row for each, and is itself what is asked for. Where the number of iterations is not
+known, a few of them are one call, and a test among the jobs ends it.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import Step
+from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.plan.layouts import Layouts
 from eagerflow.plan.lifetimes import Lifetimes
-from eagerflow.plan.segments import NativeCall, SegmentStep
+from eagerflow.plan.segments import Arrays, NativeCall, SegmentStep
 from eagerflow.primitives.copies import copied
 from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime import threads
+
+Rows = tuple[tuple[Any, ...], ...]
+"""The arrays of all steps."""
 
 
 class Movement(NamedTuple):
@@ -70,7 +75,9 @@ class _Repeated:
 class _Layout:
     """A loop for arrays of certain strides: what one run at a time needs."""
 
-    def __init__(self, loop: Loop, natives: list[NativeCall | None], strides: list[int]) -> None:
+    def __init__(
+        self, loop: _Iterations, natives: list[NativeCall | None], strides: list[int]
+    ) -> None:
         # What is packed once for all iterations has to stay where it is.
         sizes = [0 if n is None else launch.whole_lines(n.workspace) for n in natives]
         self._memory = np.empty(sum(sizes) + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
@@ -91,7 +98,7 @@ class _Layout:
         ]
         addresses = [job.address for job in once]
         addresses += np.stack([own.addresses for own in every], axis=1).ravel().tolist()
-        self.count = len(addresses)
+        self.count, self._once, self._each = len(addresses), len(once), len(every)
         self._addresses = (ctypes.c_int64 * self.count)(*addresses)
         self._place = ctypes.addressof(self._addresses)
         self._helpers = max(job.pieces for job in found) - 1
@@ -100,19 +107,19 @@ class _Layout:
         self._team = Team(addresses, (once, every, self._memory), memory)
         self._take = jobs.functions().take
 
-    def run(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
-        """Do all iterations; False, and nothing is done, where an array is not as it should be."""
+    def run(self, rows: Rows, iterations: int) -> bool:
+        """Do iterations; False, and nothing is done, where an array is not as it should be."""
         if not self.count or self._take(self._place, self.count, rows):
             return False
+        self._team.limit(self._once + iterations * self._each)
         self._team.run(min(self._helpers, threads.helpers()) if self._helpers > 0 else 0)
         return True
 
 
-class Loop:
-    """Steps that are done ``count`` times, with arrays that move on with each iteration.
+class _Iterations:
+    """Steps that are done up to ``count`` times, with arrays that move on with each iteration.
 
-    It is called with the tuples of the steps' arrays as they are in the first iteration, and with
-    the movers. ``movements`` tell for each array of each step how it moves, or None.
+    ``movements`` tell for each array of each step how it moves, or None.
     """
 
     def __init__(
@@ -133,21 +140,20 @@ class Loop:
                 found[:, column] = movement.moves(self.count) * strides[movement.mover]
         return found
 
-    def __call__(self, rows: tuple[tuple[Any, ...], ...], movers: tuple[Any, ...]) -> None:
-        """Do all iterations."""
-        strides = [a.strides[0] for a in movers]
+    def _run(self, rows: Rows, strides: list[int], iterations: int) -> None:
+        """Do so many iterations."""
         key = tuple([a.strides for row in rows for a in row]), tuple(strides)
         free = self._free.setdefault(key, [])
         try:
             layout = free.pop()
         except IndexError:
             layout = _Layout(self, self._natives(rows), strides)
-        if layout.run(rows):
+        if layout.run(rows, iterations):
             free.append(layout)
         else:
-            self._one_by_one(rows, strides)
+            self._one_by_one(rows, strides, iterations)
 
-    def _natives(self, rows: tuple[tuple[Any, ...], ...]) -> list[NativeCall | None]:
+    def _natives(self, rows: Rows) -> list[NativeCall | None]:
         written = [
             a for step, row in zip(self.steps, rows, strict=True) for a in row[step.inputs :]
         ]
@@ -161,15 +167,52 @@ class Loop:
             found.append(native)
         return found
 
-    def _one_by_one(self, rows: tuple[tuple[Any, ...], ...], strides: list[int]) -> None:
-        """Do all iterations step by step, in Python."""
-        for i in range(self.count):
+    def _one_by_one(self, rows: Rows, strides: list[int], iterations: int) -> None:
+        """Do iterations step by step, in Python."""
+        for i in range(iterations):
             for step, row, own in zip(self.steps, rows, self.movements, strict=True):
                 arrays = [
                     a if m is None else _moved(a, (m.row(i) - m.row(0)) * strides[m.mover])
                     for a, m in zip(row, own, strict=True)
                 ]
+                if isinstance(step.step, Test) and not arrays[0]:
+                    return
                 step.call(arrays[: step.inputs], arrays[step.inputs :])
+
+
+class Loop(_Iterations):
+    """Steps that are done ``count`` times.
+
+    It is called with the tuples of the steps' arrays as they are in the first iteration, and with
+    the movers.
+    """
+
+    def __call__(self, rows: Rows, movers: tuple[Any, ...]) -> None:
+        """Do all iterations."""
+        self._run(rows, [a.strides[0] for a in movers], self.count)
+
+
+class WhileLoop(_Iterations):
+    """Steps that are done while a Test among them finds True: ``count`` iterations in one call.
+
+    The last of the movers has a bool for each of these, the others are rings of two rows; so that
+    ``count`` is even.
+    """
+
+    def __call__(self, rows: Rows, movers: tuple[Any, ...], most: int | None) -> int:
+        """Do all iterations, at most ``most`` if that is a number.
+
+        It gives the row of the rings where the state is that was reached.
+        """
+        strides, going = [a.strides[0] for a in movers], movers[-1]
+        done = 0
+        while most is None or done < most:
+            now = self.count if most is None else min(self.count, most - done)
+            self._run(rows, strides, now)
+            if not going[:now].all():
+                return int(going.argmin()) % 2
+            done += now
+        return done % 2
 
 
 def _moved(array: Any, offset: int) -> Any:
@@ -193,16 +236,44 @@ class RowCopy(NamedTuple):
     source: Any
     """The user's line."""
 
-    def step(self) -> SegmentStep:
+    def as_step(self) -> SegmentStep:
         """As a step of a segment."""
 
-        def call(inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        def call(inputs: Arrays, outputs: Arrays) -> None:
             outputs[0][...] = inputs[0]
 
-        def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
+        def native(inputs: Arrays, outputs: Arrays) -> Any:
             return copied(inputs[0], outputs[0])
 
         return SegmentStep(self, 1, call, native)
+
+
+class Test(NamedTuple):
+    """A step that ends a loop where a bool is false."""
+
+    inputs: tuple[Any, ...]
+    """What stands for the bool."""
+    outputs: tuple[Any, ...]
+    """None."""
+    source: Any
+    """The user's line."""
+
+    def as_step(self) -> SegmentStep:
+        """As a step of a loop, which looks at the bool itself where Python does the steps."""
+        return SegmentStep(self, 1, lambda inputs, outputs: None, lambda *given: _NativeTest())
+
+
+class _NativeTest:
+    """A Test in machine code."""
+
+    workspace, movable, chain_rows = 0, False, None
+
+    def member(self, rows: int) -> None:
+        """It is part of no chain."""
+
+    def new_jobs(self, step: int, workspace: int) -> list[jobs.Job]:
+        """Its one job."""
+        return [jobs.test_job(step)]
 
 
 class Rings(NamedTuple):
@@ -217,13 +288,12 @@ class Rings(NamedTuple):
     or after the iteration; for others, whether a step writes it; else it is copied."""
 
 
-def rings_of(node: Node, steps: Sequence[Step]) -> Rings | None:
-    """How a scan's carries lie in memory; None where it is no loop of this kind.
+def rings_of(body: Graph, carries: int, steps: Sequence[Step]) -> Rings | None:
+    """How the carries of a body lie in memory; None where it makes no loop of this kind.
 
     All of its steps must have machine code, or be mere views.
     """
-    body, carries = node.attributes["body"], node.attributes["carries"]
-    made = _made_by(steps)
+    made = made_by(steps)
     if made is None:
         return None
     befores, afters = body.inputs[:carries], body.outputs[:carries]
@@ -245,7 +315,7 @@ def rings_of(node: Node, steps: Sequence[Step]) -> Rings | None:
     return Rings([i in asked for i in range(carries)], written, rows)
 
 
-def _made_by(steps: Sequence[Step]) -> set[Value] | None:
+def made_by(steps: Sequence[Step]) -> set[Value] | None:
     """The values that kernels and products of a body make; None if it has other steps."""
     made: set[Value] = set()
     layouts = Layouts()

@@ -41,6 +41,10 @@ class NativeCall(Protocol):
     def movable(self) -> bool:
         """Whether it has jobs for sure, and may be done before or after its neighbours."""
 
+    @property
+    def chain_rows(self) -> int | None:
+        """The rows of a chain that may begin with it."""
+
     def new_jobs(self, step: int, workspace: int) -> list[jobs.Job] | None:
         """Its jobs, as the step of this number; None where Python has to help."""
 

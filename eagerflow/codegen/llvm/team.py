@@ -23,7 +23,8 @@ from eagerflow.runtime.cache import ObjectCache
 
 # A team: its state on a cache line of its own, the number of jobs, their addresses. A job begins
 # with its function and that one's arguments: frame, scratch memory (0 if it is each thread's own),
-# counters.
+# counters. A job without function is a test: its frame begins with the address of a bool, and where
+# that is false, the jobs behind it are not done.
 HEAD = COUNTER_WORDS + 1
 _CLOSED = 1 << 32  # added to the number of helpers at work
 
@@ -41,7 +42,13 @@ def _text(triple: str) -> str:
             common = code.word("i64", job, 2)
             own = code.value(f"icmp eq i64 {common}, 0")
             memory = code.value(f"select i1 {own}, i64 %scratch, i64 {common}")
-            code.line(f"call void {function}(ptr {frame}, i64 {memory}, ptr {counters})")
+            tests = code.value(f"icmp eq ptr {function}, null")
+            with code.where(tests):
+                found = code.value(f"load i8, ptr {code.word('ptr', frame, 0)}")
+                code.go_on(code.value(f"icmp ne i8 {found}, 0"), "stopped")
+            with code.where(code.value(f"xor i1 {tests}, true")):
+                code.line(f"call void {function}(ptr {frame}, i64 {memory}, ptr {counters})")
+    code.lines[-1:] = ["stopped:", "  ret void", "}"]
     work = "call void @work(ptr %team, i64 %scratch)"
     with code.function("run(ptr %team, i64 %scratch)", "0"):
         code.value(f"atomicrmw sub ptr %team, i64 {_CLOSED} acq_rel")
@@ -116,6 +123,10 @@ class Team:
         It gives 0; no Python code runs in it.
         """
         return partial(self._run, self.address, scratch)
+
+    def limit(self, count: int) -> None:
+        """From now on do no more than so many jobs."""
+        self._words[COUNTER_WORDS] = count
 
     def run(self, helpers: int) -> None:
         """Do the jobs, with so many threads of the pool to help; return when none is at work."""

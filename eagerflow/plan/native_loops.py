@@ -1,0 +1,261 @@
+"""The lines of loops in machine code: a scan, or a while_loop, all of whose steps have it.
+
+ring = empty((2, 3, 6), float32)
+ring[0] = h
+h_0 = ring[0, ...]
+row = ring[1, ...]
+matmul = h_0, W, b0              # one iteration, with the arrays of the first one
+tanh = b0, row
+_loop((matmul, tanh), (ring,))
+h_next = ring[0, ...]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from eagerflow.dtypes import as_dtype
+from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.kernels import Step
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
+from eagerflow.plan.loops import (
+    Loop,
+    Movement,
+    Rings,
+    RowCopy,
+    Test,
+    WhileLoop,
+    made_by,
+    movements_of,
+    rings_of,
+)
+
+MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
+ITERATIONS = 16  # of a while_loop in one call
+
+
+class _LoopWriter:
+    """Writes the arrays of a loop's first iteration, and the call that does all of them.
+
+    ``carries`` is how many values of the ``body`` are carried from iteration to iteration.
+    """
+
+    def __init__(
+        self, lowering: Any, node: Node, given: Sequence[str], body: Graph, carries: int
+    ) -> None:
+        self.lowering, self.node, self.given = lowering, node, given
+        self.program, self.body, self.split = lowering.program, body, carries
+        self.movers: list[str] = []
+        self.moving: dict[Any, Movement] = {}
+        self.placed: dict[Value, str] = {}
+        self.extra: list[tuple[RowCopy | Test, str, list[str], list[str]]] = []
+        self.rings: list[tuple[str, Movement]] = []
+        self.names: list[str] = []  # of the tuples of all steps' arrays
+        self.gone: list[str] = []
+        self.steps: list[Any] = []
+        self.movements: list[list[Movement | None]] = []
+
+    def write(self, line: str) -> None:
+        """Append a line of the program."""
+        self.program.write(line, self.node, self.lowering.depth)
+
+    def row(self, value: Value, mover: str, movement: Movement) -> str:
+        """The row of a mover that a value is in the first iteration."""
+        self.moving[value] = movement
+        name: str = self.program.local(value)
+        self.write(f"{name} = {mover}[{movement.row(0)}, ...]")
+        return name
+
+    def written(self, value: Value, mover: str, movement: Movement, by_step: bool) -> str:
+        """Let a row of a mover be what a step writes a value to, or what it is copied to."""
+        if by_step:
+            name = self.placed[value] = self.row(value, mover, movement)
+            return name
+        name = self.program.name("row")
+        self.write(f"{name} = {mover}[{movement.row(0)}, ...]")
+        self.moving[name] = movement
+        copy = RowCopy((value,), (name,), self.node.source)
+        self.extra.append((copy, "copy", [], [name]))
+        self.gone.append(name)
+        return name
+
+    def ring(self, i: int, rows: int, before: Movement, by_step: bool) -> None:
+        """A ring of so many rows for a carry, which begins with the first one."""
+        value, after = self.body.inputs[i], self.body.outputs[i]
+        ring = self.program.name("ring")
+        self.write(f"{ring} = {self.lowering.new(value, rows)}")
+        self.write(f"{ring}[{before.row(0)}] = {self.given[i]}")
+        self.movers.append(ring)
+        self.rings.append((ring, before))
+        self.row(value, ring, before)
+        self.written(after, ring, before._replace(first=before.row(1)), by_step)
+
+    def add(self, graph: Graph, steps: Sequence[Step]) -> None:
+        """Write the steps of a graph, and those that stand behind them."""
+        inner = type(self.lowering)(self.program, graph, steps, self.lowering.depth)
+        inner.placed, inner.native = self.placed, {*steps}
+        inner.write_steps()
+        for step, name, given, made in self.extra:
+            given = given or [inner.text(x) for x in step.inputs]
+            inner.add(step.as_step(), name, given, made)
+        self.extra = []
+        pending = inner.pending
+        self.movements += movements_of(pending.steps, inner.lifetimes, self.moving)
+        self.steps += pending.steps
+        self.names += pending.names
+        self.gone += [*pending.names, *pending.gone]
+
+    def end(self) -> None:
+        """Let go of the names of the first iteration's arrays."""
+        self.write(f"del {', '.join([*self.gone, *self.placed.values()])}")
+
+    def last_carry(self, i: int, row: str) -> None:
+        """Give a carry's name to a row of its ring."""
+        value = self.node.outputs[i]
+        name = self.program.local(value)
+        self.write(f"{name} = {self.rings[i][0]}[{row}, ...]")
+        self.keep(value, name)
+
+    def keep(self, value: Value, name: str) -> None:
+        """Let go of an array as soon as no step needs it."""
+        root = self.lowering.lifetimes.root(value)
+        self.lowering.loose.setdefault(root, []).append(name)
+
+
+def _tuple(names: Sequence[str]) -> str:
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
+
+
+# Scans -------------------------------------------------------------------------------------------
+
+
+def native_scan(lowering: Any, node: Node, given: Sequence[str], count: int) -> bool:
+    """Write a scan as one call, if all of its steps have machine code; whether that was done."""
+    program, more = lowering.program, node.attributes
+    if not program.segments or count < 2:
+        return False
+    steps = fuse(more["body"], min_steps=1)
+    if len(steps) * count < MIN_LOOP_STEPS:
+        return False
+    rings = rings_of(more["body"], more["carries"], steps)
+    if rings is None:
+        return False
+    writer = _ScanWriter(lowering, node, given, count)
+    writer.sequences()
+    writer.carries(rings)
+    writer.results(rings)
+    writer.add(more["body"], steps)
+    writer.call()
+    writer.ends(rings)
+    return True
+
+
+def _rows(array: Any, first: int, end: int) -> Any:
+    return array[first:end]
+
+
+class _ScanWriter(_LoopWriter):
+    """Writes a scan."""
+
+    def __init__(self, lowering: Any, node: Node, given: Sequence[str], count: int) -> None:
+        more = node.attributes
+        super().__init__(lowering, node, given, more["body"], more["carries"])
+        self.count, self.reverse = count, more["reverse"]
+        self.step = -1 if self.reverse else 1
+        self.first = count - 1 if self.reverse else 0
+
+    def _along(self, mover: str) -> Movement:
+        """The movement from row to row of what has one for each iteration."""
+        self.movers.append(mover)
+        return Movement(len(self.movers) - 1, self.first, self.step, self.count)
+
+    def sequences(self) -> None:
+        """The rows that are read, and what is the same in all iterations."""
+        end = self.split + self.node.attributes["sequences"]
+        for value, name in zip(  # noqa: B905 (what is the same comes behind)
+            self.body.inputs[self.split : end], self.given[self.split : end]
+        ):
+            self.row(value, name, self._along(name))
+        self.program.names.update(zip(self.body.inputs[end:], self.given[end:], strict=True))
+
+    def carries(self, rings: Rings) -> None:
+        """The rings of the carries."""
+        for i, whole in enumerate(rings.whole):
+            rows = self.count + 1 if whole else 2
+            start, step = (self.count, -1) if whole and self.reverse else (0, 1)
+            self.ring(i, rows, Movement(len(self.movers), start, step, rows), rings.written[i])
+
+    def results(self, rings: Rings) -> None:
+        """The results with a row for each iteration that are no rings."""
+        pairs = zip(self.body.outputs[self.split :], self.node.outputs[self.split :], strict=True)
+        for (value, whole), row in zip(pairs, rings.rows, strict=True):
+            if isinstance(row, bool):
+                name = self.program.local(whole)
+                self.write(f"{name} = {self.lowering.new(whole)}")
+                self.written(value, name, self._along(name), row)
+
+    def call(self) -> None:
+        """The call that does all iterations."""
+        loop = self.program.known("_loop", Loop(self.steps, self.movements, self.count))
+        self.write(f"{loop}({_tuple(self.names)}, {_tuple(self.movers)})")
+        self.end()
+
+    def ends(self, rings: Rings) -> None:
+        """The last carries, and the results that are rings."""
+        for i, (_, movement) in enumerate(self.rings):
+            self.last_carry(i, str(movement.row(self.count)))
+        rows = self.program.known("_rows", _rows)
+        for value, row in zip(self.node.outputs[self.split :], rings.rows, strict=True):
+            if not isinstance(row, bool):
+                first = int(row[1] != self.reverse)
+                name, ring = self.program.local(value), self.rings[row[0]][0]
+                self.write(f"{name} = {rows}({ring}, {first}, {first + self.count})")
+            self.keep(value, self.program.names[value])
+        if self.rings:
+            self.write(f"del {', '.join(ring for ring, _ in self.rings)}")
+
+
+# while_loop --------------------------------------------------------------------------------------
+
+
+def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
+    """Write a while_loop as a call, if its steps have machine code; whether that was done."""
+    program, more = lowering.program, node.attributes
+    if not program.segments:
+        return False
+    test, body, states = more["cond"], more["body"], more["states"]
+    asking, doing = (fuse(graph, min_steps=1) for graph in (test, body))
+    made, rings = made_by(asking), rings_of(body, states, doing)
+    if made is None or rings is None:
+        return False
+    writer = _LoopWriter(lowering, node, given, body, states)
+    for i, by_step in enumerate(rings.written):
+        writer.ring(i, 2, Movement(i, 0, 1, 2), by_step)
+    after, writer.extra = writer.extra, []
+    program.names.update(zip(body.inputs[states:], given[states:], strict=True))
+    for value, own in zip(test.inputs, body.inputs, strict=True):
+        program.names[value] = program.names[own]
+        if own in writer.moving:
+            writer.moving[value] = writer.moving[own]
+    flags = program.name("going")
+    kind = program.known("bool", as_dtype(bool), ("dtype", as_dtype(bool)))
+    writer.write(f"{flags} = empty(({ITERATIONS},), {kind})")
+    writer.movers.append(flags)
+    (goes,) = test.outputs
+    movement = Movement(states, 0, 1, ITERATIONS)
+    row = writer.written(goes, flags, movement, goes in made)
+    writer.moving[row] = movement
+    writer.extra.append((Test((row,), (), node.source), "test", [row], []))
+    writer.add(test, asking)
+    writer.extra = after
+    writer.add(body, doing)
+    loop = program.known("_loop", WhileLoop(writer.steps, writer.movements, ITERATIONS))
+    last, most = program.name("last"), lowering.attribute("most", more["maximum_iterations"])
+    writer.write(f"{last} = {loop}({_tuple(writer.names)}, {_tuple(writer.movers)}, {most})")
+    writer.end()
+    for i in range(states):
+        writer.last_carry(i, last)
+    writer.write(f"del {', '.join([flags, *(ring for ring, _ in writer.rings)])}")
+    return True
