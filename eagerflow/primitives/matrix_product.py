@@ -24,6 +24,7 @@ from eagerflow.primitives.llvm.matrix_product import (
 from eagerflow.primitives.llvm.product_packing import DEPTH, HEIGHT, ProductConfig
 from eagerflow.primitives.llvm.product_terms import Terms
 from eagerflow.primitives.llvm.staged_kernel import (
+    FixedStages,
     Operand,
     StagedKernel,
     aligned,
@@ -32,6 +33,7 @@ from eagerflow.primitives.llvm.staged_kernel import (
     processor,
 )
 from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
+from eagerflow.primitives.thin_product import in_rows, thin
 from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
 
@@ -95,7 +97,7 @@ def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
     terms = terms_of(*(dtype_name(x.dtype) for x in (a, b, out)))
     if terms is None:
         return None
-    if a.ndim > 2 == b.ndim and _in_rows(a) and _in_rows(out):
+    if a.ndim > 2 == b.ndim and in_rows(a) and in_rows(out):
         a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))  # one product of all rows
     *_, m, k = a.shape
     n = b.shape[-1]
@@ -115,13 +117,6 @@ def matrices(a: Array, b: Array, out: Array) -> Matrices | None:
         (of_c, out.strides[-2]),
     )
     return found if a.itemsize in found.a[1:] and b.itemsize in found.b[1:] else None
-
-
-def _in_rows(x: Array) -> bool:
-    """Whether the matrices of a stack follow each other as their rows do."""
-    sizes, strides = x.shape[:-1], x.strides[:-1]
-    pairs = zip(sizes[1:], strides[1:], strides[:-1], strict=True)
-    return all(stride == size * inner for size, inner, stride in pairs)
 
 
 def _steps(x: Array, batch: tuple[int, ...]) -> int | None:
@@ -412,6 +407,10 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
     if not a.shape[-1]:
         out.fill(0)
         return out
+    few = thin(a, b, out)
+    if few is not None:
+        few.run()
+        return out
     found = matrices(a, b, out)
     if found is None:
         a, b = np.ascontiguousarray(a), np.ascontiguousarray(b)
@@ -432,10 +431,13 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
     return out
 
 
-def fixed(a: Array, b: Array, out: Array) -> FixedProduct | None:
+def fixed(a: Array, b: Array, out: Array) -> FixedProduct | FixedStages | None:
     """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
     if not (takes(a, b, out.dtype) and out.size and a.shape[-1]) or min(a.ndim, b.ndim) < 2:
         return None
+    few = thin(a, b, out)
+    if few is not None:
+        return few.fixed(a, b, out)
     given = matrices(a, b, out)
     if given is None:
         return None

@@ -125,6 +125,11 @@ class VectorWriter:
         strided = self._llvm.memory.STRIDED
         return self.memory.load(self.span(pointer, 0, kind=strided, stride=str(stride)), mask)
 
+    def scatter(self, value: Any, pointer: str, stride: str, mask: str) -> None:
+        """Write the elements of a mask ``stride`` bytes apart."""
+        strided = self._llvm.memory.STRIDED
+        self.memory.store(self.span(pointer, 0, kind=strided, stride=stride), value, mask)
+
     def prefetch_to_write(self, pointer: str, offset: int = 0) -> None:
         """Ask for the memory of a line of the cache that will be written to."""
         # To write, to keep in all caches, data.

@@ -1,0 +1,70 @@
+"""Products with few columns, or few rows: which kernel takes them, and how they are cut."""
+
+from __future__ import annotations
+
+from eagerflow.dtypes import dtype_name
+from eagerflow.primitives.llvm.staged_kernel import Room, StagedCall, StagedKernel, kept, processor
+from eagerflow.primitives.llvm.thin_product import ThinConfig, ThinProductWriter
+from eagerflow.runtime import threads
+from eagerflow.spec import Array
+
+MAX_COLUMNS = 4
+MIN_TERMS = 16  # below, vectors along them are not full
+PIECE_BYTES = 1 << 16  # of the matrix
+MIN_SHARED_BYTES = 1 << 18  # from which several threads pay
+PIECES_OF_A_THREAD = 4
+
+
+def in_rows(x: Array) -> bool:
+    """Whether the matrices of a stack follow each other as their rows do."""
+    sizes, strides = x.shape[:-1], x.strides[:-1]
+    pairs = zip(sizes[1:], strides[1:], strides[:-1], strict=True)
+    return all(stride == size * inner for size, inner, stride in pairs)
+
+
+def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
+    """What computes ``a @ b`` into ``out``; None where another kernel is meant for it.
+
+    They are float32 or float64, the first one a matrix or a stack of them. Where that has few rows,
+    both change places, turned round.
+    """
+    if a.ndim > 2 == b.ndim and in_rows(a) and in_rows(out):
+        a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))
+    if a.ndim != 2 or b.ndim != 2 or dtype_name(a.dtype) not in ("float32", "float64"):
+        return None
+    if a.shape[0] <= MAX_COLUMNS < b.shape[1] and a.itemsize != b.strides[1]:
+        a, b, out = b.T, a.T, out.T
+    (rows, terms), columns = a.shape, b.shape[1]
+    if not 0 < columns <= MAX_COLUMNS < rows or terms < MIN_TERMS or a.itemsize not in a.strides:
+        return None
+    along = "terms" if a.strides[1] == a.itemsize else "rows"
+    size = rows * terms * a.itemsize
+    shared = size >= MIN_SHARED_BYTES
+    pieces = size // PIECE_BYTES
+    if shared:
+        pieces = max(pieces, PIECES_OF_A_THREAD * threads.thread_count())
+    kernel = _kernel(dtype_name(a.dtype), columns, along)
+    least = kernel.writer.high * (kernel.writer.lanes if along == "rows" else 1)
+    height = -(-rows // max(1, min(pieces, rows // least)))
+    return StagedCall(
+        kernel,
+        (rows, 1, height, 1),
+        shared,
+        a=a,
+        b=b,
+        c=out,
+        a_row=a.strides[0],
+        a_term=a.strides[1],
+        b_term=b.strides[0],
+        b_column=b.strides[1],
+        c_row=out.strides[0],
+        c_column=out.strides[1],
+        terms=terms,
+        packed=Room("thin", columns * terms * a.itemsize),
+    )
+
+
+@kept
+def _kernel(dtype: str, columns: int, along: str) -> StagedKernel[ThinProductWriter]:
+    config = ThinConfig(dtype, columns, along)
+    return StagedKernel(ThinProductWriter, config, processor(dtype)[0])
