@@ -6,7 +6,7 @@ import pytest
 
 from eagerflow.codegen import reductions
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.numpy import philox, tile_plan
+from eagerflow.codegen.numpy import philox, tile_plan, tiles
 from eagerflow.codegen.numpy.tiles import compute
 from eagerflow.dtypes import float32
 from eagerflow.runtime import threads
