@@ -2,10 +2,11 @@
 
     python benchmarks/first_result.py [--rounds 5] [--only demo] [--no-compile] [--json]
 
-The works of works.py, and the demo's network. Each measurement is a process of its own: the time of
-the first call, from which the function is not captured yet until the loss is there. Imports, weights
-and data come before. The limits are made of the median of later eager steps. The cold cache is a folder made for the process; the warm one was filled by
-another process. JAX and torch.compile keep nothing on disk.
+The works of works.py, and the demo's network. Each measurement is a process of its own: the time
+of the first call, from which the function is not captured yet until the loss is there. Imports,
+weights and data come before. The limits are made of the median of later eager steps. The cold cache
+is a folder made for the process; the warm one was filled by another process. JAX and torch.compile
+keep nothing on disk.
 """
 
 import json
