@@ -1,4 +1,4 @@
-"""The memory of plans: buffers that are taken at the same time never overlap, and little is lost."""
+"""The memory of plans: buffers taken at the same time never overlap, and little is lost."""
 
 from hypothesis import given
 from hypothesis import strategies as st
