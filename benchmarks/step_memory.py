@@ -1,13 +1,13 @@
 """Peak memory of captured training steps, against PyTorch's eager ones.
 
-    python benchmarks/step_memory.py [--rounds 3] [--replays 1000] [--json]
+    python benchmarks/step_memory.py [--rounds 3] [--replays 1000] [--only gpt] [--json]
 
-The demo's network with batches of 64, and twelve dense layers of 1024 with batches of 256, with
-Adam; each measurement is a process of its own. A tiny network trains first, so that libraries
-are loaded and threads started; then the weights and the batch are made, and from there on the
-peak of the resident memory counts: of the first step, which captures and compiles, and of later
-ones; the higher one is compared. Growth is what the resident memory gained over the replays
-after that. Linux only.
+The works of works.py, the demo's network with batches of 64, and twelve dense layers of 1024 with
+batches of 256, with Adam; each measurement is a process of its own. A tiny network of the same kind
+trains first, so that libraries are loaded and threads started; then the weights and the batch are
+made, and from there on the peak of the resident memory counts: of the first step, which captures
+and compiles, and of later ones; the higher one is compared. Growth is what the resident memory
+gained over the replays after that. Linux only.
 """
 
 import ctypes
@@ -19,9 +19,10 @@ import subprocess
 import sys
 import tempfile
 
-import capture_cases as cases
+import capture_cases as networks
 import harness
 import numpy as np
+import work_cases as works
 
 import eagerflow as ef
 
@@ -34,14 +35,21 @@ GROWTH = 1.0  # MB that measuring itself may move
 
 def deep_case():
     """Twelve layers of 1024: 12.6 million weights, and activations of a megabyte for each layer."""
-    return cases.perceptron_case(256, (1024,) * 13, "12 layers of 1024")
+    return networks.perceptron_case(256, (1024,) * 13, "12 layers of 1024")
 
 
-CASES = {"demo": cases.demo_case, "12 layers of 1024": deep_case}
+CASES = works.WORKS | {"demo": networks.demo_case, "12 layers of 1024": deep_case}
 TINY = {
-    "demo": lambda: cases.demo_case(batch=2),
-    "12 layers of 1024": lambda: cases.perceptron_case(4, (8, 8, 10)),
+    "perceptron": lambda: works.perceptron(4, (8, 8, 10)),
+    "cnn": lambda: works.convolutional(2, 8, (3, 4, 8)),
+    "gpt": lambda: works.gpt(1, 8, 16, 1, 2, 16),
+    "lstm": lambda: works.recurrent("lstm", 2, 4, 4, 8),
+    "lstm op": lambda: works.recurrent("lstm", 2, 4, 4, 8, "op"),
+    "demo": lambda: networks.demo_case(batch=2),
+    "12 layers of 1024": lambda: networks.perceptron_case(4, (8, 8, 10)),
 }
+DROPOUT = ("demo",)  # whose numbers differ from library to library
+MANY = ("perceptron", "demo")  # whose steps are short
 
 
 def memory(field):
@@ -66,8 +74,9 @@ def settle():
     ctypes.CDLL(None).malloc_trim(0)
 
 
-def step_of(way, case):
-    """A step of one library."""
+def step_of(way, name, table):
+    """A step of one library, of the network that a table has under this name."""
+    cases, case = works if name in works.WORKS else networks, table[name]()
     if way == "PyTorch":
         return cases.torch_step(case, fused=True)
     return cases.our_step(case, captured=way == "captured")
@@ -79,21 +88,21 @@ def work(way, name, replays):
         import torch
 
         torch.set_num_threads(os.cpu_count())
-    warm = step_of(way, TINY[name]())
+    warm = step_of(way, name, TINY)
     for _ in range(3):
         warm()
     del warm
-    step = step_of(way, CASES[name]())
+    step = step_of(way, name, CASES)
     settle()
     base = memory("VmRSS")
     forget_peak()
-    losses = [cases.number_of(step())]
+    losses = [works.number_of(step())]
     first = memory("VmHWM") - base
     for _ in range(WARM):
-        losses.append(cases.number_of(step()))
+        losses.append(works.number_of(step()))
     forget_peak()
     for _ in range(LATER):
-        losses.append(cases.number_of(step()))
+        losses.append(works.number_of(step()))
     later, steady = memory("VmHWM") - base, memory("VmRSS")
     for _ in range(replays):
         step()
@@ -113,8 +122,8 @@ def process(way, name, replays, cache):
 
 
 def replays_of(name, options):
-    """How many replays must not grow: the large network's take long."""
-    return options.replays if name == "demo" else options.replays // 10
+    """How many replays must not grow: those of large networks take long."""
+    return options.replays if name in MANY else options.replays // 10
 
 
 def row(name, options, cache):
@@ -124,7 +133,7 @@ def row(name, options, cache):
         for way in WAYS:
             found[way].append(process(way, name, replays_of(name, options), cache))
     firsts = {way: [np.array(runs[0]["losses"][:1])] for way, runs in found.items()}
-    if name != "demo":  # whose dropout differs
+    if name not in DROPOUT:
         harness.agree(f"{name}, first loss", firsts, 1e-4)
     harness.agree(f"{name}, first loss", {w: firsts[w] for w in ("captured", "eager")}, 1e-4)
     line = {"name": name, "replays": replays_of(name, options), "target": TARGET}
@@ -157,8 +166,9 @@ def main():
     parser = harness.parser(__doc__)
     parser.set_defaults(rounds=3)
     parser.add_argument(
-        "--replays", type=int, default=1000, help="of the demo's network; a tenth of the other"
+        "--replays", type=int, default=1000, help="of small networks; a tenth of the others"
     )
+    parser.add_argument("--only", default="", help="networks with this in their name")
     parser.add_argument("--work", help="for the processes that this script starts")
     parser.add_argument("--network", default="", help="for the processes that this script starts")
     options = parser.parse_args()
@@ -166,9 +176,13 @@ def main():
         work(options.work, options.network, options.replays)
         return
     with tempfile.TemporaryDirectory() as cache:
-        rows = [row(name, options, cache) for name in CASES]
-    for line in rows:
-        show(line)
+        rows = []
+        for name in CASES:
+            if options.only in name:
+                rows.append(row(name, options, cache))
+                show(rows[-1])
+    if not rows:
+        raise SystemExit(f"no network has {options.only!r} in its name")
     if options.json:
         import torch  # not above: the processes that measure ours do without it
 

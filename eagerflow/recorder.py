@@ -125,6 +125,11 @@ class Recorder(ScopeGuard):
         if self.outer:
             self.outer.leave(tensor, how)
 
+    def creating(self) -> None:
+        """State that lasts is about to be made."""
+        if self.outer:
+            self.outer.creating()
+
     def created(self, what: str) -> None:
         """State was made that lasts: a Variable, the weights of a layer."""
         if self.outer:
@@ -209,6 +214,7 @@ def unrecorded(what: str, f: Callable[..., Any], *args: Any) -> Any:
     recorder = recorder_state()[1]
     if recorder is None:
         return f(*args)
+    recorder.creating()
     result = with_recorder(None, f, *args)
     recorder.created(what)
     return result

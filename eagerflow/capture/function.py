@@ -381,7 +381,7 @@ class Function:
             raise NoValuesError
         started = time.perf_counter()
         recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
-        if recorder.made or ledger.changed() is not None:
+        if recorder.made or recorder.is_unwatched or ledger.changed() is not None:
             # A first run makes what later ones find: weights, caches. What the second one still
             # makes or changes, every call would.
             again = partial(self._run, given, again=True)

@@ -122,6 +122,7 @@ class Trace(Recorder):
         self.nodes: list[Node] = []
         self.cells: dict[int, Cell] = {}
         self.on_created: Callable[[], None] | None = None
+        self.is_unwatched = False  # from some point on, as the code will run again
         self.made: list[str] = []  # state that lasts and was created by the code that is traced
         self.made_at: list[str] = []
         self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
@@ -266,9 +267,13 @@ class Trace(Recorder):
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
 
-    def created(self, what: str) -> None:
+    def creating(self) -> None:
         if self.on_created is not None:
             self.on_created()
+            self.is_unwatched = True
+
+    def created(self, what: str) -> None:
+        self.creating()
         self.made.append(what)
         self.made_at.append(_here(3))
 

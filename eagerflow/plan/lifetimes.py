@@ -8,6 +8,7 @@ lies in one.
 
 from __future__ import annotations
 
+from bisect import bisect, insort
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
+
+ALIGNMENT_BYTES = 64  # of buffers: a line of the cache, and a vector
 
 
 def _may_share(op: Op, given: Value, made: Value) -> bool:
@@ -30,12 +33,12 @@ def _may_share(op: Op, given: Value, made: Value) -> bool:
 
 @dataclass(eq=False)
 class Buffer:
-    """Memory that a plan uses again and again; ``size`` is in bytes."""
+    """Where memory of a plan begins, in bytes, that is used again and again."""
 
-    size: int
+    start: int
     number: int
     arrays: dict[Any, str] = field(default_factory=dict)
-    """Names of the arrays made of it, by shape and dtype."""
+    """Names of the arrays that begin there, by shape and dtype."""
 
 
 class Lifetimes:
@@ -85,27 +88,41 @@ class Lifetimes:
 
 
 class Pool:
-    """Buffers of a plan: free ones are taken again, the smallest that is large enough."""
+    """The memory of a plan: one block, of which what is free is taken again.
+
+    A buffer is taken from the smallest free part that is large enough; parts that are free side by
+    side are one. So the block is hardly larger than what is needed at once at the worst moment.
+    """
 
     def __init__(self) -> None:
-        self.buffers: list[Buffer] = []
-        self._free: list[Buffer] = []
+        self.size = 0
+        self._free: list[tuple[int, int]] = []  # where parts begin and end, in their order
+        self._ends: dict[Buffer, int] = {}  # of those that are taken
+        self._known: dict[int, Buffer] = {}
 
     def take(self, size: int) -> Buffer:
-        """A buffer of at least so many bytes; a free one may grow."""
-        fitting = [b for b in self._free if size <= b.size <= 4 * size + 4096]
+        """A buffer of so many bytes."""
+        size = -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        fitting = [(end - start, start) for start, end in self._free if end - start >= size]
         if fitting:
-            found = min(fitting, key=lambda b: b.size)
-        elif large := [b for b in self._free if 4 * b.size >= size]:
-            found = max(large, key=lambda b: b.size)
-            found.size = max(found.size, size)
+            length, start = min(fitting)
+            self._free.remove((start, start + length))
+            if length > size:
+                insort(self._free, (start + size, start + length))
         else:
-            found = Buffer(size, len(self.buffers))
-            self.buffers.append(found)
-            return found
-        self._free.remove(found)
+            at_end = self._free and self._free[-1][1] == self.size
+            start = self._free.pop()[0] if at_end else self.size
+            self.size = start + size
+        found = self._known.setdefault(start, Buffer(start, len(self._known)))
+        self._ends[found] = start + size
         return found
 
     def give(self, buffer: Buffer) -> None:
         """Let a buffer be taken again."""
-        self._free.append(buffer)
+        start, end = buffer.start, self._ends.pop(buffer)
+        at = bisect(self._free, (start, end))
+        if at < len(self._free) and self._free[at][0] == end:
+            end = self._free.pop(at)[1]
+        if at and self._free[at - 1][1] == start:
+            start = self._free.pop(at - 1)[0]
+        insort(self._free, (start, end))

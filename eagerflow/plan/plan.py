@@ -27,6 +27,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan import profile as profiles
 from eagerflow.plan.in_place import Commit
+from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
 from eagerflow.plan.lowering import Program, lower
 from eagerflow.plan.products import explained
 from eagerflow.plan.segments import PythonPart
@@ -44,11 +45,12 @@ class Frame:
 
     def __init__(self, program: Program) -> None:
         self.run = quiet_runner()
-        blocks = {
-            b.number: self.run(memory.empty, (b.size,), np.uint8) for b in program.pool.buffers
-        }
+        size = program.pool.size
+        block: Any = self.run(memory.empty, (size + ALIGNMENT_BYTES,), np.uint8) if size else None
+        first = 0 if block is None else -block.ctypes.data % ALIGNMENT_BYTES
         self.buffers = tuple(
-            _array_in(blocks[buffer.number], *about) for buffer, *about in program.arrays.values()
+            _array_in(block[first + buffer.start :], *about)
+            for buffer, *about in program.arrays.values()
         )
         self.commit = Commit(program.updates) if program.updates else None
         self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
@@ -177,7 +179,7 @@ class Plan:
     @property
     def buffer_bytes(self) -> int:
         """Bytes of the memory that one run of the plan uses for what it computes on the way."""
-        return sum(b.size for b in self._program.pool.buffers)
+        return self._program.pool.size
 
     def run(
         self, arrays: Sequence[Any], finish: Callable[[tuple[Any, ...], Any], None] | None = None

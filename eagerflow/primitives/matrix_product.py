@@ -328,7 +328,7 @@ class ProductCall:
             chains.Access(1, 0, None, 0, False, -1),
             chains.Access(2, 0, given.c[1], given.columns * of_c, True),
         )
-        function = kernel(self.config, PackedRowsWriter).pieces["multiply"]
+        function = kernel(self.config, PackedRowsWriter).linked.pieces["multiply"]
         block = self.config.block.rows
         return chains.Member(rows, function, 1, 1, accesses, self._cut_anew, block)
 

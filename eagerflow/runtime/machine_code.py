@@ -6,17 +6,21 @@ processes (``cache.py``); what is loaded lives as long as its ``Library``.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import fnmatch
 import itertools
+import operator
 import os
 import sys
+import threading
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there, switched_off
+from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 
 
@@ -107,17 +111,44 @@ def _vector_bytes(features: Any) -> int:
     return 32 if features.get("avx2") else 16
 
 
-# LLVM's bindings let one thread in at a time. Their lock must be free when the process forks, or
-# the child could never call them, so all calls are made under this one, and a fork waits for it.
+# LLVM's bindings let one thread in at a time: calls are made under ``_lock``. LLVM itself makes
+# code of several modules at once, and that is what takes long: there each thread has a place of its
+# own. A child could never call what another thread was in when the process forked, and a process
+# that ends takes LLVM apart: so both wait until all have left.
+MAX_PLACES = 8
 _lock = reentrant_lock()
+_places = [reentrant_lock() for _ in range(MAX_PLACES)]
+_waits = [lock.acquire for lock in (*_places, _lock)]
+_releases = [lock.release for lock in (*_places, _lock)]
+
+
+def _keep_out() -> None:
+    all(map(operator.call, _waits))
+
+
+def _let_in() -> None:
+    in_one_call(_releases)
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
-    )
+    os.register_at_fork(before=_keep_out, after_in_parent=_let_in, after_in_child=_let_in)
+atexit.register(_keep_out)
+
+
+class _Local(threading.local):
+    """Per thread: its place."""
+
+    def __init__(self) -> None:
+        self.place = next(_threads) % MAX_PLACES
+
+
+_threads = itertools.count()
+_local = _Local()
 
 
 @cache
-def _machine(target: Target) -> Any:
+def _machine(target: Target, place: int = -1) -> Any:
+    """What makes code for a target: that of a place, or the one that is used under the lock."""
     found = _llvm().Target.from_triple(target.triple)
     return found.create_target_machine(
         cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="default", jit=True
@@ -138,29 +169,68 @@ def _passes(target: Target) -> tuple[Any, Any]:
     return passes, binding.create_pass_builder(_machine(target), options)
 
 
-def _emitted(form: str, code: str, target: Target) -> Any:
-    """A module of the code, optimized, as an "object" or as "assembly" for the target."""
-    with Locked(_lock):
-        binding = _llvm()
-        module = binding.parse_assembly(code, binding.create_context())
-        module.triple = target.triple
-        module.verify()
-        passes, builder = _passes(target)
-        passes.run(module, builder)
-        content = getattr(_machine(target), f"emit_{form}")(module)
-        del module
-    return content
+def _optimized(code: str, target: Target) -> Any:
+    """A module of the code, after the passes."""
+    binding = _llvm()
+    module = binding.parse_assembly(code, binding.create_context())
+    module.triple = target.triple
+    module.verify()
+    passes, builder = _passes(target)
+    passes.run(module, builder)
+    return module
+
+
+class _Module:
+    """A module, optimized; it goes as it came, while nobody else uses LLVM's bindings."""
+
+    def __init__(self, code: str, target: Target) -> None:
+        with Locked(_lock):
+            self.own = _optimized(code, target)
+
+    def __del__(self) -> None:
+        if not sys.is_finalizing():  # a thread that ended with the interpreter may hold the lock
+            with Locked(_lock):
+                vars(self).clear()
+
+
+@cache
+def _emitter() -> Any:
+    """LLVM's function that makes code, without the lock around it; None where that is hidden."""
+    return getattr(_llvm().ffi.lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+
+
+def _object_beside_others(code: str, target: Target) -> bytes:
+    """The object of a module, while other threads may make theirs."""
+    module, library = _Module(code, target), _llvm().ffi.lib
+    with Locked(_places[_local.place]):
+        problem = ctypes.c_char_p()
+        machine = _machine(target, _local.place)
+        found = _emitter()(machine, module.own, 1, ctypes.byref(problem))
+        if not found:
+            raise RuntimeError(f"LLVM makes no code of a module: {problem.value!r}")
+        try:
+            start, size = library.LLVMPY_GetBufferStart(found), library.LLVMPY_GetBufferSize(found)
+            return ctypes.string_at(start, size)
+        finally:
+            library.LLVMPY_DisposeMemoryBuffer(found)
 
 
 def compile_object(code: str, target: Target | None = None) -> bytes:
     """The object file of a module in LLVM's text form."""
-    content: bytes = _emitted("object", code, target or host())
+    target = target or host()
+    # A signal handler may be here while its thread holds the lock, as no other one may.
+    if _emitter() is not None and not _lock._is_owned():
+        return _object_beside_others(code, target)
+    with Locked(_lock):
+        content: bytes = _machine(target).emit_object(_optimized(code, target))
     return content
 
 
 def assembly(code: str, target: Target | None = None) -> str:
     """The same as ``compile_object``, as text for people."""
-    text: str = _emitted("assembly", code, target or host())
+    target = target or host()
+    with Locked(_lock):
+        text: str = _machine(target).emit_assembly(_optimized(code, target))
     return text
 
 

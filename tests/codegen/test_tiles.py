@@ -6,7 +6,7 @@ import pytest
 
 from eagerflow.codegen import reductions
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.numpy import philox, tile_plan
+from eagerflow.codegen.numpy import philox, tile_plan, tiles
 from eagerflow.codegen.numpy.tiles import compute
 from eagerflow.dtypes import float32
 from eagerflow.runtime import threads
@@ -630,3 +630,13 @@ def test_programs_are_written_once(monkeypatch):
     for _ in range(3):
         compute(layer_norm(), inputs, outputs, sizes)
     assert len(written) == 1
+
+
+def test_pieces_of_large_spaces_take_no_memory():
+    sizes = (3, 2_000_000, 2_000_000)
+    boxes, largest, cut = tiles._cut(sizes, 1 << 16)
+    assert cut == 3 and largest <= 1 << 16
+    assert len(boxes) * largest >= 3 * 2_000_000**2
+    assert boxes[0][:2] == (slice(0, 1), slice(0, 1)) and boxes[0][2].start == 0
+    last = boxes[len(boxes) - 1]
+    assert [run.stop for run in last] == list(sizes) and last[1].start == 1_999_999

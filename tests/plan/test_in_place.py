@@ -1,6 +1,5 @@
 """Steps change Variables in one moment: whoever looks, whenever, sees all old values or all new."""
 
-import contextlib
 import gc
 import os
 import signal
@@ -14,10 +13,14 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.locks import writing
+from eagerflow.plan import in_place, plan
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
 from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
 
+needs_code = pytest.mark.skipif(
+    not machine_code.available(), reason="there is no machine code without llvmlite"
+)
 SIZE = 200_000  # elements: two threads share a kernel
 
 
@@ -64,9 +67,7 @@ def _warmed(way, size=SIZE):
     return counters, lambda: step(counters.one)
 
 
-@pytest.mark.skipif(
-    not machine_code.available(), reason="there is no machine code without llvmlite"
-)
+@needs_code
 def test_values_that_nobody_holds_are_written_over():
     counters, step = _warmed("captured")
     places = [v.current.numpy().ctypes.data for v in counters.large]
@@ -244,21 +245,36 @@ def test_a_refused_value_changes_nothing():
     assert counters.seen() == 0.0
 
 
-def test_a_failed_allocation_leaves_no_half_step(monkeypatch):
-    counters, step = _warmed("captured")
+def _refuse(self, *_):
+    raise MemoryError
+
+
+def _plans(counters):
+    (entry,) = counters.captured._entries.items.values()
+    return list(entry.replay.plans.items.values())
+
+
+def _check_that_none_has_changed(counters, step, monkeypatch):
     before = counters.seen()
     held = [v.value for v in counters.large]  # so that new memory is needed for each
-
-    def refuse(self, *_):
-        raise MemoryError
-
-    from eagerflow.plan import in_place, plan
-
-    monkeypatch.setattr(in_place.Commit, "_copy", refuse)
-    monkeypatch.setattr(plan.Frame, "__init__", refuse)
-    with contextlib.suppress(MemoryError):
+    with pytest.raises(MemoryError):
         step()
     assert counters.seen() == before
     monkeypatch.undo()
     step()
     assert counters.seen() == before + 1 and held[0].numpy()[0] == before
+
+
+def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
+    counters, step = _warmed("captured")
+    for found in _plans(counters):
+        found.release()
+    monkeypatch.setattr(plan.Frame, "__init__", _refuse)
+    _check_that_none_has_changed(counters, step, monkeypatch)
+
+
+@needs_code
+def test_values_that_cannot_be_copied_leave_no_half_step(monkeypatch):
+    counters, step = _warmed("captured")
+    monkeypatch.setattr(in_place.Commit, "_copy", _refuse)
+    _check_that_none_has_changed(counters, step, monkeypatch)

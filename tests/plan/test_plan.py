@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.codegen import kernel
 from eagerflow.errors import EagerflowError, IndexRangeError, ShapeError
 from eagerflow.plan.replay import Replay
 
@@ -202,6 +203,7 @@ def test_updates_in_place_are_seen_by_nobody(numerics, seed):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.skipif(not kernel.has_segments(), reason="that takes machine code")
 def test_variables_are_updated_in_place_where_nobody_holds_them():
     step, ws, ms, args = step_of(size=256, width=128)
     fast = ef.function(step)
@@ -311,7 +313,7 @@ def test_too_much_memory_is_a_typed_error_and_changes_nothing():
     @ef.function(input_signature=[n])
     def f(x):
         w.assign(w + 1.0)
-        return ef.sum(ef.exp(x[:, None] + x)) * w
+        return ef.exp(x[:, None] + x) * w
 
     f(ef.ones((4,)))
     with pytest.raises(EagerflowError):

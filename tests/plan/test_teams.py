@@ -1,15 +1,20 @@
 """Teams of threads in plans: quiet when idle, whole after interrupts, gone with their plans."""
 
+import ctypes
 import gc
 import resource
+import sys
 import threading
 import time
+from collections import deque
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import kernel
+from eagerflow.codegen.llvm import launch
 from eagerflow.devices import current_device
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import _order
@@ -25,6 +30,7 @@ IDLE_SECONDS, BUSY_SECONDS = 1.0, 0.05
 @pytest.fixture(autouse=True)
 def two_threads():
     threads.set_thread_count(2)
+    threads.run(lambda i: None, 2)  # the pool is there
     yield
     threads.set_thread_count(None)
 
@@ -117,32 +123,98 @@ def test_signals_leave_segments_whole(size):
     assert interrupted_at_times(lambda: step(*args), check, 100, seconds=20.0) > 20
 
 
-def plans_made_and_dropped(count):
-    """Threads and the most memory that were added by making, running and dropping plans."""
-    graph = ef.capture.trace(chain, *[ef.TensorSpec((8, 8), "float32")] * 3).optimized(final=True)
+# Memory ------------------------------------------------------------------------------------------
+
+
+class Held:
+    """What the process has: threads, memory maps, and bytes of memory."""
+
+    def __init__(self):
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        self.threads = threading.active_count()
+        self.maps = Path("/proc/self/maps").read_text().count("\n")
+        self.bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+    def check(self, maps, size):
+        """No more threads, and hardly more memory."""
+        now = Held()
+        assert now.threads <= self.threads
+        assert now.maps - self.maps < maps
+        assert now.bytes - self.bytes < size
+
+
+def make_plans(graph, count):
+    """Make plans of a graph, run them, and drop them."""
     device = current_device()
     arrays = [np.ones((8, 8), "f4")] * 3
     order = _order(device)
-
-    def make(times):
-        for _ in range(times):
-            plan = Plan(graph, order, device)
-            plan.run(arrays)
-            del plan
-
-    make(100)
-    gc.collect()
-    team = threading.active_count()
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    make(count)
-    gc.collect()
-    assert not [o for o in gc.get_objects() if type(o) is Plan and o.graph is graph]
-    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    return threading.active_count() - team, grown << 10
+    for _ in range(count):
+        Plan(graph, order, device).run(arrays)
 
 
+linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the system as Linux answers")
+
+
+@linux
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.soak)])
 def test_plans_made_and_dropped(count):
-    added, grown = plans_made_and_dropped(count)
-    assert added == 0
-    assert grown < 16 << 20
+    graph = ef.capture.trace(chain, *[ef.TensorSpec((8, 8), "float32")] * 3).optimized(final=True)
+    make_plans(graph, 100)
+    before = Held()
+    make_plans(graph, count)
+    before.check(maps=16, size=8 << 20)
+    assert not [o for o in gc.get_objects() if type(o) is Plan and o.graph is graph]
+
+
+def make_functions(count, start):
+    """Capture functions of which none is like another, run them, and drop them.
+
+    Each has regions of its own, products of its own sizes, a scan and its gradient, attention, a
+    convolution, and guards about what it reads.
+    """
+    for i in range(start, start + count):
+        settings, size, bits = {"scale": 1 + i / 4096}, 32 + i % 20, f"{i:012b}"
+
+        @ef.function
+        def step(x, w, k, settings=settings, bits=bits):
+            def cell(h, row):
+                h = ef.tanh(h @ w + row * settings["scale"])
+                return h, h
+
+            with ef.GradientTape() as tape:
+                tape.watch([x, w, k])
+                rows = ef.scan(cell, x[0], x)[1]
+                q = rows[None, None, :, 0] * settings["scale"]
+                y = ef.relu(ef.dot_product_attention(q, q, q) @ w)
+                y = ef.conv(y[0, ..., None], k)
+                for bit in bits:
+                    y = ef.tanh(y) if bit == "1" else ef.sigmoid(y)
+                loss = ef.mean(ef.exp(-y * settings["scale"]))
+            return tape.gradient(loss, [x, w, k])
+
+        given = [np.full(s, 0.1, "f4") for s in ((16, 4, size), (size, size), (3, 3, 1, 2))]
+        for _ in range(2):
+            step(*map(ef.tensor, given))
+
+
+def check_functions_made_and_dropped(count):
+    make_functions(count, 0)
+    before = Held()
+    make_functions(count, count)
+    before.check(maps=32, size=2 << 20)
+
+
+@linux
+@pytest.mark.parametrize("count", [40, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_functions_made_and_dropped(count, monkeypatch):
+    """Whatever is kept of them, be it code, calls or guards, is bounded."""
+    monkeypatch.setattr(launch, "_latest", deque(maxlen=8))
+    check_functions_made_and_dropped(count)
+
+
+@linux
+def test_planted_kernels_that_are_kept_for_good_are_found(monkeypatch):
+    monkeypatch.setattr(launch, "_latest", deque())
+    with pytest.raises(AssertionError):
+        check_functions_made_and_dropped(40)

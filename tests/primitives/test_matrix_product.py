@@ -207,7 +207,8 @@ def compiled_anew(monkeypatch):
     """Kernels are made now, and not kept."""
 
     def compiled(own, text, target):
-        return machine_code.compile_object(text(), target)
+        content = machine_code.compile_object(text(), target)
+        return lambda: content
 
     monkeypatch.setattr(matrix_product, "kernel", matrix_product.kernel.__wrapped__)
     monkeypatch.setattr(matrix_product, "prepared", matrix_product.prepared.__wrapped__)

@@ -52,6 +52,7 @@ from eagerflow.capture.guards.snapshot import (
     attributes_of,
     elements,
     item_of,
+    name_of_item,
 )
 from eagerflow.variable import Variable
 
@@ -479,7 +480,7 @@ class Evaluator:
 
     def _item_at(self, owner: Found, key: Any) -> list[Found]:
         container, external, name = owner
-        full = f"{name}[{key!r}]"
+        full = name_of_item(name, key)
         value = item_of(container, key)
         if not external:
             found = [Found(value, self.monitor.is_external(value), full)]
@@ -494,7 +495,8 @@ class Evaluator:
         value, external, name = owner
         kind = category(value)
         if kind == "container" or (kind == "array" and value.dtype.hasobject):
-            return [Found(part, external, f"{name}[{key!r}]") for key, part in _some_parts(value)]
+            items = _some_parts(value)
+            return [Found(part, external, name_of_item(name, key)) for key, part in items]
         if kind != "object":
             return []
         result = []
@@ -522,7 +524,7 @@ class Evaluator:
             calls.pass_on(self, found)
         elif kind == "container" and not external:
             for key, part in _some_parts(value):
-                inner = Found(part, self.monitor.is_external(part), f"{name}[{key!r}]")
+                inner = Found(part, self.monitor.is_external(part), name_of_item(name, key))
                 if inner.external or category(part) == "container":
                     self.use(inner, reach)
         elif not external:

@@ -30,6 +30,7 @@ from eagerflow.capture.guards.snapshot import (
     Snapshot,
     TooLarge,
     elements,
+    name_of_item,
     snapshot_of,
     snapshot_of_tree,
 )
@@ -123,7 +124,7 @@ class GuardBuilder:
             held = snapshot_of_tree(value)
             self.add("contents", name, "contents", value, "tree", held)
             for key, part in held.parts:
-                self._containers(Found(part, True, f"{name}[{key!r}]"))
+                self._containers(Found(part, True, name_of_item(name, key)))
 
     def _containers(self, found: Found) -> None:
         """Guards about which objects are in containers, however deep."""
@@ -132,7 +133,7 @@ class GuardBuilder:
         if category(value) == "container" and self.monitor.is_first("containers", id(value)):
             self.contents(found, PARTS)
             for key, part in elements(value):
-                self._containers(Found(part, True, f"{name}[{key!r}]"))
+                self._containers(Found(part, True, name_of_item(name, key)))
 
     def _snapshot_with_classes(self, value: Any, name: str, reach: int) -> Snapshot | None:
         """What a value holds now, with guards about the classes of its parts."""

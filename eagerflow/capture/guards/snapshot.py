@@ -16,6 +16,7 @@ import numpy as np
 
 from eagerflow.capture.guards.categories import category, is_data, is_tool
 from eagerflow.capture.guards.equality import ABSENT, same
+from eagerflow.variable import Variable
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
 MAX_VALUES = 20_000  # in one container, with all that it contains
@@ -162,7 +163,12 @@ class Snapshot:
 
 
 def _name_of_part(name: str, kind: str, key: Any) -> str:
-    return f"{name}.{key}" if kind == "object" else name if key is None else f"{name}[{key!r}]"
+    return f"{name}.{key}" if kind == "object" else name if key is None else name_of_item(name, key)
+
+
+def name_of_item(name: str, key: Any) -> str:
+    """How what a container has under a key is told; a Variable by its name, not by its numbers."""
+    return f"{name}[{key.name if isinstance(key, Variable) else repr(key)}]"
 
 
 # The parts of values ----------------------------------------------------------------------------

@@ -200,6 +200,12 @@ class _Placing:
         for i in range(len(ranks) - 1, -1, -1):
             after = max([ranks[k] for k in self.readers[i]], default=0.0)
             ranks[i] = sum(self.groups[i].costs) / count + after
+        # A view costs as good as nothing, and another device may wait for it: it is made as soon
+        # as it can be, not behind products that have a longer way to the end.
+        for i, group in enumerate(self.groups):
+            if all(self.graph.nodes[number].op.views for number in group.nodes):
+                makers = [ranks[self.makers[x]] for x in group.given if x in self.makers]
+                ranks[i] = min(makers, default=max(ranks))
         return ranks
 
     # What is said ------------------------------------------------------------------------------

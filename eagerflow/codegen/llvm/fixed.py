@@ -63,7 +63,6 @@ class FixedCall:
     ) -> None:
         self.call, self.launch = call, call.launch
         own = call.launch
-        self.entry: int = ctypes.cast(own.code.function, ctypes.c_void_p).value or 0
         self.inputs = len(call.region.inputs)
         self.direct = call.direct
         count = len(own.pointers)
@@ -73,7 +72,12 @@ class FixedCall:
         self.threads = own.count if own.parallel else 1
         self._start = jobs.functions().start
         self.joins = [self._join(i) for i in call.columns]
-        self._jobs: list[RegionJob] = [RegionJob(self)]
+        self._jobs: list[RegionJob] = []
+
+    @property
+    def entry(self) -> int:
+        """Where the code begins, as soon as it is made."""
+        return ctypes.cast(self.launch.code.function, ctypes.c_void_p).value or 0
 
     def new_job(self) -> RegionJob:
         """What one call at a time needs."""

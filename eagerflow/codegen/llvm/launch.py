@@ -12,9 +12,9 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.runtime.cache import ObjectCache
+from eagerflow.runtime.compilation import Compilation
 
 TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by a counter in machine code
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
@@ -57,12 +58,24 @@ class CompiledKernel:
         stages, last = _stages(region, variant)
         self.counters = ctypes.c_int64 * counters(len(stages))
         own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
-        content = compiled(own, lambda: intermediate(region, layout, variant), host)
-        alone = stages if len(stages) == 1 and last is None and variant != "side" else []
-        library = machine_code.link(content, RUN, *alone)
-        self.function = library.function(RUN, *[ctypes.c_void_p] * 3)
-        self.piece = library.address(alone[0]) if alone else 0
-        """The address of the function of a piece, if that is all there is to do with it."""
+        self._content = compiled(own, lambda: intermediate(region, layout, variant), host)
+        alone = len(stages) == 1 and last is None and variant != "side"
+        self._pieces = stages if alone else []
+
+    @cached_property
+    def linked(self) -> Linked:
+        """Its functions; code that is still being made is waited for."""
+        return linked(self._content, self._pieces)
+
+    @cached_property
+    def function(self) -> Any:
+        """``run(frame, scratch, counters)``."""
+        return self.linked.run
+
+    @property
+    def piece(self) -> int:
+        """The address of the function of a piece, if that is all there is to do with it, else 0."""
+        return next(iter(self.linked.pieces.values()), 0)
 
 
 _kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
@@ -130,14 +143,38 @@ def source_digest(folder: str) -> str:
     return digest.hexdigest()
 
 
-def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> bytes:
-    """The object of a module, from disk, or compiled now from its ``text()``.
+def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> Callable[[], bytes]:
+    """What gives the object of a module, from disk, or compiled from its ``text()`` from now on.
 
     ``own`` tells the module from all others that the same code has written.
     """
     generator = source_digest(os.path.dirname(os.path.dirname(__file__)))
     key = "\n".join([own, target.key, machine_code.version(), generator])
-    return _disk.load_or_make(key, lambda: machine_code.compile_object(text(), target))
+    found = _disk.load(key)
+    if found is not None:
+        return lambda: found
+    code = text()
+
+    def make() -> bytes:
+        content = machine_code.compile_object(code, target)
+        _disk.store(key, content)
+        return content
+
+    return Compilation(make).content
+
+
+class Linked(NamedTuple):
+    """``run(frame, scratch, counters)`` of an object, and the addresses of functions of pieces."""
+
+    run: Any
+    pieces: dict[str, int]
+
+
+def linked(content: Callable[[], bytes], pieces: Sequence[str]) -> Linked:
+    """The functions of an object."""
+    library = machine_code.link(content(), RUN, *pieces)
+    function = library.function(RUN, *[ctypes.c_void_p] * 3)
+    return Linked(function, {name: library.address(name) for name in pieces})
 
 
 def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:

@@ -88,8 +88,30 @@ def _flat(region: Region) -> Region | None:
     return Region(region.name, ("all",), inputs, body, outputs)
 
 
+class _Boxes:
+    """Pieces of an index space: runs of this length along one axis, all before it one by one."""
+
+    def __init__(self, sizes: tuple[int, ...], axis: int, length: int) -> None:
+        self._sizes, self._axis, self._length = sizes, axis, length
+        self._runs = -(-sizes[axis] // length)
+        self._behind = tuple(slice(0, size) for size in sizes[axis + 1 :])
+
+    def __len__(self) -> int:
+        return prod(self._sizes[: self._axis]) * self._runs
+
+    def __getitem__(self, number: int) -> Box:
+        number, run = divmod(number, self._runs)
+        start = run * self._length
+        end = min(start + self._length, self._sizes[self._axis])
+        found = [slice(start, end), *self._behind]
+        for size in self._sizes[self._axis - 1 :: -1] if self._axis else ():
+            number, place = divmod(number, size)
+            found.insert(0, slice(place, place + 1))
+        return tuple(found)
+
+
 @lru_cache(4096)
-def _cut(sizes: tuple[int, ...], limit: int) -> tuple[list[Box], int, int]:
+def _cut(sizes: tuple[int, ...], limit: int) -> tuple[Sequence[Box] | _Boxes, int, int]:
     """Pieces of up to ``limit`` elements: their places, the largest, the number of axes cut.
 
     A piece is a run along one axis, of about the same length as all others; the axes behind
@@ -101,13 +123,7 @@ def _cut(sizes: tuple[int, ...], limit: int) -> tuple[list[Box], int, int]:
     behind = prod(sizes[axis + 1 :])
     runs = -(-sizes[axis] // max(1, limit // behind))
     length = -(-sizes[axis] // runs)
-    rest = tuple(slice(0, size) for size in sizes[axis + 1 :])
-    boxes = [
-        (*(slice(i, i + 1) for i in before), slice(start, min(start + length, sizes[axis])), *rest)
-        for before in np.ndindex(*sizes[:axis])
-        for start in range(0, sizes[axis], length)
-    ]
-    return boxes, length * behind, axis + 1
+    return _Boxes(sizes, axis, length), length * behind, axis + 1
 
 
 class _Call:

@@ -177,8 +177,10 @@ class PackingWriter(StageWriter):
     def _pack_panel(self, start: str, to: str, left: str) -> None:
         """Pack a panel, of which so many columns are left, with zeros behind the last one."""
         if self.config.panel == "transposed":
-            for j in range(self.block.vectors):
-                self._turn(start, to, left, j)
+            with self.code.loop("across", 0, self.block.vectors) as (j, _):
+                first = self.v.number("mul", j, self.lanes)
+                columns = self.v.step(start, first, self.given["b_column"])
+                self._turn(columns, self.v.step(to, j, self.v.size), self._less(left, first))
         else:
             self._pack_lines(start, to, left)
         if self.terms.are_shifted:
@@ -197,10 +199,10 @@ class PackingWriter(StageWriter):
                 units = self.reader.line(at, dtype, given["b_term"], mask if masked else "", terms)
                 v.store(units, there, j * v.size)
 
-    def _turn(self, panel: str, to: str, left: str, j: int) -> None:
+    def _turn(self, panel: str, to: str, left: str) -> None:
         """Turn as many columns of a panel as a vector has lanes, if they are left, into lines."""
         v, code, dtype, group = self.v, self.code, self.terms.b, self.terms.group
-        columns, several = range(j * self.lanes, (j + 1) * self.lanes), self.lanes * group
+        columns, several = range(self.lanes), self.lanes * group
         there = [code.value(f"icmp ult i64 {i}, {left}") for i in columns]
         whole = v.number("mul", v.number("udiv", self.count, several), self.lanes)
         # Without a mask where all columns are there.
@@ -218,7 +220,7 @@ class PackingWriter(StageWriter):
                 lines = [self.reader.along(x, dtype, mask) for x, mask in pairs]
                 to_line = v.step(to, k, self.line)
                 for i, line in enumerate(v.transposed(lines)):
-                    v.store(line, to_line, i * self.line + j * v.size)
+                    v.store(line, to_line, i * self.line)
 
     def _write_shift(self, to: str) -> None:
         """Behind a panel, what its sums begin with as the first matrix is shifted."""

@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -69,11 +69,17 @@ class StagedKernel(Generic[Writer]):
             stages, repeated = writer_class.stages, writer_class.repeated
             return module + driver.shared_driver(stages, repeated, target.triple)
 
-        content = launch.compiled(f"{own}\n{source}", text, target)
-        library = machine_code.link(content, driver.RUN, *writer_class.stages)
-        self.function = library.function(driver.RUN, *[ctypes.c_void_p] * 3)
-        self.pieces = {name: library.address(name) for name in writer_class.stages}
-        """Where the functions of pieces begin, by their stages."""
+        self._content = launch.compiled(f"{own}\n{source}", text, target)
+
+    @cached_property
+    def linked(self) -> Any:
+        """Its functions, by stages those of pieces; code that is being made is waited for."""
+        return machine().launch.linked(self._content, self.writer.stages)
+
+    @cached_property
+    def function(self) -> Any:
+        """``run(frame, scratch, counters)``."""
+        return self.linked.run
 
     def run(
         self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any

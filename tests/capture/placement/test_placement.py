@@ -348,3 +348,19 @@ def test_transfers_cost_latency_and_bytes():
     assert model.transfer(1e6, "cpu:0", "gpu:0") == pytest.approx(1.001)
     assert model.transfer(1e6, "gpu:0", "cpu:0") == 1e-3
     assert model.transfer(1e6, "cpu:0", "cpu:0") == 0.0
+
+
+def test_views_of_inputs_wait_for_no_product(three_cpus):
+    """Each of two chains begins with a view, which the other device can have at once."""
+
+    def f(x, y):
+        for _ in range(3):
+            x = ef.softmax(x @ x.T * 0.1, axis=-1) @ x
+            y = ef.softmax(y @ y.T * 0.1, axis=-1) @ y
+        return ef.sum(x) + ef.sum(y)
+
+    costs = CostModel({"*": Rates(products=1e11, memory=1e10, call=2e-6)}, latency=2e-5)
+    spec = ef.TensorSpec((512, 256), "float32")
+    graph = ef.capture.trace(f, spec, spec)
+    one, two = (placed(graph, three_cpus[:n], costs).schedule.seconds for n in (1, 2))
+    assert two < 0.52 * one
