@@ -308,13 +308,14 @@ class ProductCall:
         ``strides`` are those of the three. Packing is a job of its own.
         """
         own = {name: Operand(i, strides[i]) for i, name in enumerate(("a", "b", "c"))}
-        if not self.config.ahead:
-            return [self._job(self.writer, own, step, workspace)]
-        packed = {"b": own.pop("b")}
-        return [
-            self._job(PackWriter, packed, step, workspace),
-            self._job(PackedRowsWriter, own, step, workspace),
-        ]
+        read = [{"b": own.pop("b")}, own] if self.config.ahead else [own]
+        pairs = zip(self.writers, read, strict=True)
+        return [self._job(writer, operands, step, workspace) for writer, operands in pairs]
+
+    @property
+    def writers(self) -> list[type[ProductWriter]]:
+        """What writes the kernels of its jobs."""
+        return [PackWriter, PackedRowsWriter] if self.config.ahead else [self.writer]
 
     def member(self, rows: int) -> Any:
         """It as part of a chain of so many rows of the first matrix and of the result."""
@@ -348,11 +349,13 @@ class ProductCall:
         return found
 
 
-class FixedProduct(NamedTuple):
+class FixedProduct:
     """Products of arrays of known shapes and strides, for a plan's segment."""
 
-    call: ProductCall
-    strides: tuple[tuple[int, ...], ...]
+    def __init__(self, call: ProductCall, strides: tuple[tuple[int, ...], ...]) -> None:
+        self.call, self.strides = call, strides
+        for writer in call.writers:  # whose code is made from now on
+            kernel(call.config, writer)
 
     @property
     def workspace(self) -> int:
@@ -380,7 +383,7 @@ class FixedProduct(NamedTuple):
 
     def repeated(self) -> FixedProduct:
         """What multiplies many matrices with the same second one."""
-        return self._replace(call=prepared(self.call.given, threads.thread_count(), True))
+        return FixedProduct(prepared(self.call.given, threads.thread_count(), True), self.strides)
 
 
 @kept
