@@ -118,6 +118,7 @@ class _Pool:
         """Ask that many threads to make a call."""
         for _ in range(min(helpers, len(self._threads))):
             self._calls.put(call)
+        _offers[0] += 1
 
 
 def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
@@ -125,6 +126,24 @@ def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
     while (call := calls.get()) is not None:
         call()
         del call  # it holds arrays
+        known = _offers[0]
+        if calls.empty():
+            _after_call(_offers_address, known)
+
+
+_offers = (ctypes.c_int64 * 1)()
+"""How often threads were offered a call: who waits for something else looks whether it changes."""
+_offers_address = ctypes.addressof(_offers)
+_after_call: Callable[[int, int], object] = lambda address, known: None
+
+
+def after_calls(stand_by: Callable[[int, int], object]) -> None:
+    """Let threads of the pool do this after each call, before they sleep.
+
+    It gets the address of a number, and is to end when that is another one than it is told.
+    """
+    global _after_call
+    _after_call = stand_by
 
 
 def _end(calls: SimpleQueue[Callable[[], Any] | None], count: int) -> None:
