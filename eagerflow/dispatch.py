@@ -15,7 +15,7 @@ from functools import partial, reduce
 from operator import is_
 from typing import Any
 
-from eagerflow.backends.base import MANY
+from eagerflow.backends.base import LARGE, MANY
 from eagerflow.backends.numpy import quietly
 from eagerflow.convert import (
     SCALARS,
@@ -122,15 +122,17 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             try:
                 if x2.__class__ is Tensor:
                     kind = x2._kind
+                    b = x2._array
                     if x1.__class__ is Tensor:
-                        fn, kind = table[kind if x1._kind is kind else None]
-                        out = _quick(fn, x1._array, x2._array)
+                        fn, kind, many = table[kind if x1._kind is kind else None]
+                        out = _quick(fn if many is None or b.size < LARGE else many, x1._array, b)
                     else:
-                        fn, kind, numbers = table[kind, x1.__class__]
-                        out = _quick(fn, numbers[x1], x2._array)
+                        fn, kind, many, numbers = table[kind, x1.__class__]
+                        out = _quick(fn if many is None or b.size < LARGE else many, numbers[x1], b)
                 else:
-                    fn, kind, numbers = table[x1._kind, x2.__class__]
-                    out = _quick(fn, x1._array, numbers[x2])
+                    fn, kind, many, numbers = table[x1._kind, x2.__class__]
+                    a = x1._array
+                    out = _quick(fn if many is None or a.size < LARGE else many, a, numbers[x2])
                 y = _blank()
                 y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
@@ -144,16 +146,16 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                fn, kind = table[kind]
+                fn, kind, many = table[kind]
                 a, b = x1._array, x2._array
                 k1, k2 = x1._key, x2._key
             else:
-                x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
+                x1, x2, a, b, k1, k2, fn, kind, many = _meet(op, x1, x2)
         except KeyError:
             joins = not operator or joining[type(x2)]
             return _misfit(op, (x1, x2), {}) if joins else NotImplemented
         try:
-            out = run(fn, a, b)
+            out = run(fn if many is None or a.size < LARGE > b.size else many, a, b)
         except Exception as error:
             out = explain_failure(error, op, (x1, x2), {}, fn)
         y = _blank()
@@ -402,7 +404,7 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
         out = kind.device.kind(op.infer(*specs).dtype)
         backend = kind.device.backend
         few, many = backend.bind_by_size(op, kind.dtype)
-        entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
+        entry = op.table[kind] = few, out, many
     for scalar in scalars:
         op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.base import AS_GIVEN, MANY, Backend
+from eagerflow.backends.base import AS_GIVEN, LARGE, MANY, Backend
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import SAME_BITS
 from eagerflow.dtypes import DType
@@ -59,6 +59,27 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
                 raise OutOfMemoryError(allocation.refusal_text(error), hint=buffers.HINT) from error
             again = True
             gc.collect()
+
+
+def _compiled(body: Any, kernel: Any, least: int) -> Any:
+    """A body as machine code on arrays of so many elements that lie plainly, else a kernel."""
+
+    def many(x: Any, *more: Any) -> Any:
+        size = x.size
+        for a in more:
+            if a.__class__ is not np.ndarray or a.dtype is not x.dtype or not _plain(a):
+                return kernel(x, *more)
+            size = max(size, a.size)
+        if size < least or (least and not _plain(x)):
+            return kernel(x, *more)
+        return generated.elementwise(body, x, *more)
+
+    return many
+
+
+def _plain(array: Any) -> bool:
+    """Whether an array lies in row-major order, or is one number repeated."""
+    return array.flags.c_contiguous or not any(array.strides)
 
 
 # Numbers ---------------------------------------------------------------------------------------
@@ -141,17 +162,15 @@ class NumpyBackend(Backend):
 
     def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
         kernel, name = super().bind(op, dtype), str(op.scalar)
-        if not op.compiled or dtype.char not in "fd":
+        shared = op.scalar in SAME_BITS and dtype in op.allowed(0)
+        if not (op.compiled or shared) or dtype.char not in "fd" or not generated.enabled():
             return kernel, None
 
-        def body(s: Any, x: Any) -> Any:
-            return getattr(s, name)(x)
-
-        def many(x: Any) -> Any:
-            return generated.elementwise(body, x) if generated.enabled() else kernel(x)
+        def body(s: Any, *operands: Any) -> Any:
+            return getattr(s, name)(*operands)
 
         body.__name__ = name
-        return kernel, many
+        return kernel, _compiled(body, kernel, LARGE if shared else 0)
 
     def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
         fits = scalar in (bool, int) or (scalar is float and dtype.kind == "f")
