@@ -125,7 +125,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                     b = x2._array
                     if x1.__class__ is Tensor:
                         fn, kind, many = table[kind if x1._kind is kind else None]
-                        out = _quick(fn if many is None or b.size < LARGE else many, x1._array, b)
+                        a = x1._array
+                        out = _quick(fn if many is None or a.size < LARGE else many, a, b)
                     else:
                         fn, kind, many, numbers = table[kind, x1.__class__]
                         out = _quick(fn if many is None or b.size < LARGE else many, numbers[x1], b)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import platform
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -59,6 +60,13 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
                 raise OutOfMemoryError(allocation.refusal_text(error), hint=buffers.HINT) from error
             again = True
             gc.collect()
+
+
+_SHARED = SAME_BITS | (
+    {"maximum", "minimum"} if platform.machine() in ("x86_64", "AMD64") else set()
+)
+"""Instructions of which machine code gives NumPy's bits. Where two zeros are compared, the larger
+one is the second on these machines; others order them by their signs."""
 
 
 def _compiled(body: Any, kernel: Any, least: int) -> Any:
@@ -152,7 +160,7 @@ class NumpyBackend(Backend):
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         few, many = self.bind_by_size(op, dtype)
-        if many is None or op.scalar in SAME_BITS:
+        if many is None or op.scalar in _SHARED:
             return few  # which plans tell where to write
 
         def kernel(x: Any) -> Any:
@@ -162,7 +170,7 @@ class NumpyBackend(Backend):
 
     def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
         kernel, name = super().bind(op, dtype), str(op.scalar)
-        shared = op.scalar in SAME_BITS and dtype in op.allowed(0)
+        shared = op.scalar in _SHARED and dtype in op.allowed(0)
         if not (op.compiled or shared) or dtype.char not in "fd" or not generated.enabled():
             return kernel, None
 
