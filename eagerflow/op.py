@@ -21,7 +21,7 @@ from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import TensorSpec, known_spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -488,9 +488,4 @@ def custom_op(name: str, vjp: Rule) -> Op:
 
 def spec_of(value: Any) -> TensorSpec:
     """The spec of a tensor; its shape and dtype are known to be fine."""
-    spec = object.__new__(TensorSpec)
-    spec.shape = value.shape
-    spec.dtype = value.dtype
-    spec.name = None
-    spec.device = value.device
-    return spec
+    return known_spec(value.shape, value.dtype, value.device)

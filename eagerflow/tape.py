@@ -41,7 +41,7 @@ from eagerflow.recorder import (
     recorder_state,
     with_recorder,
 )
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import known_spec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -523,7 +523,7 @@ def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[
 def _arguments(entry: Any, g: Any) -> Any:
     """The arguments of a recorded call, with a spec for each whose value was not kept."""
     return [
-        TensorSpec(x, g.dtype, None, g.device) if x.__class__ is tuple else x
+        known_spec(x, g.dtype, g.device) if x.__class__ is tuple else x
         for x in entry[FIRST_VALUE::2]
     ]
 

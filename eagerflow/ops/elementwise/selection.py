@@ -241,17 +241,24 @@ def _limited_by(s: Any, x: Any, *bounds: Any, lowest: bool, highest: bool) -> An
     return _limited(s, x, bounds[0] if lowest else None, bounds[-1] if highest else None)
 
 
-def _clip_fast(xp: Namespace) -> Any:
-    def clip(x: Any, min: Any = None, max: Any = None) -> Any:
-        if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
-            raise TypeError("bounds that need conversion")
-        if xp is np and generated.takes(x):
+def _clip_numpy(xp: Namespace, x: Any, min: Any = None, max: Any = None) -> Any:
+    if {type(min), type(max)} <= _PLAIN and x.dtype.kind == "f":
+        if generated.takes(x):
             given = [np.array(b, x.dtype) for b in (min, max) if b is not None]
             have = {"lowest": min is not None, "highest": max is not None}
             return generated.elementwise(_limited_by, x, *given, **have)
-        if xp is np and x.size >= TILE_ELEMENTS and min is not None and max is not None:
+        if x.size >= TILE_ELEMENTS and min is not None and max is not None:
             return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
-        return _limited(xp, x, min, max)
+    return _limited(xp, x, min, max)
+
+
+def _clip_fast(xp: Namespace) -> Any:
+    clip_of = _clip_numpy if xp is np else _limited
+
+    def clip(x: Any, min: Any = None, max: Any = None) -> Any:
+        if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
+            raise TypeError("bounds that need conversion")
+        return clip_of(xp, x, min, max)
 
     return clip
 
@@ -283,6 +290,7 @@ def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
 
 
 @elementwise(
+    overrides={"numpy": _clip_numpy},
     partials=(_inside, _below, _above),
     saves="x min max",
     singular=True,
