@@ -122,18 +122,15 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             try:
                 if x2.__class__ is Tensor:
                     kind = x2._kind
-                    b = x2._array
                     if x1.__class__ is Tensor:
-                        fn, kind, many = table[kind if x1._kind is kind else None]
-                        a = x1._array
-                        out = _quick(fn if many is None or a.size < LARGE else many, a, b)
+                        fn, kind = table[kind if x1._kind is kind else None]
+                        out = _quick(fn, x1._array, x2._array)
                     else:
-                        fn, kind, many, numbers = table[kind, x1.__class__]
-                        out = _quick(fn if many is None or b.size < LARGE else many, numbers[x1], b)
+                        fn, kind, numbers = table[kind, x1.__class__]
+                        out = _quick(fn, numbers[x1], x2._array)
                 else:
-                    fn, kind, many, numbers = table[x1._kind, x2.__class__]
-                    a = x1._array
-                    out = _quick(fn if many is None or a.size < LARGE else many, a, numbers[x2])
+                    fn, kind, numbers = table[x1._kind, x2.__class__]
+                    out = _quick(fn, x1._array, numbers[x2])
                 y = _blank()
                 y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
                 y._kind = kind
@@ -147,16 +144,16 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                fn, kind, many = table[kind]
-                a, b = x1._array, x2._array
-                k1, k2 = x1._key, x2._key
+                fn, kind = table[kind]
+                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
+                fn = fn if a.size < LARGE else op.many[fn]
             else:
-                x1, x2, a, b, k1, k2, fn, kind, many = _meet(op, x1, x2)
+                x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
             joins = not operator or joining[type(x2)]
             return _misfit(op, (x1, x2), {}) if joins else NotImplemented
         try:
-            out = run(fn if many is None or a.size < LARGE > b.size else many, a, b)
+            out = run(fn, a, b)
         except Exception as error:
             out = explain_failure(error, op, (x1, x2), {}, fn)
         y = _blank()
@@ -375,12 +372,17 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
     if type(x1) is Tensor and type(x2) is Tensor:
         if x1._kind is not x2._kind:
             raise KeyError
-        return x1, x2, x1._array, x2._array, x1._key, x2._key, *op.table[x1._kind]
+        fn, kind = op.table[x1._kind]
+        return x1, x2, x1._array, x2._array, x1._key, x2._key, _by_size(op, fn, x1), kind
     if type(x1) is Tensor:
-        *found, numbers = op.table[x1._kind, type(x2)]
-        return x1, x2, x1._array, numbers[x2], x1._key, None, *found
-    *found, numbers = op.table[x2._kind, type(x1)]
-    return x1, x2, numbers[x1], x2._array, None, x2._key, *found
+        fn, kind, numbers = op.table[x1._kind, type(x2)]
+        return x1, x2, x1._array, numbers[x2], x1._key, None, _by_size(op, fn, x1), kind
+    fn, kind, numbers = op.table[x2._kind, type(x1)]
+    return x1, x2, numbers[x1], x2._array, None, x2._key, _by_size(op, fn, x2), kind
+
+
+def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
+    return fn if x._array.size < LARGE else op.many[fn]
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -405,7 +407,8 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
         out = kind.device.kind(op.infer(*specs).dtype)
         backend = kind.device.backend
         few, many = backend.bind_by_size(op, kind.dtype)
-        entry = op.table[kind] = few, out, many
+        op.many[few] = many or few
+        entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
         op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)
 

@@ -217,6 +217,7 @@ class Op:
     # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
     table: dict[Any, Any] = field(default_factory=dict)
     kernels: dict[Any, Rule] = field(default_factory=dict)
+    many: dict[Any, Rule] = field(default_factory=dict)  # by what computes few elements
     fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
     # And what copies learn anew: shapes, kinds and attributes that are fine; all attributes of
     # calls that tell some of them; rules of the tape.

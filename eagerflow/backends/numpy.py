@@ -72,15 +72,18 @@ one is the second on these machines; others order them by their signs."""
 def _compiled(body: Any, kernel: Any, least: int) -> Any:
     """A body as machine code on arrays of so many elements that lie plainly, else a kernel."""
 
-    def many(x: Any, *more: Any) -> Any:
-        size = x.size
-        for a in more:
-            if a.__class__ is not np.ndarray or a.dtype is not x.dtype or not _plain(a):
-                return kernel(x, *more)
-            size = max(size, a.size)
-        if size < least or (least and not _plain(x)):
-            return kernel(x, *more)
-        return generated.elementwise(body, x, *more)
+    def many(*arrays: Any) -> Any:
+        if least:
+            size, dtype = 0, None
+            for a in arrays:
+                if a.__class__ is not np.ndarray or not _plain(a):
+                    return kernel(*arrays)
+                if a.dtype is not (dtype or a.dtype):
+                    return kernel(*arrays)
+                size, dtype = max(size, a.size), a.dtype
+            if size < least:
+                return kernel(*arrays)
+        return generated.elementwise(body, *arrays)
 
     return many
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import ctypes
 import os
 import time
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np

@@ -103,7 +103,17 @@ if hasattr(os, "register_at_fork"):
 class Team:
     """Jobs that threads do together. ``jobs`` are their addresses; ``held`` keeps them alive."""
 
-    __slots__ = ("_board", "_forks", "_held", "_help", "_run", "_scratch", "_words", "address", "work")
+    __slots__ = (
+        "_board",
+        "_forks",
+        "_held",
+        "_help",
+        "_run",
+        "_scratch",
+        "_words",
+        "address",
+        "work",
+    )
 
     def __init__(
         self, jobs: Sequence[int], held: Any, scratch: Callable[[], Any] | None = None
