@@ -46,14 +46,22 @@ _frame = sys._getframe
 _blank = blank
 _quick = process.run
 _NONE: dict[str, Any] = {}
-internal = frozenset(
-    os.path.join(folder, file)
-    for folder, _, files in os.walk(os.path.dirname(__file__))
-    for file in files
-    if file.endswith(".py") and os.path.basename(folder) != "cli"
-)
-"""Files of this package: a line in one of them is not the user's, but for those of the command,
-which is written as a user would write it."""
+_FOLDER = os.path.dirname(__file__) + os.sep
+_COMMAND = os.path.join(_FOLDER, "cli", "")
+
+
+class _Internal(dict[str, bool]):
+    """Whether a file, which may be any, is one of this package: a line in it is not the user's.
+
+    Those of the command are not, which is written as a user would write it.
+    """
+
+    def __missing__(self, file: str) -> bool:
+        own = self[file] = file.startswith(_FOLDER) and not file.startswith(_COMMAND)
+        return own
+
+
+internal = _Internal()
 
 Call = Callable[..., Any]
 MAX_PASSED = 1024  # calls that an op remembers as fine
@@ -103,7 +111,7 @@ def bind_unary(op: Op) -> Call:
         y._key = key = next_key()
         frame = _frame(1)
         code = frame.f_code
-        if code.co_filename in internal:
+        if internal[code.co_filename]:
             frame = user_frame(frame)
             code = frame.f_code
         x_kept = x if keep_x else a.shape if keep_shape else None
@@ -165,7 +173,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
         y._key = key = next_key()
         frame = _frame(1)
         code = frame.f_code
-        if code.co_filename in internal:
+        if internal[code.co_filename]:
             frame = user_frame(frame)
             code = frame.f_code
         s1 = x1 if keep_1 or k1 is None else a.shape
@@ -308,7 +316,7 @@ def _recorded_again(
     y._key = key = next_key()
     frame = _frame(3)
     code = frame.f_code
-    if code.co_filename in internal:
+    if internal[code.co_filename]:
         frame = user_frame(frame)
         code = frame.f_code
     kept = x if op.kept[0] else a.shape if same else spec_of(x)
@@ -356,7 +364,7 @@ def _sizes_recorder(attributes: dict[str, Any]) -> Any:
 
 def user_frame(frame: Any) -> Any:
     """The innermost frame outside of the package, or the outermost one there is."""
-    while frame.f_code.co_filename in internal and frame.f_back is not None:
+    while internal[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame
 

@@ -33,13 +33,6 @@ from eagerflow.ops.linear_algebra.einstein import *
 from eagerflow.ops.linear_algebra.matrices import *
 from eagerflow.ops.linear_algebra.systems import *
 from eagerflow.ops.methods import *
-from eagerflow.ops.nn.attention import *
-from eagerflow.ops.nn.batch_normalization import *
-from eagerflow.ops.nn.convolution import *
-from eagerflow.ops.nn.losses import *
-from eagerflow.ops.nn.normalization import *
-from eagerflow.ops.nn.pooling import *
-from eagerflow.ops.nn.regularization import *
 from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.reductions.cumulative import *
 from eagerflow.ops.reductions.norms import *
@@ -65,22 +58,47 @@ __all__ = sorted(
     }
 )
 
-# These are loaded when one of their names is asked for: layers and optimizers alone use them.
+# These are loaded when one of their names is asked for: they are what networks are made of.
 if TYPE_CHECKING:
+    from eagerflow.ops.nn.attention import *
+    from eagerflow.ops.nn.batch_normalization import *
+    from eagerflow.ops.nn.convolution import *
     from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.losses import *
+    from eagerflow.ops.nn.normalization import *
     from eagerflow.ops.nn.optimizer_updates import *
+    from eagerflow.ops.nn.pooling import *
     from eagerflow.ops.nn.recurrent import *
+    from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
 
 LATE = {
     "adam_update": "optimizer_updates",
+    "avg_pool": "pooling",
+    "avg_pool_gradient": "pooling",
+    "batch_norm": "batch_normalization",
+    "conv": "convolution",
+    "conv_filter_gradient": "convolution",
+    "conv_input_gradient": "convolution",
+    "conv_transpose": "convolution",
     "ctc_loss": "ctc",
+    "dot_product_attention": "attention",
+    "dropout": "regularization",
+    "group_norm": "normalization",
     "gru": "recurrent",
+    "layer_norm": "normalization",
     "lstm": "recurrent",
+    "max_pool": "pooling",
+    "max_pool_gather": "pooling",
+    "max_pool_gradient": "pooling",
     "momentum_update": "optimizer_updates",
     "resize": "resizing",
     "resize_gradient": "resizing",
+    "rms_norm": "normalization",
+    "sigmoid_cross_entropy": "losses",
     "simple_rnn": "recurrent",
+    "softmax_cross_entropy": "losses",
+    "sparse_softmax_cross_entropy": "losses",
 }
 """Public names, and the modules that they come from."""
 
@@ -99,7 +117,7 @@ def load_late(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops, which register theirs."""
-    for module in (*LATE.values(), "adaptive_updates", "differences"):
+    for module in {*LATE.values(), "adaptive_updates", "differences"}:
         load_late(module)
 
 
