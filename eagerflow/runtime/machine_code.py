@@ -11,17 +11,16 @@ import fnmatch
 import itertools
 import os
 import sys
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there, switched_off
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.records import Frozen
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Frozen):
     """A processor to write code for: its name, its features, and the bytes of its vectors."""
 
     triple: str

@@ -21,6 +21,7 @@ from eagerflow.runtime import threads
 
 SECONDS = 1e-4
 MEMORY_BYTES = 1 << 18  # that a helper who stands by has to work in
+_LINE_BYTES = 8 * COUNTER_WORDS
 _TRIALS, _TRIAL_TURNS = 8, 500
 
 # The board, each part on a cache line of its own: the team (0 for none, 1 while one is put there)
@@ -108,6 +109,20 @@ def text(triple: str) -> str:
     return _TEXT.format(entering=_ENTERING, waiting=_WAITING, pause=pause)
 
 
+def _aligned(memory: Any) -> int:
+    """The first address in an array that begins a cache line."""
+    start: int = memory.ctypes.data
+    return -(-start // _LINE_BYTES) * _LINE_BYTES
+
+
+def can_work_in(memory: tuple[Any, int] | None) -> bool:
+    """Whether a helper can do with memory of its own what the owner of a team does with this."""
+    if memory is None:
+        return True
+    own = memory[0]  # a list is one that all threads share
+    return own.__class__ is np.ndarray and own.nbytes <= MEMORY_BYTES
+
+
 class Board:
     """Where a team that runs is seen by helpers who stand by. There is one, for good."""
 
@@ -116,9 +131,8 @@ class Board:
         memory = np.zeros(_WORDS + COUNTER_WORDS, np.int64)
         # Threads may read it when Python ends and takes apart what is there.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(memory))
-        start = -(-memory.ctypes.data // (8 * COUNTER_WORDS)) * 8 * COUNTER_WORDS
-        self._words = (ctypes.c_int64 * _WORDS).from_address(start)
-        self.address = start
+        self.address = _aligned(memory)
+        self._words = (ctypes.c_int64 * _WORDS).from_address(self.address)
         self._post, self._stand_by = post, stand_by
         self._turns = self._measured()
         if hasattr(os, "register_at_fork"):
@@ -141,8 +155,8 @@ class Board:
 
         Or until there is another number than ``known`` at the address ``calls``.
         """
-        memory = threads.scratch("stand by", (MEMORY_BYTES,), np.uint8)
-        self._stand_by(self.address, self._turns, memory.ctypes.data, calls, known)
+        memory = threads.scratch("stand by", (MEMORY_BYTES + _LINE_BYTES,), np.uint8)
+        self._stand_by(self.address, self._turns, _aligned(memory), calls, known)
 
     def _measured(self) -> int:
         """Turns of the loop that take ``SECONDS``."""

@@ -140,7 +140,7 @@ class Team:
         """Do the jobs, with so many threads of the pool to help; return when none is at work."""
         memory = None if self._scratch is None else self._scratch()  # held until the call is over
         address = 0 if memory is None else memory[1]
-        if helpers < 1 or (memory is not None and memory[0].nbytes > standby.MEMORY_BYTES):
+        if helpers < 1 or not standby.can_work_in(memory):
             self.invite(helpers)
             self._run(self.address, address)
         else:
