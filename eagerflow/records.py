@@ -24,8 +24,7 @@ def fresh(*, default_factory: Callable[[], Any], init: bool = True) -> Any:
     return _Fresh(default_factory, init)
 
 
-@dataclass_transform(eq_default=False, field_specifiers=(fresh,))
-class Record:
+class _Annotated:
     """Has the attributes that a class annotates, in their order, given by place or by name.
 
     What a class assigns to one is its default.
@@ -62,8 +61,13 @@ class Record:
         return f"{type(self).__name__}({', '.join(parts)})"
 
 
+@dataclass_transform(eq_default=False, field_specifiers=(fresh,))
+class Record(_Annotated):
+    """A record that changes, and equals itself alone."""
+
+
 @dataclass_transform(frozen_default=True, eq_default=True, field_specifiers=(fresh,))
-class Frozen(Record):
+class Frozen(_Annotated):
     """A record that never changes, and equals others of its class with equal attributes."""
 
     def __setattr__(self, name: str, value: Any) -> None:

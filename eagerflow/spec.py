@@ -170,8 +170,8 @@ def normalize_axes(
     """All of ``axes`` counted from the front, in order and without repeats; None means all."""
     if axes is None:
         return tuple(range(rank))
-    if axes.__class__ is int and -rank <= axes < rank:  # type: ignore[operator]
-        return (axes % rank,)  # type: ignore[operator]
+    if axes.__class__ is int and -rank <= axes < rank:
+        return (axes % rank,)
     listed = axes if isinstance(axes, list | tuple) else (axes,)
     result = tuple(normalize_axis(axis, rank, argument) for axis in listed)
     if len(set(result)) < len(result):
