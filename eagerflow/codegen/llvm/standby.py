@@ -12,12 +12,12 @@ from __future__ import annotations
 import ctypes
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS, PAUSES
-from eagerflow.runtime import threads
 
 SECONDS = 1e-4
 MEMORY_BYTES = 1 << 18  # that a helper who stands by has to work in
@@ -150,13 +150,19 @@ class Board:
         """Run a team, with those who stand by; nobody works on it or knows of it afterwards."""
         self._post(self.address, team, scratch)
 
-    def stand_by(self, calls: int, known: int) -> None:
-        """Help with all teams that run until none has for ``SECONDS``.
+    def helper(self, calls: int) -> Callable[[int], int]:
+        """What lets the calling thread help with all teams that run until none has for ``SECONDS``.
 
-        Or until there is another number than ``known`` at the address ``calls``.
+        Or until at the address ``calls`` there is another number than it is given.
         """
-        memory = threads.scratch("stand by", (MEMORY_BYTES + _LINE_BYTES,), np.uint8)
-        self._stand_by(self.address, self._turns, _aligned(memory), calls, known)
+        memory = np.empty(MEMORY_BYTES + _LINE_BYTES, np.uint8)
+        call, given = self._stand_by, (self.address, self._turns, _aligned(memory), calls)
+
+        def stand_by(known: int, held: Any = memory) -> int:
+            found: int = call(*given, known)
+            return found
+
+        return stand_by
 
     def _measured(self) -> int:
         """Turns of the loop that take ``SECONDS``."""

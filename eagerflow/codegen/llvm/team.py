@@ -84,7 +84,7 @@ def functions() -> tuple[Any, Any, standby.Board]:
     post = ctypes.CFUNCTYPE(number, place, place, number)(found["post"])
     stand_by = ctypes.CFUNCTYPE(number, place, number, number, place, number)(found["stand_by"])
     board = standby.Board(post, stand_by)
-    threads.after_calls(board.stand_by)
+    threads.after_calls(board.helper)
     return kind(found["run"]), kind(found["help"]), board
 
 
@@ -144,15 +144,18 @@ class Team:
             self.invite(helpers)
             self._run(self.address, address)
         else:
-            self.invite(helpers - self._board.waiting())
+            self.invite(helpers, self._board.waiting())
             self._board.run(self.address, address)
 
-    def invite(self, helpers: int) -> None:
-        """Ask so many threads of the pool to help with the work that is about to begin."""
+    def invite(self, helpers: int, there: int = 0) -> None:
+        """Ask so many threads of the pool to help with the work that is about to begin.
+
+        Those that are ``there`` need not be asked.
+        """
         if self._forks != _forks:  # a helper that was on its way stayed behind in the parent
             self._words[0], self._forks = _CLOSED, _forks
         if helpers > 0:
-            threads.invite(self.help, helpers)
+            threads.invite(self.help, helpers - there)
 
     def help(self) -> None:
         """Help while the team is open."""
