@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from eagerflow.dtypes import DType, is_inexact
 from eagerflow.errors import ArgumentError, DeviceError
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.records import Record, fresh
 
 _NAME = re.compile(
     r"(?:/job:(?P<job>[a-z][a-z0-9_]*))?(?:/task:(?P<task>\d+))?"
@@ -19,8 +19,7 @@ _NAME = re.compile(
 )
 
 
-@dataclass(eq=False)
-class _DeviceType:
+class _DeviceType(Record):
     """A registered type: how its backend is loaded and how many devices it has."""
 
     name: str
@@ -28,7 +27,7 @@ class _DeviceType:
     count: Callable[[], int]
     install: str | None
     logical: int | None = None
-    devices: dict[int, Device] = field(default_factory=dict)
+    devices: dict[int, Device] = fresh(default_factory=dict)
     backend: Any = None
 
 

@@ -15,7 +15,7 @@ from functools import partial, reduce
 from operator import is_
 from typing import Any
 
-from eagerflow.backends.base import MANY
+from eagerflow.backends.base import LARGE, MANY
 from eagerflow.backends.numpy import quietly
 from eagerflow.convert import (
     SCALARS,
@@ -46,14 +46,22 @@ _frame = sys._getframe
 _blank = blank
 _quick = process.run
 _NONE: dict[str, Any] = {}
-internal = frozenset(
-    os.path.join(folder, file)
-    for folder, _, files in os.walk(os.path.dirname(__file__))
-    for file in files
-    if file.endswith(".py") and os.path.basename(folder) != "cli"
-)
-"""Files of this package: a line in one of them is not the user's, but for those of the command,
-which is written as a user would write it."""
+_FOLDER = os.path.dirname(__file__) + os.sep
+_COMMAND = os.path.join(_FOLDER, "cli", "")
+
+
+class _Internal(dict[str, bool]):
+    """Whether a file, which may be any, is one of this package: a line in it is not the user's.
+
+    Those of the command are not, which is written as a user would write it.
+    """
+
+    def __missing__(self, file: str) -> bool:
+        own = self[file] = file.startswith(_FOLDER) and not file.startswith(_COMMAND)
+        return own
+
+
+internal = _Internal()
 
 Call = Callable[..., Any]
 MAX_PASSED = 1024  # calls that an op remembers as fine
@@ -103,7 +111,7 @@ def bind_unary(op: Op) -> Call:
         y._key = key = next_key()
         frame = _frame(1)
         code = frame.f_code
-        if code.co_filename in internal:
+        if internal[code.co_filename]:
             frame = user_frame(frame)
             code = frame.f_code
         x_kept = x if keep_x else a.shape if keep_shape else None
@@ -145,8 +153,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
                 fn, kind = table[kind]
-                a, b = x1._array, x2._array
-                k1, k2 = x1._key, x2._key
+                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
+                fn = fn if a.size < LARGE else op.many[fn]
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
@@ -165,7 +173,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
         y._key = key = next_key()
         frame = _frame(1)
         code = frame.f_code
-        if code.co_filename in internal:
+        if internal[code.co_filename]:
             frame = user_frame(frame)
             code = frame.f_code
         s1 = x1 if keep_1 or k1 is None else a.shape
@@ -308,7 +316,7 @@ def _recorded_again(
     y._key = key = next_key()
     frame = _frame(3)
     code = frame.f_code
-    if code.co_filename in internal:
+    if internal[code.co_filename]:
         frame = user_frame(frame)
         code = frame.f_code
     kept = x if op.kept[0] else a.shape if same else spec_of(x)
@@ -356,7 +364,7 @@ def _sizes_recorder(attributes: dict[str, Any]) -> Any:
 
 def user_frame(frame: Any) -> Any:
     """The innermost frame outside of the package, or the outermost one there is."""
-    while frame.f_code.co_filename in internal and frame.f_back is not None:
+    while internal[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
@@ -372,12 +380,17 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
     if type(x1) is Tensor and type(x2) is Tensor:
         if x1._kind is not x2._kind:
             raise KeyError
-        return x1, x2, x1._array, x2._array, x1._key, x2._key, *op.table[x1._kind]
+        fn, kind = op.table[x1._kind]
+        return x1, x2, x1._array, x2._array, x1._key, x2._key, _by_size(op, fn, x1), kind
     if type(x1) is Tensor:
-        *found, numbers = op.table[x1._kind, type(x2)]
-        return x1, x2, x1._array, numbers[x2], x1._key, None, *found
-    *found, numbers = op.table[x2._kind, type(x1)]
-    return x1, x2, numbers[x1], x2._array, None, x2._key, *found
+        fn, kind, numbers = op.table[x1._kind, type(x2)]
+        return x1, x2, x1._array, numbers[x2], x1._key, None, _by_size(op, fn, x1), kind
+    fn, kind, numbers = op.table[x2._kind, type(x1)]
+    return x1, x2, numbers[x1], x2._array, None, x2._key, _by_size(op, fn, x2), kind
+
+
+def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
+    return fn if x._array.size < LARGE else op.many[fn]
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -402,6 +415,7 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
         out = kind.device.kind(op.infer(*specs).dtype)
         backend = kind.device.backend
         few, many = backend.bind_by_size(op, kind.dtype)
+        op.many[few] = many or few
         entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
         op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)

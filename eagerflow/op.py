@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from operator import index
 from typing import Any, ClassVar, NamedTuple
 
@@ -21,22 +20,21 @@ from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError
-from eagerflow.spec import TensorSpec
+from eagerflow.records import Frozen, Record, fresh
+from eagerflow.spec import TensorSpec, known_spec
 
 
-@dataclass(frozen=True, slots=True)
-class Missing:
+class Missing(Frozen):
     """A fact that an op does not have, and why."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class Onnx:
+class Onnx(Frozen):
     """The ONNX operator that means the same, for export and for import."""
 
     name: str
-    attributes: Mapping[str, str] = field(default_factory=dict)
+    attributes: Mapping[str, str] = fresh(default_factory=dict)
     """ONNX's name of each attribute that it calls differently."""
 
 
@@ -142,8 +140,7 @@ def freeze(value: Any, depth: int = 0) -> Any:
 Rule = Callable[..., Any]
 
 
-@dataclass(eq=False, slots=True)
-class Op:
+class Op(Record):
     """A primitive operation and everything that the rest of the system needs to know of it.
 
     ``kernel(xp, *arrays, **attributes)`` computes with the array namespace ``xp``.
@@ -195,7 +192,7 @@ class Op:
     ufunc: str | None = None
     direct: Rule | None = None
     arrange: Rule | None = None
-    overrides: dict[str, Rule] = field(default_factory=dict)
+    overrides: dict[str, Rule] = fresh(default_factory=dict)
     trusted: bool = False
     on_tensors: bool = False
     singular: bool = False
@@ -215,14 +212,15 @@ class Op:
     shorter: tuple[int, ...] = ()  # older versions, which gave the first of today's results
     call: Any = None
     # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
-    table: dict[Any, Any] = field(default_factory=dict)
-    kernels: dict[Any, Rule] = field(default_factory=dict)
-    fitting: set[Any] = field(default_factory=set)  # kinds of arguments that need no conversion
+    table: dict[Any, Any] = fresh(default_factory=dict)
+    kernels: dict[Any, Rule] = fresh(default_factory=dict)
+    many: dict[Any, Rule] = fresh(default_factory=dict)  # by what computes few elements
+    fitting: set[Any] = fresh(default_factory=set)  # kinds of arguments that need no conversion
     # And what copies learn anew: shapes, kinds and attributes that are fine; all attributes of
     # calls that tell some of them; rules of the tape.
-    passed: set[Any] = field(default_factory=set, init=False)
-    bound: dict[Any, dict[str, Any]] = field(default_factory=dict, init=False)
-    rules: list[Any] = field(default_factory=lambda: [None] * 4, init=False)
+    passed: set[Any] = fresh(default_factory=set, init=False)
+    bound: dict[Any, dict[str, Any]] = fresh(default_factory=dict, init=False)
+    rules: list[Any] = fresh(default_factory=lambda: [None] * 4, init=False)
     # What follows from the other facts, and is asked for in each call.
     kept: tuple[bool, ...] = ()
     keeps_all: bool = False  # no entry of a tape holds the mere shape of an argument
@@ -232,7 +230,8 @@ class Op:
 
     translate: ClassVar[Rule]  # says what an argument of others means; see ops/keywords.py
 
-    def __post_init__(self) -> None:
+    def __init__(self, *facts: Any, **named: Any) -> None:
+        super().__init__(*facts, **named)
         self.kept = tuple(name in self.saves for name in self.data)
         single = self.family == "elementwise" and len(self.data) == 1
         self.keeps_all = single or all(self.kept)
@@ -488,9 +487,4 @@ def custom_op(name: str, vjp: Rule) -> Op:
 
 def spec_of(value: Any) -> TensorSpec:
     """The spec of a tensor; its shape and dtype are known to be fine."""
-    spec = object.__new__(TensorSpec)
-    spec.shape = value.shape
-    spec.dtype = value.dtype
-    spec.name = None
-    spec.device = value.device
-    return spec
+    return known_spec(value.shape, value.dtype, value.device)

@@ -7,16 +7,18 @@ later: where there is a NaN, it goes back to where it began to trust, and takes 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from eagerflow.backends.numpy import quietly
+from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.pulls import CAREFUL, PLAIN, WATCHED, product_of
-from eagerflow.recorder import OP, OUT
-from eagerflow.tensor import Tensor
+from eagerflow.recorder import OP, OUT, recording
+from eagerflow.tensor import Tensor, new_tensor
 
-__all__ = ["Products"]
+__all__ = ["Products", "of_many"]
 
 MAX_TRUSTED_ELEMENTS = 1 << 10
 MAX_TRUSTED_ENTRIES = 1 << 8  # whose small arrays live until then
@@ -118,3 +120,18 @@ def _has_nan(array: Any) -> bool:
     else:
         total = np.add.reduce(array, None)
     return bool(total != total)
+
+
+# Large arrays ------------------------------------------------------------------------------------
+
+
+def of_many(product: Callable[..., Any]) -> Callable[..., Any]:
+    """What multiplies large arrays like this product, where nobody watches."""
+    return _shared if product is multiply and not recording() else product
+
+
+def _shared(g: Any, p: Any) -> Any:
+    many = multiply.op.many.get(np.multiply)  # type: ignore[attr-defined]
+    if many is None or type(p) is not Tensor or p._kind is not g._kind:
+        return multiply(g, p)
+    return new_tensor(quietly(many, g._array, p._array), g._kind)

@@ -137,6 +137,16 @@ def broadcast(*shapes: Shape) -> Shape:
     return tuple(result)
 
 
+def known_spec(shape: tuple[Any, ...], dtype: DType, device: Any) -> TensorSpec:
+    """A spec of what is known to be fine, such as what a tensor has."""
+    spec = object.__new__(TensorSpec)
+    spec.shape = shape
+    spec.dtype = dtype
+    spec.name = None
+    spec.device = device
+    return spec
+
+
 def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
     """``axis`` counted from the front; ShapeError where there is no such axis."""
     try:
@@ -160,6 +170,8 @@ def normalize_axes(
     """All of ``axes`` counted from the front, in order and without repeats; None means all."""
     if axes is None:
         return tuple(range(rank))
+    if axes.__class__ is int and -rank <= axes < rank:
+        return (axes % rank,)
     listed = axes if isinstance(axes, list | tuple) else (axes,)
     result = tuple(normalize_axis(axis, rank, argument) for axis in listed)
     if len(set(result)) < len(result):

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow import batching, provenance, tree
+from eagerflow.backends.base import LARGE
 from eagerflow.convert import as_tensor
 from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
@@ -23,7 +24,7 @@ from eagerflow.ops.creation.filled import eye, ones, ones_like, zeros, zeros_lik
 from eagerflow.ops.elementwise.arithmetic import add, multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
-from eagerflow.products import Products
+from eagerflow.products import Products, of_many
 from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (
     ATTRIBUTES,
@@ -41,7 +42,7 @@ from eagerflow.recorder import (
     recorder_state,
     with_recorder,
 )
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import known_spec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -487,8 +488,9 @@ def _multiply_partials(
         if what is SAME:
             part = g
         elif what is VALUE:
-            p = entry[rule]
-            part = product(g, _conjugate(p) if g._kind.is_complex else p)
+            p, a = entry[rule], g._array
+            times = product if a.__class__ is not np.ndarray or a.size < LARGE else of_many(product)
+            part = times(g, _conjugate(p) if g._kind.is_complex else p)
         elif what is KERNEL:
             part = rule.of(g, entry)
             if part is None:
@@ -523,7 +525,7 @@ def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[
 def _arguments(entry: Any, g: Any) -> Any:
     """The arguments of a recorded call, with a spec for each whose value was not kept."""
     return [
-        TensorSpec(x, g.dtype, None, g.device) if x.__class__ is tuple else x
+        known_spec(x, g.dtype, g.device) if x.__class__ is tuple else x
         for x in entry[FIRST_VALUE::2]
     ]
 

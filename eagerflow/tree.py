@@ -135,7 +135,7 @@ def flatten(nest: Any) -> tuple[list[Any], Structure]:
 
 
 def _flatten(nest: Any, leaves: list[Any]) -> Structure:
-    rule = _rule(nest)
+    rule = None if nest.__class__ in LEAVES else _rule(nest)
     if rule is None:
         leaves.append(nest)
         return _LEAF

@@ -23,6 +23,8 @@ MOVERS = frozenset({"shape", "indexing", "creation", "random", "control", "commu
 
 MANY = 1 << 14
 """Elements from which an op of one array may have another kernel."""
+LARGE = 1 << 17
+"""Elements from which one of two may have another: threads share its work from here on."""
 
 
 class _AsGiven(dict[Any, Any]):
@@ -70,7 +72,10 @@ class Backend:
         return kernel
 
     def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
-        """What computes ``op`` on few elements, and on MANY or more if that is something else."""
+        """What computes ``op`` on few elements, and on many if that is something else.
+
+        These are MANY of one array, and LARGE ones of two.
+        """
         return self.bind(op, dtype), None
 
     def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import math
+import platform
 import weakref
 from collections.abc import Callable, Mapping
 from functools import cache, partial
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.base import AS_GIVEN, MANY, Backend
+from eagerflow.backends.base import AS_GIVEN, LARGE, MANY, Backend
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import SAME_BITS
 from eagerflow.dtypes import DType
@@ -59,6 +60,37 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
                 raise OutOfMemoryError(allocation.refusal_text(error), hint=buffers.HINT) from error
             again = True
             gc.collect()
+
+
+_SHARED = SAME_BITS | (
+    {"maximum", "minimum"} if platform.machine() in ("x86_64", "AMD64") else set()
+)
+"""Instructions of which machine code gives NumPy's bits. Where two zeros are compared, the larger
+one is the second on these machines; others order them by their signs."""
+
+
+def _compiled(body: Any, kernel: Any, least: int) -> Any:
+    """A body as machine code on arrays of so many elements that lie plainly, else a kernel."""
+
+    def many(*arrays: Any) -> Any:
+        if least:
+            size, dtype = 0, None
+            for a in arrays:
+                if a.__class__ is not np.ndarray or not _plain(a):
+                    return kernel(*arrays)
+                if a.dtype is not (dtype or a.dtype):
+                    return kernel(*arrays)
+                size, dtype = max(size, a.size), a.dtype
+            if size < least:
+                return kernel(*arrays)
+        return generated.elementwise(body, *arrays)
+
+    return many
+
+
+def _plain(array: Any) -> bool:
+    """Whether an array lies in row-major order, or is one number repeated."""
+    return array.flags.c_contiguous or not any(array.strides)
 
 
 # Numbers ---------------------------------------------------------------------------------------
@@ -131,7 +163,7 @@ class NumpyBackend(Backend):
 
     def bind(self, op: Op, dtype: DType) -> Callable[..., Any]:
         few, many = self.bind_by_size(op, dtype)
-        if many is None or op.scalar in SAME_BITS:
+        if many is None or op.scalar in _SHARED:
             return few  # which plans tell where to write
 
         def kernel(x: Any) -> Any:
@@ -141,17 +173,15 @@ class NumpyBackend(Backend):
 
     def bind_by_size(self, op: Op, dtype: DType) -> tuple[Any, Any]:
         kernel, name = super().bind(op, dtype), str(op.scalar)
-        if not op.compiled or dtype.char not in "fd":
+        shared = op.scalar in _SHARED and dtype in op.allowed(0)
+        if not (op.compiled or shared) or dtype.char not in "fd" or not generated.enabled():
             return kernel, None
 
-        def body(s: Any, x: Any) -> Any:
-            return getattr(s, name)(x)
-
-        def many(x: Any) -> Any:
-            return generated.elementwise(body, x) if generated.enabled() else kernel(x)
+        def body(s: Any, *operands: Any) -> Any:
+            return getattr(s, name)(*operands)
 
         body.__name__ = name
-        return kernel, many
+        return kernel, _compiled(body, kernel, LARGE if shared else 0)
 
     def numbers(self, kernel: Any, scalar: type, dtype: DType) -> Mapping[Any, Any]:
         fits = scalar in (bool, int) or (scalar is float and dtype.kind == "f")

@@ -62,7 +62,7 @@ def located() -> Iterator[None]:
         trace = error.__traceback__ if error.at is None else None
         while trace is not None:
             code = trace.tb_frame.f_code
-            if code.co_filename not in internal:
+            if not internal[code.co_filename]:
                 error.at = f"{code.co_filename}:{trace.tb_lineno} in {code.co_name}"
             trace = trace.tb_next
         raise

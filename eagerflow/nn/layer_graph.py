@@ -7,7 +7,6 @@ which a call of a layer is a node like that of an op; ``run`` computes it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 from eagerflow import tree
@@ -92,7 +91,7 @@ def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output
 def _layer_op(call: LayerCall) -> Op:
     """What stands as the op of a node that calls a layer."""
     facts = custom_op(type(call.layer).__name__, call)
-    return replace(facts, family="layer", kernel=call, call=call)
+    return facts.replaced(family="layer", kernel=call, call=call)
 
 
 def _current(x: Any) -> Any:

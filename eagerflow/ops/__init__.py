@@ -33,13 +33,6 @@ from eagerflow.ops.linear_algebra.einstein import *
 from eagerflow.ops.linear_algebra.matrices import *
 from eagerflow.ops.linear_algebra.systems import *
 from eagerflow.ops.methods import *
-from eagerflow.ops.nn.attention import *
-from eagerflow.ops.nn.batch_normalization import *
-from eagerflow.ops.nn.convolution import *
-from eagerflow.ops.nn.losses import *
-from eagerflow.ops.nn.normalization import *
-from eagerflow.ops.nn.pooling import *
-from eagerflow.ops.nn.regularization import *
 from eagerflow.ops.numpy_calls import *
 from eagerflow.ops.reductions.cumulative import *
 from eagerflow.ops.reductions.norms import *
@@ -47,7 +40,6 @@ from eagerflow.ops.reductions.softmax import *
 from eagerflow.ops.reductions.sorting import *
 from eagerflow.ops.reductions.statistics import *
 from eagerflow.ops.reductions.sums import *
-from eagerflow.ops.reductions.unique import *
 from eagerflow.ops.shapes.diagonals import *
 from eagerflow.ops.shapes.joining import *
 from eagerflow.ops.shapes.padding import *
@@ -65,22 +57,52 @@ __all__ = sorted(
     }
 )
 
-# These are loaded when one of their names is asked for: layers and optimizers alone use them.
+# These are loaded when one of their names is asked for: networks, or few programs, use them.
 if TYPE_CHECKING:
+    from eagerflow.ops.nn.attention import *
+    from eagerflow.ops.nn.batch_normalization import *
+    from eagerflow.ops.nn.convolution import *
     from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.losses import *
+    from eagerflow.ops.nn.normalization import *
     from eagerflow.ops.nn.optimizer_updates import *
+    from eagerflow.ops.nn.pooling import *
     from eagerflow.ops.nn.recurrent import *
+    from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
+    from eagerflow.ops.reductions.unique import *
 
 LATE = {
-    "adam_update": "optimizer_updates",
-    "ctc_loss": "ctc",
-    "gru": "recurrent",
-    "lstm": "recurrent",
-    "momentum_update": "optimizer_updates",
-    "resize": "resizing",
-    "resize_gradient": "resizing",
-    "simple_rnn": "recurrent",
+    "adam_update": "nn.optimizer_updates",
+    "avg_pool": "nn.pooling",
+    "avg_pool_gradient": "nn.pooling",
+    "batch_norm": "nn.batch_normalization",
+    "conv": "nn.convolution",
+    "conv_filter_gradient": "nn.convolution",
+    "conv_input_gradient": "nn.convolution",
+    "conv_transpose": "nn.convolution",
+    "ctc_loss": "nn.ctc",
+    "dot_product_attention": "nn.attention",
+    "dropout": "nn.regularization",
+    "group_norm": "nn.normalization",
+    "gru": "nn.recurrent",
+    "layer_norm": "nn.normalization",
+    "lstm": "nn.recurrent",
+    "max_pool": "nn.pooling",
+    "max_pool_gather": "nn.pooling",
+    "max_pool_gradient": "nn.pooling",
+    "momentum_update": "nn.optimizer_updates",
+    "resize": "nn.resizing",
+    "resize_gradient": "nn.resizing",
+    "rms_norm": "nn.normalization",
+    "sigmoid_cross_entropy": "nn.losses",
+    "simple_rnn": "nn.recurrent",
+    "softmax_cross_entropy": "nn.losses",
+    "sparse_softmax_cross_entropy": "nn.losses",
+    "unique_all": "reductions.unique",
+    "unique_counts": "reductions.unique",
+    "unique_inverse": "reductions.unique",
+    "unique_values": "reductions.unique",
 }
 """Public names, and the modules that they come from."""
 
@@ -94,12 +116,12 @@ def __getattr__(name: str) -> Any:
 
 def load_late(module: str) -> Any:
     """A module of ops that is loaded when it is first used."""
-    return importlib.import_module(f"{__name__}.nn.{module}")
+    return importlib.import_module(f"{__name__}.{module}")
 
 
 def load_all() -> None:
     """Load all modules of ops, which register theirs."""
-    for module in (*LATE.values(), "adaptive_updates", "differences"):
+    for module in (*LATE.values(), "nn.adaptive_updates", "nn.differences"):
         load_late(module)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -26,6 +25,7 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, short_repr
+from eagerflow.records import Frozen
 from eagerflow.spec import MAX_RANK
 
 __all__ = ["__array_namespace_info__", "can_cast", "finfo", "iinfo", "isdtype", "result_type"]
@@ -142,8 +142,7 @@ def _members(kind: Any) -> frozenset[DType]:
 # Limits -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class FloatLimits:
+class FloatLimits(Frozen):
     """What a floating-point dtype can hold, in Python numbers."""
 
     bits: int
@@ -167,8 +166,7 @@ class FloatLimits:
         return self.smallest_normal
 
 
-@dataclass(frozen=True, slots=True)
-class IntegerLimits:
+class IntegerLimits(Frozen):
     """What an integer dtype can hold, in Python integers."""
 
     bits: int

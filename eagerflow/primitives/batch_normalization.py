@@ -1,7 +1,8 @@
 """Batch normalization of NumPy arrays with the statistics of the batch, and its gradient.
 
-Large arrays take generated kernels: one looks for the sums over each channel, one computes the
-result, and each reads its operands from memory once. Others are worked through in tiles.
+Generated kernels look for the sums over each channel, then compute the result, and read their
+operands from memory once for each: where channels lie side by side in whole vectors in one call
+also for few elements, else where there are many. Others are worked through in tiles.
 """
 
 from __future__ import annotations
@@ -63,10 +64,9 @@ def training(x: Any, scale: Any, offset: Any, at: int, epsilon: float) -> tuple[
 
     ``scale`` and ``offset``, or None, have one element for each channel.
     """
-    pays = _pays(x.shape, at)
-    if pays and (lanes := _lanes_of(x, at)):
+    if lanes := _lanes_of(x, at):
         return _program(x, epsilon, lanes, scale=scale, offset=offset)
-    form = _form(pays, at, x)
+    form = _form(at, x)
     moments = form.moments()
     factor = 1 / np.sqrt(moments.variance + epsilon)
     if scale is not None:
@@ -84,11 +84,10 @@ def gradient(
     x: Any, g: Any, g_mean: Any, g_variance: Any, scale: Any, *, at: int, epsilon: float
 ) -> tuple[Any, Any, Any]:
     """Gradients of ``training`` by x, scale and offset, from those of its three results."""
-    pays = _pays(x.shape, at)
-    if pays and (lanes := _lanes_of(x, at)):
+    if lanes := _lanes_of(x, at):
         own = {"g": g, "of_mean": g_mean, "of_variance": g_variance}
         return _program(x, epsilon, lanes, scale=scale, **own)
-    form = _form(pays, at, x, g)
+    form = _form(at, x, g)
     moments = form.moments()
     factor = 1 / np.sqrt(moments.variance + epsilon)
     of_scale = moments.products * factor
@@ -105,8 +104,13 @@ def gradient(
 
 
 def _lanes_of(x: Any, at: int) -> int:
-    """Elements of the vectors that channels are made of; 0 where they are not."""
-    if at != len(x.shape) - 1 or x.dtype.char not in "fd" or x.shape[-1] > MAX_CHANNELS:
+    """Elements of the vectors that channels are made of; 0 where they are not, or are few."""
+    if (
+        not generated.pays(math.prod(x.shape))
+        or at != len(x.shape) - 1
+        or x.dtype.char not in "fd"
+        or x.shape[-1] > MAX_CHANNELS
+    ):
         return 0
     lanes, _ = processor(dtype_name(x.dtype))
     fits = [n for n in (lanes, lanes // 2) if n > 1 and x.shape[-1] % n == 0]
@@ -161,7 +165,7 @@ def native(*like: Any, at: int, epsilon: float, back: bool) -> Callable[..., Any
     those of the results.
     """
     names, x = _GIVEN[back], like[0]
-    lanes = _lanes_of(x, at) if _pays(x.shape, at) else 0
+    lanes = _lanes_of(x, at)
     if not lanes or any(v is not None and v.dtype != x.dtype for v in like):
         return None
 
@@ -357,8 +361,8 @@ def _in_planes(shape: tuple[int, ...], at: int) -> bool:
     return math.prod(shape[at + 1 :]) >= MIN_PLANE_ELEMENTS
 
 
-def _form(pays: bool, at: int, *arrays: Any) -> _Planes | _Lines | _Columns:
-    if not pays:
+def _form(at: int, *arrays: Any) -> _Planes | _Lines | _Columns:
+    if not _pays(arrays[0].shape, at):
         return _Columns(at, *arrays)
     return (_Planes if _in_planes(arrays[0].shape, at) else _Lines)(at, *arrays)
 

@@ -14,7 +14,6 @@ import operator
 import os
 import sys
 import threading
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,10 +21,10 @@ from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there, switched_off
 from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.records import Frozen
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(Frozen):
     """A processor to write code for: its name, its features, and the bytes of its vectors."""
 
     triple: str

@@ -118,13 +118,40 @@ class _Pool:
         """Ask that many threads to make a call."""
         for _ in range(min(helpers, len(self._threads))):
             self._calls.put(call)
+        _offers[0] += 1
 
 
 def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
     np.seterr(all="ignore")  # as for every kernel; the setting is this thread's own
+    stand_by = None
     while (call := calls.get()) is not None:
         call()
         del call  # it holds arrays
+        if stand_by is None and _after_calls is not None:
+            stand_by = _after_calls(_offers_address)
+        known = _offers[0]
+        if stand_by is not None and calls.empty():
+            stand_by(known)
+
+
+_offers = (ctypes.c_int64 * 1)()
+"""Another number with each call that is offered: who waits for something else looks at it."""
+_offers_address = ctypes.addressof(_offers)
+_after_calls: Callable[[int], Callable[[int], object]] | None = None
+
+
+def dismiss() -> None:
+    """Let threads of the pool sleep at once: those of another library are to have their cores."""
+    _offers[0] += 1
+
+
+def after_calls(prepare: Callable[[int], Callable[[int], object]]) -> None:
+    """Let threads of the pool do after each call, before they sleep, what this gives to each.
+
+    It gets the address of a number; what it gives gets the number, and ends when it is another.
+    """
+    global _after_calls
+    _after_calls = prepare
 
 
 def _end(calls: SimpleQueue[Callable[[], Any] | None], count: int) -> None:
@@ -288,7 +315,8 @@ def invite(call: Callable[[], Any], count: int) -> None:
     """Ask so many threads of the pool for a call each: they make it soon, late or not at all."""
     pool = _started()
     pool.keep_off(_core())
-    pool.offer(call, count)
+    if count > 0:
+        pool.offer(call, count)
 
 
 _IDLE_REFERENCES = 3  # to a buffer that nobody works in: the table, a name, getrefcount's own

@@ -1,7 +1,5 @@
 """Ops with a bug put in on purpose, for the tests that show that the checks find it."""
 
-import dataclasses
-
 import numpy as np
 
 import eagerflow as ef
@@ -12,7 +10,7 @@ from tests.contract.derivatives import gradients_at
 
 def planted(op, **changes):
     """An unregistered copy of an op with some facts changed; the op itself stays as it is."""
-    copy = dataclasses.replace(op, table={}, kernels={}, call=None, **changes)
+    copy = op.replaced(table={}, kernels={}, call=None, **changes)
     bind(copy)
     return copy
 

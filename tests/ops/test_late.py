@@ -22,7 +22,7 @@ def test_names(name):
 
 def test_import_loads_none_of_them():
     loaded = run("import sys, eagerflow; print(sorted(sys.modules))")
-    assert [m for m in ops.LATE.values() if f"eagerflow.ops.nn.{m}'" in loaded] == []
+    assert [m for m in ops.LATE.values() if f"eagerflow.ops.{m}'" in loaded] == []
 
 
 def test_threads_that_ask_at_once_all_find_them():

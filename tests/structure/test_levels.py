@@ -12,7 +12,7 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "extras", "guard", "locks", "tree"],
+            ["errors", "extras", "guard", "locks", "records", "tree"],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph.ir", "graph.graph"],
             ["runtime"],

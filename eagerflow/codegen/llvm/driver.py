@@ -27,7 +27,7 @@ turns repeated stages have."""
 COUNTER_WORDS = 16
 """64-bit words between two counters, so that no two of them share a cache line."""
 
-_PAUSES = {
+PAUSES = {
     "x86_64": ("call void @llvm.x86.sse2.pause()", "declare void @llvm.x86.sse2.pause()"),
     "aarch64": ("call void @llvm.aarch64.hint(i32 1)", "declare void @llvm.aarch64.hint(i32)"),
 }
@@ -176,7 +176,7 @@ def _work(code: Code, name: str, piece: str, done: str, *more: str) -> None:
 
 def wait(code: Code, place: str, condition: str, number: str | int, triple: str) -> None:
     """Wait while what stands at an address compares to a number as a condition says."""
-    pause, code.declarations["pause"] = _PAUSES.get(triple.partition("-")[0], ("", ""))
+    pause, code.declarations["pause"] = PAUSES.get(triple.partition("-")[0], ("", ""))
     again, after = (code.name(f"{word}_") for word in ("again", "after"))
     code.line(f"br label %{again}")
     code.label(again)

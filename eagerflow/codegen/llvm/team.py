@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any
 
+from eagerflow.codegen.llvm import standby
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS, wait
 from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.runtime import machine_code, threads
@@ -30,7 +31,7 @@ _CLOSED = 1 << 32  # added to the number of helpers at work
 
 
 def _text(triple: str) -> str:
-    """The functions ``run`` and ``help``, and ``work``, which both of them do."""
+    """The functions ``run`` and ``help``, and ``work``, which both do; and those of ``standby``."""
     code = Code()
     with code.function("work(ptr %team, i64 %scratch)"):
         start = code.at("%team", COUNTER_WORDS, "i64")
@@ -60,7 +61,7 @@ def _text(triple: str) -> str:
         with code.where(code.value(f"icmp ult i64 {state}, {_CLOSED}")):
             code.line(work)
         code.value("atomicrmw sub ptr %team, i64 1 acq_rel")
-    return code.text()
+    return code.text() + standby.text(triple)
 
 
 def library(text: str, *names: str) -> dict[str, int]:
@@ -79,11 +80,19 @@ _held: list[Any] = []
 
 
 @cache
-def functions() -> tuple[Any, Any]:
-    """``run(team, scratch)`` and ``help(team, scratch)``; both let other Python threads run."""
-    found = library(_text(machine_code.host().triple), "run", "help")
-    kind = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64)
-    return kind(found["run"]), kind(found["help"])
+def functions() -> tuple[Any, Any, standby.Board]:
+    """``run(team, scratch)`` and ``help(team, scratch)``, and the board of teams that run.
+
+    All let other Python threads run.
+    """
+    found = library(_text(machine_code.host().triple), "run", "help", "post", "stand_by")
+    number, place = ctypes.c_int64, ctypes.c_void_p
+    kind = ctypes.CFUNCTYPE(number, place, number)
+    post = ctypes.CFUNCTYPE(number, place, place, number)(found["post"])
+    stand_by = ctypes.CFUNCTYPE(number, place, number, number, place, number)(found["stand_by"])
+    board = standby.Board(post, stand_by)
+    threads.after_calls(board.helper)
+    return kind(found["run"]), kind(found["help"]), board
 
 
 _forks = 0
@@ -101,7 +110,17 @@ if hasattr(os, "register_at_fork"):
 class Team:
     """Jobs that threads do together. ``jobs`` are their addresses; ``held`` keeps them alive."""
 
-    __slots__ = ("_forks", "_held", "_help", "_run", "_scratch", "_words", "address", "work")
+    __slots__ = (
+        "_board",
+        "_forks",
+        "_held",
+        "_help",
+        "_run",
+        "_scratch",
+        "_words",
+        "address",
+        "work",
+    )
 
     def __init__(
         self, jobs: Sequence[int], held: Any, scratch: Callable[[], Any] | None = None
@@ -113,7 +132,7 @@ class Team:
         self._held = held
         self._forks = _forks
         self._scratch = scratch
-        self._run, self._help = functions()
+        self._run, self._help, self._board = functions()
         self.work = self.owner(0)
         """Does the jobs as the team's owner, and gives 0; no Python code runs in it."""
 
@@ -130,23 +149,26 @@ class Team:
 
     def run(self, helpers: int) -> None:
         """Do the jobs, with so many threads of the pool to help; return when none is at work."""
-        self.invite(helpers)
-        self._with_scratch(self._run)
+        memory = None if self._scratch is None else self._scratch()  # held until the call is over
+        address = 0 if memory is None else memory[1]
+        if helpers < 1 or not standby.can_work_in(memory):
+            self.invite(helpers)
+            self._run(self.address, address)
+        else:
+            self.invite(helpers, self._board.waiting())
+            self._board.run(self.address, address)
 
-    def invite(self, helpers: int) -> None:
-        """Ask so many threads of the pool to help with the work that is about to begin."""
+    def invite(self, helpers: int, there: int = 0) -> None:
+        """Ask so many threads of the pool to help with the work that is about to begin.
+
+        Those that are ``there`` need not be asked.
+        """
         if self._forks != _forks:  # a helper that was on its way stayed behind in the parent
             self._words[0], self._forks = _CLOSED, _forks
         if helpers > 0:
-            threads.invite(self.help, helpers)
+            threads.invite(self.help, helpers - there)
 
     def help(self) -> None:
         """Help while the team is open."""
-        self._with_scratch(self._help)
-
-    def _with_scratch(self, call: Any) -> None:
-        if self._scratch is None:
-            call(self.address, 0)
-        else:
-            memory = self._scratch()  # held until the call is over
-            call(self.address, memory[1])
+        memory = None if self._scratch is None else self._scratch()  # held until the call is over
+        self._help(self.address, 0 if memory is None else memory[1])

@@ -68,6 +68,7 @@ def exp2(xp: Namespace, x: Array, /) -> Array:
     lambda y, x: y + 1,
     saves="y",
     between=(-2, 2),
+    compiled=True,
     onnx=Missing("ONNX has no such operator; Exp(x) - 1 loses digits"),
     reference=_of_real_or_complex(math.expm1, lambda x: cmath.exp(x) - 1),
 )
@@ -83,7 +84,14 @@ def expm1(xp: Namespace, x: Array, /) -> Array:
     return xp.expm1(x)
 
 
-@analytic(lambda y, x: over(x), saves="x", between=(0.2, 4), singular=True, onnx=Onnx("Log"))
+@analytic(
+    lambda y, x: over(x),
+    saves="x",
+    between=(0.2, 4),
+    singular=True,
+    compiled=True,
+    onnx=Onnx("Log"),
+)
 def log(xp: Namespace, x: Array, /) -> Array:
     """Natural logarithm of each element.
 
@@ -101,6 +109,7 @@ def log(xp: Namespace, x: Array, /) -> Array:
     saves="x",
     between=(-0.7, 3),
     singular=True,
+    compiled=True,
     onnx=Missing("ONNX has no such operator; Log(1 + x) loses digits"),
     reference=_of_real_or_complex(math.log1p, lambda x: cmath.log(1 + x)),
 )

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.tiling import TILE_ELEMENTS, filled, scratch, tiled, tiled_together
 from eagerflow.convert import SCALARS
 from eagerflow.dtypes import REAL, DType, default_dtype, join_scalar
@@ -90,6 +91,10 @@ def _blend_into(condition: Any, x1: Any, x2: Any, out: Any) -> None:
     np.bitwise_xor(bits, bits2, bits)
 
 
+def _chosen(s: Any, condition: Any, x1: Any, x2: Any) -> Any:
+    return s.select(condition, x1, x2)
+
+
 def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
     dtype = _chosen_dtype(x1, x2)
     if x1.__class__ in SCALARS:
@@ -98,6 +103,8 @@ def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
         x2 = np.array(x2, dtype)
     if condition.size < TILE_ELEMENTS or dtype.itemsize > 8:
         return np.where(condition, x1, x2)
+    if dtype.char in "fd" and dtype == x1.dtype == x2.dtype and generated.pays(condition.size):
+        return generated.elementwise(_chosen, condition, x1, x2)
     shape = np.broadcast_shapes(condition.shape, x1.shape, x2.shape)
     out = buffers.empty(shape, dtype)
     tiled_together(_blend_into, (condition, x1, x2), (out,))
@@ -229,13 +236,29 @@ def _clip_into(x: Any, out: Any, low: Any, high: Any) -> None:
     np.minimum(np.maximum(x, low[: x.size], out=out), high[: x.size], out=out)
 
 
+def _limited_by(s: Any, x: Any, *bounds: Any, lowest: bool, highest: bool) -> Any:
+    """The same with those bounds that there are."""
+    return _limited(s, x, bounds[0] if lowest else None, bounds[-1] if highest else None)
+
+
+def _clip_numpy(xp: Namespace, x: Any, min: Any = None, max: Any = None) -> Any:
+    if {type(min), type(max)} <= _PLAIN and x.dtype.kind == "f":
+        if generated.takes(x):
+            given = [np.array(b, x.dtype) for b in (min, max) if b is not None]
+            have = {"lowest": min is not None, "highest": max is not None}
+            return generated.elementwise(_limited_by, x, *given, **have)
+        if x.size >= TILE_ELEMENTS and min is not None and max is not None:
+            return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
+    return _limited(xp, x, min, max)
+
+
 def _clip_fast(xp: Namespace) -> Any:
+    clip_of = _clip_numpy if xp is np else _limited
+
     def clip(x: Any, min: Any = None, max: Any = None) -> Any:
         if x.dtype.kind != "f" or not {type(min), type(max)} <= _PLAIN:
             raise TypeError("bounds that need conversion")
-        if xp is np and x.size >= TILE_ELEMENTS and min is not None and max is not None:
-            return tiled(_clip_into, x, low=filled(x, min), high=filled(x, max))
-        return _limited(xp, x, min, max)
+        return clip_of(xp, x, min, max)
 
     return clip
 
@@ -267,6 +290,7 @@ def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
 
 
 @elementwise(
+    overrides={"numpy": _clip_numpy},
     partials=(_inside, _below, _above),
     saves="x min max",
     singular=True,

@@ -127,7 +127,10 @@ def matrix_product(a: Any, b: Any, out: Any = None) -> Any:
     if work >= LEAST_GENERATED and _generated(a, b, work):
         made = empty((a.shape[0], b.shape[1]), a.dtype) if out is None else out
         return _kernels().multiply(a, b, made)
-    if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS or work >= MIN_SHARED_MULTIPLICATIONS:
+    if work >= MIN_SHARED_MULTIPLICATIONS:
+        threads.dismiss()
+        return a.dot(b, out)
+    if work <= MIN_BLAS_VECTOR_MULTIPLICATIONS:
         return a.dot(b, out)
     if work <= MIN_BLAS_MULTIPLICATIONS and a.dtype.kind != "c":
         return a.dot(b, out)
@@ -164,6 +167,7 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
     if each >= LARGE_MULTIPLICATIONS or (
         each >= MIN_SHARED_MULTIPLICATIONS and count < STACK_PARTS
     ):
+        threads.dismiss()
         return np.matmul(a, b, out)
     if count * each < MIN_SHARED_MULTIPLICATIONS:
         return _product_of(np.matmul, each, a, b, False, out)

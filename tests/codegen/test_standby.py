@@ -1,0 +1,104 @@
+"""Helpers that stand by: teams that run are seen, done once, and left before they end."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.codegen.llvm import team
+from eagerflow.runtime import machine_code, threads
+
+pytestmark = pytest.mark.skipif(not machine_code.available(), reason="needs llvmlite")
+SIZE = 1 << 18
+
+
+@pytest.fixture
+def two():
+    threads.set_thread_count(2)
+    yield
+    threads.set_thread_count(None)
+
+
+def operands(seed):
+    rng = np.random.default_rng(seed)
+    return rng.standard_normal((2, SIZE), np.float32)
+
+
+def sigmoid(x):
+    return ef.sigmoid(ef.tensor(x)).numpy()
+
+
+def wait_for(condition):
+    end = time.monotonic() + 10
+    while not condition() and time.monotonic() < end:
+        sigmoid(operands(0)[0])
+    return condition()
+
+
+def test_helpers_stand_by_and_then_sleep(two):
+    """One that waits is not asked again; after a moment it costs nothing."""
+    board = team.functions()[2]
+    assert wait_for(lambda: board.waiting() > 0)
+    time.sleep(0.2)
+    start = time.process_time()
+    time.sleep(0.3)
+    assert time.process_time() - start < 0.15
+    assert board.waiting() == 0
+
+
+def test_those_who_are_dismissed_leave(two):
+    board = team.functions()[2]
+    assert wait_for(lambda: board.waiting() > 0)
+    threads.dismiss()
+    end = time.monotonic() + 10
+    while board.waiting() and time.monotonic() < end:
+        pass
+    assert board.waiting() == 0
+
+
+def test_several_threads_run_teams_at_once(two):
+    """Only one team is on the board at a time; the others are done without it."""
+    given = [operands(seed) for seed in range(4)]
+    wanted = [np.float32(1) / (1 + np.exp(-x.astype(np.float64))) for x, _ in given]
+    wrong = []
+
+    def work(i):
+        for _ in range(60):
+            found = sigmoid(given[i][0])
+            if np.abs(found - wanted[i]).max() > 1e-6:
+                wrong.append(i)
+
+    workers = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert wrong == []
+    assert list(team.functions()[2]._words[:1]) == [0]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_child_that_is_forked_meanwhile_finds_nobody(two):
+    x, _ = operands(5)
+    wanted = sigmoid(x)
+    board = team.functions()[2]
+    assert wait_for(lambda: board.waiting() > 0)
+    child = os.fork()
+    if child == 0:
+        none = board.waiting() == 0
+        same = all(np.array_equal(sigmoid(x), wanted) for _ in range(5))
+        os._exit(0 if none and same else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_memory_that_all_threads_share_is_no_helpers_own(two):
+    """Rows so long that threads share each of them: their pieces meet in memory of the call's."""
+    x = np.random.default_rng(6).standard_normal((2, 1 << 18), np.float32)
+    for _ in range(20):
+        found = ef.softmax(ef.tensor(x)).numpy()
+        powers = np.exp(x.astype(np.float64))
+        np.testing.assert_allclose(found, powers / powers.sum(1, keepdims=True), rtol=1e-5)
