@@ -12,7 +12,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -58,12 +58,16 @@ class CompiledKernel:
         stages, _ = _stages(region, variant)
         self.counters = ctypes.c_int64 * counters(len(stages))
         own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
+        self._function: Any = None
         self._content = compiled(own, lambda: intermediate(region, layout, variant), host)
 
-    @cached_property
+    @property
     def function(self) -> Any:
         """``run(frame, scratch, counters)``; code that is still being made is waited for."""
-        return linked(self._content)
+        # Not a cached property: Python 3.11 holds a lock then, which a fork would leave behind.
+        if self._function is None:
+            self._function = linked(self._content)
+        return self._function
 
 
 _kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()

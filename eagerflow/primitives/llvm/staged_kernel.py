@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -69,12 +69,16 @@ class StagedKernel(Generic[Writer]):
             stages, repeated = writer_class.stages, writer_class.repeated
             return module + driver.shared_driver(stages, repeated, target.triple)
 
+        self._function: Any = None
         self._content = launch.compiled(f"{own}\n{source}", text, target)
 
-    @cached_property
+    @property
     def function(self) -> Any:
         """``run(frame, scratch, counters)``; code that is still being made is waited for."""
-        return machine().launch.linked(self._content)
+        # Not a cached property: Python 3.11 holds a lock then, which a fork would leave behind.
+        if self._function is None:
+            self._function = machine().launch.linked(self._content)
+        return self._function
 
     def run(
         self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
