@@ -7,7 +7,7 @@ results have the same bits with any number of threads.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, cached_property
+from functools import cache
 from math import prod
 from typing import Any, NamedTuple
 
@@ -219,7 +219,11 @@ class ProductCall:
         self.room = {"sums": sums}
         if isinstance(writer, PackedProductWriter):
             self.room["packed_panels"] = writer.panels(*sizes)
+        self.workspace = sum(self.room.values())
+        """Bytes of memory for what is packed for all threads."""
         self.many = threads.thread_count() if self._shared else 1
+        self._whole: tuple[StagedKernel[Any], Any] | None = None
+        """The kernel of all stages, and its frame."""
         self.numbers = {
             "a_next": given.a[0],
             "b_next": given.b[0],
@@ -279,6 +283,9 @@ class ProductCall:
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the products into ``out``."""
+        if self._whole is None:
+            own = kernel(self.config, self.writer)
+            self._whole = own, self._frame(own, 0)
         whole, template = self._whole
         at, address = whole.at, machine().launch.address
         frame = whole.frame.from_buffer_copy(template)
@@ -289,17 +296,6 @@ class ProductCall:
         for name, array in (("a", a), ("b", b), ("c", out)):
             frame[at[name]] = address(array)
         whole.start(frame)
-
-    @cached_property
-    def _whole(self) -> tuple[StagedKernel[Any], Any]:
-        """The kernel of all stages, and its frame."""
-        own = kernel(self.config, self.writer)
-        return own, self._frame(own, 0)
-
-    @cached_property
-    def workspace(self) -> int:
-        """Bytes of memory for what is packed for all threads."""
-        return sum(self.room.values())
 
     def new_jobs(self, step: int, workspace: int, strides: Any) -> list[Any]:
         """The jobs of a segment's step, whose arrays are ``a``, ``b`` and the result.

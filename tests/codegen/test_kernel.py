@@ -232,7 +232,7 @@ def test_a_lock_that_a_fork_leaves_behind_is_noticed():
     code = """
 import threading
 from eagerflow.runtime import machine_code
-machine_code._lock = lock = threading.Lock()  # one that no fork waits for
+machine_code._lock = lock = threading.RLock()  # one that no fork waits for
 check(0)
 held = threading.Event()
 

@@ -12,9 +12,9 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from math import prod
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -58,16 +58,11 @@ class CompiledKernel:
         stages, last = _stages(region, variant)
         self.counters = ctypes.c_int64 * counters(len(stages))
         own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
-        self._content = compiled(own, lambda: intermediate(region, layout, variant), host)
+        content = compiled(own, lambda: intermediate(region, layout, variant), host)
         alone = len(stages) == 1 and last is None and variant != "side"
-        self._pieces = stages if alone else []
+        self.linked = Linked(content, stages if alone else [])
 
-    @cached_property
-    def linked(self) -> Linked:
-        """Its functions; code that is still being made is waited for."""
-        return linked(self._content, self._pieces)
-
-    @cached_property
+    @property
     def function(self) -> Any:
         """``run(frame, scratch, counters)``."""
         return self.linked.run
@@ -163,18 +158,30 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
     return Compilation(make).content
 
 
-class Linked(NamedTuple):
-    """``run(frame, scratch, counters)`` of an object, and the addresses of functions of pieces."""
+class Linked:
+    """The functions of an object, which may still be in the making: who asks for one waits."""
 
-    run: Any
-    pieces: dict[str, int]
+    # No cached properties: Python 3.11 holds a lock then, which a fork would leave behind.
 
+    def __init__(self, content: Callable[[], bytes], pieces: Sequence[str]) -> None:
+        self._content, self._names = content, pieces
+        self._functions: tuple[Any, dict[str, int]] | None = None
 
-def linked(content: Callable[[], bytes], pieces: Sequence[str]) -> Linked:
-    """The functions of an object."""
-    library = machine_code.link(content(), RUN, *pieces)
-    function = library.function(RUN, *[ctypes.c_void_p] * 3)
-    return Linked(function, {name: library.address(name) for name in pieces})
+    @property
+    def run(self) -> Any:
+        """``run(frame, scratch, counters)``."""
+        return (self._functions or self._link())[0]
+
+    @property
+    def pieces(self) -> dict[str, int]:
+        """The addresses of functions of pieces, by their names."""
+        return (self._functions or self._link())[1]
+
+    def _link(self) -> tuple[Any, dict[str, int]]:
+        library = machine_code.link(self._content(), RUN, *self._names)
+        function = library.function(RUN, *[ctypes.c_void_p] * 3)
+        self._functions = function, {name: library.address(name) for name in self._names}
+        return self._functions
 
 
 def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:

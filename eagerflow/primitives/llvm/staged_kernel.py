@@ -9,7 +9,7 @@ import atexit
 import ctypes
 import os
 from collections.abc import Callable
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -69,14 +69,10 @@ class StagedKernel(Generic[Writer]):
             stages, repeated = writer_class.stages, writer_class.repeated
             return module + driver.shared_driver(stages, repeated, target.triple)
 
-        self._content = launch.compiled(f"{own}\n{source}", text, target)
+        content = launch.compiled(f"{own}\n{source}", text, target)
+        self.linked = launch.Linked(content, writer_class.stages)
 
-    @cached_property
-    def linked(self) -> Any:
-        """Its functions, by stages those of pieces; code that is being made is waited for."""
-        return machine().launch.linked(self._content, self.writer.stages)
-
-    @cached_property
+    @property
     def function(self) -> Any:
         """``run(frame, scratch, counters)``."""
         return self.linked.run
