@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 
+from eagerflow.codegen.llvm import launch
 from eagerflow.runtime import compilation, machine_code, threads
 from eagerflow.runtime.compilation import Compilation
 from tests.interrupts import at_every_bytecode
@@ -237,6 +238,7 @@ ENDS = """
 import atexit, sys, threading, time
 inside, begun = [], threading.Event()
 atexit.register(lambda: print("inside:", len(inside)))  # when all others have run
+from eagerflow.codegen.llvm import launch
 from eagerflow.runtime import compilation, machine_code, threads
 from tests.runtime.test_compilation import text
 threads.set_thread_count(2)
@@ -261,3 +263,25 @@ begun.wait(20)
 def test_a_process_ends_when_none_makes_code():
     ran = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, timeout=60)
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, b"inside: 0\n", b"")
+
+
+def test_threads_that_link_code_at_once_have_the_same_functions():
+    """Jobs keep the addresses of functions, so nobody's may go."""
+    target = machine_code.host()
+    head = f'target triple = "{target.triple}"\n'
+    text = head + "define void @run(ptr %a, ptr %b, ptr %c) { ret void }"
+    code = machine_code.compile_object(text, target)
+    together = threading.Barrier(2)
+
+    def content():
+        together.wait(SECONDS)
+        return code
+
+    linked, found = launch.Linked(content, ["run"]), []
+    several = [threading.Thread(target=lambda: found.append(linked.run)) for _ in range(2)]
+    for thread in several:
+        thread.start()
+    for thread in several:
+        thread.join(SECONDS)
+    assert found == [linked.run] * 2 and found[0] is found[1]
+    found[0](None, None, None)

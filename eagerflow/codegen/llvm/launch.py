@@ -159,29 +159,31 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
 
 
 class Linked:
-    """The functions of an object, which may still be in the making: who asks for one waits."""
+    """The functions of an object, which may still be in the making: who asks for one waits.
 
-    # No cached properties: Python 3.11 holds a lock then, which a fork would leave behind.
+    No lock is held meanwhile, which a fork would leave behind. Of threads that link it at once, the
+    first one's functions are those of all, as others' code goes with whoever holds it.
+    """
 
     def __init__(self, content: Callable[[], bytes], pieces: Sequence[str]) -> None:
         self._content, self._names = content, pieces
-        self._functions: tuple[Any, dict[str, int]] | None = None
+        self._found: dict[str, tuple[Any, dict[str, int]]] = {}
 
     @property
     def run(self) -> Any:
         """``run(frame, scratch, counters)``."""
-        return (self._functions or self._link())[0]
+        return (self._found.get(RUN) or self._link())[0]
 
     @property
     def pieces(self) -> dict[str, int]:
         """The addresses of functions of pieces, by their names."""
-        return (self._functions or self._link())[1]
+        return (self._found.get(RUN) or self._link())[1]
 
     def _link(self) -> tuple[Any, dict[str, int]]:
         library = machine_code.link(self._content(), RUN, *self._names)
         function = library.function(RUN, *[ctypes.c_void_p] * 3)
-        self._functions = function, {name: library.address(name) for name in self._names}
-        return self._functions
+        made = function, {name: library.address(name) for name in self._names}
+        return self._found.setdefault(RUN, made)
 
 
 def prepare(region: Region, layout: Layout, variant: str) -> CompiledKernel:
