@@ -39,19 +39,6 @@ class _Touched(NamedTuple):
     access: Access
 
 
-class _Growing:
-    """A chain, and what waits for its end."""
-
-    def __init__(self) -> None:
-        self.chain = Chain([], [])
-        self.touched: list[_Touched] = []
-        self.waiting: list[Arrays] = []
-
-    def joins(self, own: list[_Touched]) -> bool:
-        """Whether a step that touches this memory can be part of it."""
-        return all(_in_step(a, b) for a in self.touched for b in own)
-
-
 def _in_step(one: _Touched, other: _Touched) -> bool:
     """Whether a later step of a chain touches nothing of an earlier one's but in the same rows."""
     a, b = one.access, other.access
@@ -116,33 +103,32 @@ def _grown(
     done: set[int],
     threads: int,
 ) -> Chain:
+    """The longest chain that begins with a step."""
     count = _rows_from(first, natives, done)
-    growing = _Growing()
+    found, touched = Chain([], []), list[_Touched]()
     waiting: list[int] = []
     for number in range(first, len(natives)) if count else ():
         native = natives[number]
         if number in done:
             continue
-        if native is None or not native.movable:
+        if native is None or not native.movable or len(found.steps) == MAX_STEPS:
             break
-        own = rows[number]
         member = native.member(count)
-        free = all(_apart(own, inputs[number], rows[w], inputs[w]) for w in waiting)
-        if member is not None and free:
-            touched = _touched(member, own)
-            if growing.joins(touched) and height_of([*growing.chain.members, member], threads):
-                growing.chain.steps.append(number)
-                growing.chain.members.append(member)
-                growing.touched += touched
-                if len(growing.chain.steps) == MAX_STEPS:
-                    break
+        if member is not None:
+            own = _touched(member, rows[number])
+            if (
+                all(_in_step(a, b) for a in touched for b in own)
+                and all(_apart(rows[number], inputs[number], rows[w], inputs[w]) for w in waiting)
+                and height_of([*found.members, member], threads)
+            ):
+                found.steps.append(number)
+                found.members.append(member)
+                touched += own
                 continue
         if number == first or len(waiting) == MAX_WAITING:
             break
         waiting.append(number)
-    if len(growing.chain.steps) < 2:
-        return Chain([first], [])
-    return growing.chain
+    return found if len(found.steps) > 1 else Chain([first], [])
 
 
 def _rows_from(first: int, natives: Sequence[Any], done: set[int]) -> int | None:
