@@ -46,6 +46,7 @@ _frame = sys._getframe
 _blank = blank
 _quick = process.run
 _NONE: dict[str, Any] = {}
+MAX_FILES = 4096  # of which it is remembered whether they are this package's
 _FOLDER = os.path.dirname(__file__) + os.sep
 _COMMAND = os.path.join(_FOLDER, "cli", "")
 
@@ -57,6 +58,8 @@ class _Internal(dict[str, bool]):
     """
 
     def __missing__(self, file: str) -> bool:
+        if len(self) >= MAX_FILES:  # code that is made has names without end
+            self.clear()
         own = self[file] = file.startswith(_FOLDER) and not file.startswith(_COMMAND)
         return own
 
@@ -152,9 +155,9 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                fn, kind = table[kind]
                 a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
-                fn = fn if a.size < LARGE else op.many[fn]
+                fn, out_kind = table[kind]
+                fn, kind = fn if a.size < LARGE else op.many[kind], out_kind
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
@@ -390,7 +393,7 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 
 def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
-    return fn if x._array.size < LARGE else op.many[fn]
+    return fn if x._array.size < LARGE else op.many[x._kind]
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -415,7 +418,7 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
         out = kind.device.kind(op.infer(*specs).dtype)
         backend = kind.device.backend
         few, many = backend.bind_by_size(op, kind.dtype)
-        op.many[few] = many or few
+        op.many[kind] = many or few
         entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
         op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)

@@ -214,7 +214,7 @@ class Op(Record):
     # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
     table: dict[Any, Any] = fresh(default_factory=dict)
     kernels: dict[Any, Rule] = fresh(default_factory=dict)
-    many: dict[Any, Rule] = fresh(default_factory=dict)  # by what computes few elements
+    many: dict[Any, Rule] = fresh(default_factory=dict)  # what computes many elements, by kind
     fitting: set[Any] = fresh(default_factory=set)  # kinds of arguments that need no conversion
     # And what copies learn anew: shapes, kinds and attributes that are fine; all attributes of
     # calls that tell some of them; rules of the tape.

@@ -14,6 +14,7 @@ import numpy as np
 
 from eagerflow.backends.numpy import quietly
 from eagerflow.ops.elementwise.arithmetic import multiply
+from eagerflow.ops.family import op_of
 from eagerflow.pulls import CAREFUL, PLAIN, WATCHED, product_of
 from eagerflow.recorder import OP, OUT, recording
 from eagerflow.tensor import Tensor, new_tensor
@@ -131,7 +132,7 @@ def of_many(product: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _shared(g: Any, p: Any) -> Any:
-    many = multiply.op.many.get(np.multiply)  # type: ignore[attr-defined]
+    many = op_of(multiply).many.get(g._kind)
     if many is None or type(p) is not Tensor or p._kind is not g._kind:
         return multiply(g, p)
     return new_tensor(quietly(many, g._array, p._array), g._kind)

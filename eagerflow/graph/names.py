@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -14,6 +14,11 @@ from eagerflow.graph.walk import all_values
 
 _SHOWN = 8  # names in an error
 _HINTS = 3
+
+
+def tuple_of(names: Sequence[str]) -> str:
+    """A tuple of what goes by these names, as a program writes it."""
+    return f"({', '.join(names)}{',' * (len(names) == 1)})"
 
 
 class FreeNames:

@@ -104,7 +104,7 @@ def _grown(
     threads: int,
 ) -> Chain:
     """The longest chain that begins with a step."""
-    count = _rows_from(first, natives, done)
+    count = _rows_from(first, natives, rows, done)
     found, touched = Chain([], []), list[_Touched]()
     waiting: list[int] = []
     for number in range(first, len(natives)) if count else ():
@@ -131,14 +131,15 @@ def _grown(
     return found if len(found.steps) > 1 else Chain([first], [])
 
 
-def _rows_from(first: int, natives: Sequence[Any], done: set[int]) -> int | None:
+def _rows_from(
+    first: int, natives: Sequence[Any], rows: Sequence[Arrays], done: set[int]
+) -> int | None:
     """The rows of a chain that begins with a step: those of it, or of the next one."""
     for number in range(first, min(first + 2, len(natives))):
         native = natives[number]
         if native is None or number in done:
             return None
-        rows = native.chain_rows
-        if rows is not None:
-            sizes = [rows * a.size for a in native.member(rows).accesses if a.row]
-            return int(rows) if max(sizes) >= MIN_PASSED_BYTES else None
+        if (count := native.chain_rows) is not None:
+            read, *_, made = rows[number]
+            return int(count) if max(read.nbytes, made.nbytes) >= MIN_PASSED_BYTES else None
     return None

@@ -36,7 +36,7 @@ from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.graph.names import FreeNames
+from eagerflow.graph.names import FreeNames, tuple_of
 from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
@@ -212,13 +212,13 @@ class Lowering:
             write(self, node, texts)
             return
         names = {self.text(x) for x in node.values()} - program.globals.keys()
-        given = _row(["buffers", *sorted(names)])
+        given = tuple_of(["buffers", *sorted(names)])
         lines, places, depth = program.lines, program.places, self.depth
         program.lines, program.places, self.depth = [], [], 1
         name = program.name("_part")
         program.write(f"def {name}{given}:", node, 0)
         write(self, node, texts)
-        made = _row([program.names[v] for v in node.outputs])
+        made = tuple_of([program.names[v] for v in node.outputs])
         program.write(f"return {made}", node)
         program.parts.append((program.lines, program.places))
         program.lines, program.places, self.depth = lines, places, depth
@@ -307,8 +307,8 @@ class Lowering:
         pending, program = self.pending, self.program
         pending.steps.append(step)
         pending.names.append(program.name(name))
-        pending.last = (len(program.lines), _row(given), _row(made))
-        row = _row([*given, *made])
+        pending.last = (len(program.lines), tuple_of(given), tuple_of(made))
+        row = tuple_of([*given, *made])
         program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
         pending.roots.update(map(self.lifetimes.root, step.step.outputs))
 
@@ -324,7 +324,7 @@ class Lowering:
         elif pending.steps:
             segment = Segment(pending.steps)
             name = program.known("_segment", segment)
-            program.write(f"{name}({_row(pending.names)})", pending.steps[-1].step, self.depth)
+            program.write(f"{name}({tuple_of(pending.names)})", pending.steps[-1].step, self.depth)
             self.pending.gone = pending.names + pending.gone
         self._delete()
 
@@ -495,12 +495,12 @@ class Lowering:
         made = [self._place(value, fused, number) for value in fused.outputs]
         if not program.segments:
             name = program.known(f"_{fused.name}", fused.prepare())
-            program.write(f"{name}({_row(given)}, {_row(made)})", fused, self.depth)
+            program.write(f"{name}({tuple_of(given)}, {tuple_of(made)})", fused, self.depth)
             return
         call = fused.prepare()
         if fused.checks:
             check = program.known(f"_check_{fused.name}", call.check)
-            program.write(f"{check}({_row(given)})", fused, self.depth)
+            program.write(f"{check}({tuple_of(given)})", fused, self.depth)
         own = SegmentStep(fused, len(given), call, call.native)
         self.add(own, fused.name, given, made)
 
@@ -511,7 +511,7 @@ class Lowering:
         program.updates.append(update)
         made = [program.local(v) for v in fused.outputs]
         name = program.known(f"_{fused.name}", update)
-        program.write(f"{_row(made)} = {name}(commit, {_row(given)})", fused, self.depth)
+        program.write(f"{tuple_of(made)} = {name}(commit, {tuple_of(given)})", fused, self.depth)
 
 
 class _NodeCall:
@@ -559,10 +559,6 @@ _BY_KEYWORD = (np.maximum, np.minimum)
 """Functions that want to be told the memory they write into by name; others are faster without."""
 
 
-def _row(names: list[str]) -> str:
-    return f"({', '.join(names)}{',' * (len(names) == 1)})"
-
-
 def _literal(value: Any) -> str | None:
     """A number, None or a tuple of these as it is written in a program; None for all else."""
     cls = type(value)
@@ -572,7 +568,7 @@ def _literal(value: Any) -> str | None:
         return repr(value) if isfinite(value) else None
     if cls is tuple and len(value) <= MAX_RANK:
         parts = [_literal(item) for item in value]
-        return None if None in parts else _row([p for p in parts if p is not None])
+        return None if None in parts else tuple_of([p for p in parts if p is not None])
     return None
 
 
@@ -590,7 +586,7 @@ def lower(
         i for i, v in enumerate(graph.all_inputs()) if lifetimes.root(v) in lifetimes.leaving
     )
     results = [lowering.text(v) for v in graph.all_outputs()]
-    program.write(f"return {_row(results) if results else '()'}")
+    program.write(f"return {tuple_of(results) if results else '()'}")
     first = ["buffers", "commit"] if program.updates else ["buffers"]
     program.lines.insert(0, f"def replay({', '.join([*first, *names])}):")
     program.places.insert(0, None)
@@ -604,7 +600,7 @@ def _join(program: Program) -> None:
     program.lines, program.places = [], []
     for lines, places in parts:
         if program.arrays:
-            lines.insert(1, f"    {_row(list(program.arrays))[1:-1]} = buffers")
+            lines.insert(1, f"    {tuple_of(list(program.arrays))[1:-1]} = buffers")
             places.insert(1, None)
         program.lines += lines
         program.places += places

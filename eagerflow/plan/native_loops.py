@@ -1,13 +1,15 @@
 """The lines of loops in machine code: a scan, or a while_loop, all of whose steps have it.
 
-ring = empty((2, 3, 6), float32)
-ring[0] = h
-h_0 = ring[0, ...]
-row = ring[1, ...]
-matmul = h_0, W, b0              # one iteration, with the arrays of the first one
-tanh = b0, row
-_loop((matmul, tanh), (ring,))
-h_next = ring[0, ...]
+    ring = empty((2, 3, 6), float32)
+    ring[0] = h
+    h_0 = ring[0, ...]
+    row = ring[1, ...]
+    matmul = h_0, W, b0              # one iteration, with the arrays of the first one
+    tanh = b0, row
+    _loop((matmul, tanh), (ring,))
+    h_next = ring[0, ...]
+
+What is called, and how arrays move on with each iteration, is in ``loops``.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.names import tuple_of
 from eagerflow.plan.loops import (
     Loop,
     Movement,
@@ -124,10 +127,6 @@ class _LoopWriter:
         self.lowering.loose.setdefault(root, []).append(name)
 
 
-def _tuple(names: Sequence[str]) -> str:
-    return f"({', '.join(names)}{',' * (len(names) == 1)})"
-
-
 # Scans -------------------------------------------------------------------------------------------
 
 
@@ -199,7 +198,7 @@ class _ScanWriter(_LoopWriter):
     def call(self) -> None:
         """The call that does all iterations."""
         loop = self.program.known("_loop", Loop(self.steps, self.movements, self.count))
-        self.write(f"{loop}({_tuple(self.names)}, {_tuple(self.movers)})")
+        self.write(f"{loop}({tuple_of(self.names)}, {tuple_of(self.movers)})")
         self.end()
 
     def ends(self, rings: Rings) -> None:
@@ -253,7 +252,7 @@ def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
     writer.add(body, doing)
     loop = program.known("_loop", WhileLoop(writer.steps, writer.movements, ITERATIONS))
     last, most = program.name("last"), lowering.attribute("most", more["maximum_iterations"])
-    writer.write(f"{last} = {loop}({_tuple(writer.names)}, {_tuple(writer.movers)}, {most})")
+    writer.write(f"{last} = {loop}({tuple_of(writer.names)}, {tuple_of(writer.movers)}, {most})")
     writer.end()
     for i in range(states):
         writer.last_carry(i, last)

@@ -33,7 +33,7 @@ from eagerflow.primitives.llvm.staged_kernel import (
     processor,
 )
 from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
-from eagerflow.primitives.thin_product import in_rows, thin
+from eagerflow.primitives.thin_product import MAX_COLUMNS, in_rows, thin
 from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
 
@@ -392,6 +392,11 @@ def takes(a: Array, b: Array, out: Any = None) -> bool:
     """Whether there are kernels for matrices of these dtypes; ``out`` is the product's."""
     names = [dtype_name(x) for x in (a.dtype, b.dtype, out or a.dtype)]
     return generated.enabled() and terms_of(*names) is not None
+
+
+def is_thin(a: Array, b: Array) -> bool:
+    """Whether a product of matrices waits for memory, whatever kernel makes it."""
+    return bool(min(a.shape[-2], b.shape[-1]) <= MAX_COLUMNS)
 
 
 def multiply(a: Array, b: Array, out: Array) -> Array:

@@ -93,7 +93,6 @@ MIN_BLAS_VECTOR_MULTIPLICATIONS = 2**13  # of two vectors, and of complex matric
 LARGE_MULTIPLICATIONS = 256**3
 # So many are faster by generated kernels where BLAS has none for the processor,
 MIN_GENERATED_MULTIPLICATIONS = 2**21
-MAX_THIN = 4  # rows or columns up to which a product waits for memory, whatever the kernel
 # and of types that BLAS does not know: int8, uint8, float16 and bfloat16 (beside float32 products).
 MIN_GENERATED_OF = {"b": 2**15, "B": 2**15, "e": 2**17, "E": 2**22}
 LEAST_GENERATED = min(MIN_GENERATED_OF.values())
@@ -233,9 +232,7 @@ def _generated(a: Any, b: Any, work: int) -> bool:
     kind = a.dtype.char
     if kind in "fd":
         large = work >= MIN_GENERATED_MULTIPLICATIONS
-        return (
-            large and min(a.shape[-2], b.shape[-1]) > MAX_THIN and blas.is_outdated() and enabled()
-        )
+        return large and blas.is_outdated() and enabled() and not _kernels().is_thin(a, b)
     least = MIN_GENERATED_OF.get(kind)
     return least is not None and work >= least and enabled()
 

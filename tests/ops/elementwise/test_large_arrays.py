@@ -48,6 +48,16 @@ def test_two_arrays(name, dtype):
             assert same_bits(ours(ef.tensor(x), ef.tensor(y)).numpy(), wanted)
 
 
+@pytest.mark.parametrize("name", ["add", "multiply", "maximum", "less"])
+def test_each_kind_has_kernels_of_its_own(name):
+    """A call on integers leaves what floats are computed with as it is."""
+    op = getattr(ef, name)
+    for dtype in ("float32", "int32"):
+        op(ef.ones(2, dtype), ef.ones(2, dtype))
+    floats, integers = (op.op.many[ef.ones(2, dtype)._kind] for dtype in ("float32", "int32"))
+    assert integers is getattr(np, name) and floats is not integers
+
+
 @pytest.mark.parametrize("name", UNARY)
 def test_one_array(name):
     a = anything("float32", 3)
