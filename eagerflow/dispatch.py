@@ -46,7 +46,6 @@ _frame = sys._getframe
 _blank = blank
 _quick = process.run
 _NONE: dict[str, Any] = {}
-MAX_FILES = 4096  # of which it is remembered whether they are this package's
 _FOLDER = os.path.dirname(__file__) + os.sep
 _COMMAND = os.path.join(_FOLDER, "cli", "")
 
@@ -58,10 +57,9 @@ class _Internal(dict[str, bool]):
     """
 
     def __missing__(self, file: str) -> bool:
-        if len(self) >= MAX_FILES:  # code that is made has names without end
+        if len(self) >= MAX_PASSED:  # code that is made has names without end
             self.clear()
-        own = self[file] = file.startswith(_FOLDER) and not file.startswith(_COMMAND)
-        return own
+        return self.setdefault(file, file.startswith(_FOLDER) and not file.startswith(_COMMAND))
 
 
 internal = _Internal()
@@ -155,9 +153,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
-                fn, out_kind = table[kind]
-                fn, kind = fn if a.size < LARGE else op.many[kind], out_kind
+                (fn, kind), own, a, b = table[kind], kind, x1._array, x2._array
+                fn, k1, k2 = fn if a.size < LARGE else op.many[own], x1._key, x2._key
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except KeyError:
