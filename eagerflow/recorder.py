@@ -135,6 +135,10 @@ class Recorder(ScopeGuard):
         if self.outer:
             self.outer.created(what)
 
+    def aside(self, f: Callable[..., Any], *args: Any) -> Any:
+        """``f(...)`` seen by no recorder, nor by who watches what a trace relies on."""
+        return self.outer.aside(f, *args) if self.outer else with_recorder(None, f, *args)
+
     def initial(self, tensor: Any) -> Any:
         """The number behind a Tensor that a Variable is to begin with."""
         return self.outer.initial(tensor) if self.outer else tensor
@@ -218,6 +222,16 @@ def unrecorded(what: str, f: Callable[..., Any], *args: Any) -> Any:
     result = with_recorder(None, f, *args)
     recorder.created(what)
     return result
+
+
+def prepared(f: Callable[..., Any], *args: Any) -> Any:
+    """``f(...)``, which makes state that lasts where it finds none, and else does nothing.
+
+    Whoever looks sees what is there afterwards alone. So a trace goes on, where ``unrecorded``
+    has it repeated: its code must be the same whether the state was there or not.
+    """
+    recorder = recorder_state()[1]
+    return f(*args) if recorder is None else recorder.aside(f, *args)
 
 
 def below(

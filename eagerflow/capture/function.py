@@ -23,7 +23,7 @@ from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.ledger import Ledger
 from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
-from eagerflow.capture.leaks import refuse_leaks, young
+from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.trace import (
     FreeSizes,
@@ -49,6 +49,8 @@ from eagerflow.plan.profile import Profile
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import DEFAULT_MAX_ITEMS, ClockCache, checked_bound
+from eagerflow.runtime.collector import young
+from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
@@ -380,6 +382,7 @@ class Function:
         if own_recorder(given.leaves) is not None:
             raise NoValuesError
         started = time.perf_counter()
+        load_ahead()
         recorder, graph, ledger, places = FreeSizes().traced(partial(self._run, given))
         if recorder.made or recorder.is_unwatched or ledger.changed() is not None:
             # A first run makes what later ones find: weights, caches. What the second one still

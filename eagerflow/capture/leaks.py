@@ -4,57 +4,14 @@ from __future__ import annotations
 
 import gc
 import inspect
-import os
-import threading
-from functools import partial
 from typing import Any
 from weakref import ref
 
 from eagerflow import tree
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError
-from eagerflow.guard import ScopeGuard, in_one_call
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
-
-NEVER = 1 << 30  # objects made since the last collection
-
-
-class young(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context in which the garbage collector does not run by itself.
-
-    All that a trace makes is then young when it ends, so that ``refuse_leaks`` can look through
-    it alone, however much else there is in memory. The last one to leave sets the threshold back.
-    """
-
-    def acquire(self) -> None:
-        """Set a threshold that is not reached."""
-        global _threshold
-        self._thread = threading.get_ident()
-        before = gc.get_threshold()
-        if before[0] != NEVER:  # else it is ours, set by a thread that may have left since
-            _threshold = before
-        in_one_call((partial(_young.add, self), partial(gc.set_threshold, NEVER, *before[1:])))
-
-    def release(self) -> None:
-        """Let the collector run as before, unless others are inside still."""
-        if self in _young:
-            forget = partial(_young.discard, self)
-            in_one_call((forget, _young.__len__, partial(gc.set_threshold, *_threshold)))
-
-
-_young: set[young] = set()
-_threshold = gc.get_threshold()
-
-
-def _forget_other_threads() -> None:
-    # Only the forking thread lives on in the child, and the others' traces never end there.
-    for other in [held for held in _young if held._thread != threading.get_ident()]:
-        other.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_other_threads)
 
 
 def refuse_leaks(name: str, tensors: list[Tensor], own: Any) -> None:

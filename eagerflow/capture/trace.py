@@ -19,7 +19,8 @@ from weakref import ref
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.leaks import refuse_leaks, young
+from eagerflow.capture.guards.events import current
+from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
@@ -36,6 +37,7 @@ from eagerflow.graph.walk import needed
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
+from eagerflow.runtime.collector import young
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
@@ -276,6 +278,11 @@ class Trace(Recorder):
         self.creating()
         self.made.append(what)
         self.made_at.append(_here(3))
+
+    def aside(self, f: Callable[..., Any], *args: Any) -> Any:
+        monitors = current().stack
+        call = partial(monitors[-1].aside, f) if monitors else f
+        return with_recorder(None, call, *args)
 
     def initial(self, tensor: Tensor) -> Tensor:
         """The number behind a value that follows from constants alone; others are refused."""

@@ -96,7 +96,7 @@ class Builder:
         needed = dependencies((o.value for o in self._outputs), lambda n: made_of.get(n, ()))
         body = tuple(s for s in self._body.values() if s.name in needed)
         inputs, outputs = tuple(self._inputs), tuple(self._outputs)
-        return Region(self._name, self._axes, inputs, body, outputs, self._sizes)
+        return Region.shared(self._name, self._axes, inputs, body, outputs, self._sizes)
 
     # Statements ----------------------------------------------------------------------------------
 

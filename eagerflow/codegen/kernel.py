@@ -115,6 +115,18 @@ def _prepared(
         if len(table) >= MAX_PREPARED_SHAPES:
             table.clear()
         table[key] = found
+    return found
+
+
+def _checked(
+    region: Region,
+    inputs: Sequence[Array],
+    outputs: Sequence[Array] | None,
+    sizes: dict[str, int] | None,
+    way: str | None,
+) -> _Prepared:
+    """The same for a call that comes now: what looks rows up has been looked at."""
+    found = _prepared(region, inputs, outputs, sizes, way)
     for part, number, index in found.gathers:
         _check_rows(region, part, inputs[number], inputs[index])
     return found
@@ -137,7 +149,7 @@ def run(
     along which no input lies. Raises DTypeError, ShapeError, IndexRangeError (rows looked up)
     and ArgumentError as ``compute`` does.
     """
-    prepared = _prepared(region, inputs, None, sizes, way)
+    prepared = _checked(region, inputs, None, sizes, way)
     outputs = prepared.allocate(inputs)
     for number in prepared.replacing:
         _check_memory(region, inputs, outputs, number)
@@ -159,7 +171,7 @@ def compute(
     for rows that do not exist, ArgumentError for outputs that share memory with something else
     than the input in whose place they are.
     """
-    prepared = _prepared(region, inputs, outputs, sizes, way)
+    prepared = _checked(region, inputs, outputs, sizes, way)
     for number in range(len(outputs)):
         _check_memory(region, inputs, outputs, number)
     _note(region, inputs, outputs, prepared.sizes)
@@ -184,8 +196,7 @@ def fixed_call(
     the function does nothing and gives 1. None where the region has to run with views as they
     are, and where it needs more than ``kept`` bytes to work in. Raises as ``compute`` does.
     """
-    prepared = _Prepared(region, inputs, outputs, sizes, way or ways()[0])
-    call = prepared.call
+    call = _prepared(region, inputs, outputs, sizes, way).call
     if not isinstance(call, launch.KernelCall) or not fixed.possible(call):
         return None
     if kept is not None and call.launch.scratch > kept:

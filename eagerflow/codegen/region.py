@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
+from weakref import WeakValueDictionary
 
 from eagerflow.codegen.instructions import (
     GENERATORS,
@@ -208,6 +209,19 @@ class Region(LoopNest):
     def __post_init__(self) -> None:
         _Check(self).all()
 
+    @classmethod
+    def shared(cls, *parts: Any) -> Region:
+        """The region of these parts, with all that was made ready for it where one is in use.
+
+        A network repeats its layers: most of the regions of a plan are the same few. ``parts``
+        are the fields, of a writer that makes no names that look like other pieces of the text.
+        """
+        key = _hash_of(_lines(*parts))
+        found = _in_use.get(key)
+        if found is None:
+            found = _in_use[key] = cls(*parts)
+        return found
+
     def __str__(self) -> str:
         return "\n".join(self._lines())
 
@@ -219,11 +233,7 @@ class Region(LoopNest):
         return hash(self.key)
 
     def _lines(self) -> Iterator[str]:
-        sizes = dict(self.sizes)
-        axes = (f"{a}={sizes[a]}" if a in sizes else a for a in self.axes)
-        yield f"region {self.name}[{', '.join(axes)}]"
-        for part in (*self.inputs, *self.body, *self.outputs):
-            yield f"  {part}"
+        return _lines(self.name, self.axes, self.inputs, self.body, self.outputs, self.sizes)
 
     def refuse(
         self, kind: type[EagerflowError], message: str, line: int | None = None, **more: Any
@@ -237,7 +247,7 @@ class Region(LoopNest):
     @cached_property
     def key(self) -> str:
         """The hash of the text, which stands for the region wherever code is kept."""
-        return hashlib.sha256(str(self).encode()).hexdigest()
+        return _hash_of(self._lines())
 
     @cached_property
     def reduced_axes(self) -> tuple[str, ...]:
@@ -273,6 +283,29 @@ class Region(LoopNest):
     def is_column_reduction(self, statement: Statement) -> bool:
         """Whether a statement reduces leading axes, and not those of the row."""
         return statement.instruction in REDUCTIONS and not _trails(self, statement)
+
+
+_in_use: WeakValueDictionary[str, Region] = WeakValueDictionary()
+
+
+def _lines(
+    name: str,
+    axes: tuple[str, ...],
+    inputs: tuple[Input, ...],
+    body: tuple[Statement, ...],
+    outputs: tuple[Output, ...],
+    sizes: tuple[tuple[str, int], ...] = (),
+) -> Iterator[str]:
+    """The text of a region."""
+    fixed = dict(sizes)
+    own = (f"{a}={fixed[a]}" if a in fixed else a for a in axes)
+    yield f"region {name}[{', '.join(own)}]"
+    for part in (*inputs, *body, *outputs):
+        yield f"  {part}"
+
+
+def _hash_of(lines: Iterable[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def _holds(dtype: str, value: Any) -> bool:

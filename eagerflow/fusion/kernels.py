@@ -133,7 +133,8 @@ class FusedKernel:
             replace(out, inplace=self.region.inputs[taken[k]].name) if k in taken else out
             for k, out in enumerate(self.region.outputs)
         )
-        return replace(self.region, outputs=outputs)
+        own = self.region
+        return Region.shared(own.name, own.axes, own.inputs, own.body, outputs, own.sizes)
 
     # Running -------------------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ from eagerflow.plan.plan import Plan
 from eagerflow.plan.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
+from eagerflow.runtime.collector import young
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, put_together, read_together
 
@@ -64,10 +65,11 @@ class Replay:
         if found is not None:
             found.used = True
         else:
-            graph = concrete(self._optimized, sizes)
-            exact = self.numerics == "exact"
-            order = _order(device) if device.backend.fuses and not exact else as_written
-            found = Plan(graph, order, device, exact)
+            with young():
+                graph = concrete(self._optimized, sizes)
+                exact = self.numerics == "exact"
+                order = _order(device) if device.backend.fuses and not exact else as_written
+                found = Plan(graph, order, device, exact)
             self.plans.add(key, found)
         return found
 

@@ -23,6 +23,7 @@ from eagerflow.codegen.llvm.chains import Member, chain_job
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.plan.chains import Chain, chains
 from eagerflow.runtime import threads
+from eagerflow.runtime.collector import young
 
 MAX_LAYOUTS = 16  # combinations of strides that a segment is kept ready for
 MAX_OWN_SCRATCH_BYTES = 1 << 15  # of a segment that one thread does: more is the thread's own
@@ -229,8 +230,9 @@ class Segment:
         if natives is None:
             if len(self._natives) >= MAX_LAYOUTS:
                 self._natives.clear()
-            natives = self._natives[key] = [
-                step.native(row[: step.inputs], row[step.inputs :])
-                for step, row in zip(self.steps, rows, strict=True)
-            ]
+            with young():
+                natives = self._natives[key] = [
+                    step.native(row[: step.inputs], row[step.inputs :])
+                    for step, row in zip(self.steps, rows, strict=True)
+                ]
         return _Layout(self.steps, natives, rows)

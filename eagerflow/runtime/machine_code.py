@@ -14,7 +14,9 @@ import operator
 import os
 import sys
 import threading
+from contextlib import suppress
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
@@ -22,6 +24,7 @@ from eagerflow.extras import load_if_there, switched_off
 from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.records import Frozen
+from eagerflow.runtime import threads
 
 
 class Target(Frozen):
@@ -66,6 +69,22 @@ def _llvm() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
+
+
+@cache
+def load_ahead() -> None:
+    """Let a thread of the pool load LLVM's library: this one has other things to do first."""
+    if not switched_off("EAGERFLOW_LLVM") and "llvmlite.binding" not in sys.modules:
+        threads.invite(_load_library, min(threads.helpers(), 1))
+
+
+def _load_library() -> None:
+    """Load it as llvmlite will, which then finds it in memory; whatever fails is told there."""
+    with suppress(Exception), Locked(_places[0]):
+        folder = next(iter(find_spec("llvmlite").submodule_search_locations))  # type: ignore
+        for name in os.listdir(os.path.join(folder, "binding")):
+            if name.endswith((".so", ".dylib", ".dll")):
+                ctypes.CDLL(os.path.join(folder, "binding", name))
 
 
 @cache

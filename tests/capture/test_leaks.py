@@ -9,7 +9,7 @@ import sys
 import threading
 
 import eagerflow as ef
-from eagerflow.capture.leaks import young
+from eagerflow.runtime.collector import young
 
 
 def test_training_steps_need_no_search_for_leaks(monkeypatch):

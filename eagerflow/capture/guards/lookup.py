@@ -112,6 +112,8 @@ def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
     """What is known of an attribute, and its value or descriptor; no code of the user's runs."""
     if isinstance(value, ModuleType):
         found = vars(value).get(name, ABSENT)
+        if found is ABSENT and str(getattr(value, "__file__", "")).startswith(_PACKAGE):
+            found = getattr(value, name, ABSENT)  # eagerflow's own load it now, as the line would
         return (MISSING if found is ABSENT else VALUE), found
     if isinstance(value, enum.EnumMeta):
         found = getattr(value, name, ABSENT)

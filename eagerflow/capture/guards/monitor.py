@@ -48,6 +48,7 @@ from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
 _ABANDONED = Exception("the run is repeated, and that one is monitored")
+_ASIDE = Exception("what runs now only makes state that lasts")
 _ALWAYS_EXTERNAL = (type, ModuleType)
 
 Cells = dict[str, tuple[Any, ...]]
@@ -129,6 +130,14 @@ class Monitor(ScopeGuard):
         if self._outer is None and self.failure is None:  # an outer one wants to know
             self.failure = _ABANDONED
 
+    def aside(self, f: Callable[..., Any], *args: Any) -> Any:
+        """``f(...)``, of which nothing is told."""
+        before, self.failure = self.failure, self.failure or _ASIDE
+        try:
+            return f(*args)
+        finally:
+            self.failure = before
+
     def release(self) -> Any:
         """End the monitoring and make the ledger; an error if there is no relying on it."""
         thread = self._thread
@@ -139,7 +148,7 @@ class Monitor(ScopeGuard):
             self._ledger = self._made_ledger(undisturbed)
         self._forget()
         self._thread = self.first = None
-        return self._problem if self.failure in (None, _ABANDONED) else self.failure
+        return self._problem if self.failure in (None, _ABANDONED, _ASIDE) else self.failure
 
     def _made_ledger(self, undisturbed: bool) -> Ledger:
         guards = list(self.guards.values())

@@ -19,7 +19,7 @@ from eagerflow.nn.configured import Configured, arguments, snake_case
 from eagerflow.nn.optimizers.gradients import Pair, clipped, pairs_of
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
 from eagerflow.nn.schedules import Schedule
-from eagerflow.recorder import recording, unrecorded
+from eagerflow.recorder import prepared, recording
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable, assign_together
@@ -186,9 +186,11 @@ class Optimizer(Configured):
         """Whether a step has changed this variable."""
         return id(variable) in self._changed_so_far
 
-    def _begin(self, pairs: list[Pair], variables: list[Variable]) -> None:
-        self.build(variables)
-        self._changed_so_far |= {id(variable) for _, variable in pairs}
+    def _begin(self, pairs: list[Pair], variables: Sequence[Variable]) -> None:
+        """Make the state for these variables, unless an earlier step has."""
+        if any(id(variable) not in self._changed_so_far for _, variable in pairs):
+            self.build(variables)
+            self._changed_so_far |= {id(variable) for _, variable in pairs}
 
     def _slots(self, variable: Variable) -> dict[str, Variable]:
         return self._state[id(variable)][1]
@@ -247,8 +249,7 @@ class Optimizer(Configured):
         if variables is None:
             variables = [variable for variable, _ in self._state.values()]
         pairs = pairs_of(self.name, list(grads), list(variables))
-        if any(id(variable) not in self._changed_so_far for _, variable in pairs):
-            unrecorded(f"state of {self.name!r}", self._begin, pairs, list(variables))
+        prepared(self._begin, pairs, variables)
         if self.loss_scale_factor is not None:
             pairs = [(g / self.loss_scale_factor, v) for g, v in pairs]
         calls = ops.add(self._iterations.value, 1)
