@@ -125,11 +125,6 @@ class Recorder(ScopeGuard):
         if self.outer:
             self.outer.leave(tensor, how)
 
-    def creating(self) -> None:
-        """State that lasts is about to be made."""
-        if self.outer:
-            self.outer.creating()
-
     def created(self, what: str) -> None:
         """State was made that lasts: a Variable, the weights of a layer."""
         if self.outer:
@@ -213,25 +208,23 @@ def recording() -> bool:
     return bool(process.recorders) and _now.get()[1] is not None
 
 
-def unrecorded(what: str, f: Callable[..., Any], *args: Any) -> Any:
-    """``f(...)`` seen by no recorder, as for making state that lasts, such as weights."""
-    recorder = recorder_state()[1]
-    if recorder is None:
-        return f(*args)
-    recorder.creating()
-    result = with_recorder(None, f, *args)
-    recorder.created(what)
-    return result
-
-
 def prepared(f: Callable[..., Any], *args: Any) -> Any:
     """``f(...)``, which makes state that lasts where it finds none, and else does nothing.
 
-    Whoever looks sees what is there afterwards alone. So a trace goes on, where ``unrecorded``
-    has it repeated: its code must be the same whether the state was there or not.
+    Nobody sees how it is made, but only what is there afterwards. So the code around it must go
+    the same way whether it was there or not.
     """
     recorder = recorder_state()[1]
     return f(*args) if recorder is None else recorder.aside(f, *args)
+
+
+def unrecorded(what: str, f: Callable[..., Any], *args: Any) -> Any:
+    """``f(...)``, which makes state that lasts, such as weights: a trace around it is repeated."""
+    result = prepared(f, *args)
+    recorder = recorder_state()[1]
+    if recorder is not None:
+        recorder.created(what)
+    return result
 
 
 def below(

@@ -269,13 +269,10 @@ class Trace(Recorder):
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
 
-    def creating(self) -> None:
+    def created(self, what: str) -> None:
         if self.on_created is not None:
             self.on_created()
             self.is_unwatched = True
-
-    def created(self, what: str) -> None:
-        self.creating()
         self.made.append(what)
         self.made_at.append(_here(3))
 

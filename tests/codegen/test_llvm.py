@@ -7,12 +7,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.codegen import generated, kernel
+from eagerflow.codegen import generated, kernel, region
 from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.layout import Layout, bind, operands_of
 from eagerflow.codegen.llvm import launch
@@ -40,8 +41,14 @@ def fixture_fresh(monkeypatch, tmp_path):
     launch.clear()
 
 
-def variant_of(region):
-    (prepared,) = region.calls.values()
+@pytest.fixture(autouse=True)
+def fixture_own_regions(monkeypatch):
+    """Regions that no other test has made calls ready of."""
+    monkeypatch.setattr(region, "_in_use", WeakValueDictionary())
+
+
+def variant_of(own):
+    (prepared,) = own.calls.values()
     return prepared.call.launch.variant
 
 
@@ -160,6 +167,7 @@ def test_the_shape_alone_says_which_variant(name, shape, how, variant):
 
 
 def outputs_with(name, shape, how, count):
+    region._in_use.clear()  # each count of threads has a call that is made ready for it
     bound = llvm_cases.bind(name, shape, how)
     threads.set_thread_count(count)
     try:

@@ -557,3 +557,34 @@ def test_a_builder_writes_both_zeros_down():
         "add %1, %2",
         "add %3, %1",
     ]
+
+
+# One for all that are equal ----------------------------------------------------------------------
+
+
+def scaled(factor, name="scaled"):
+    builder = Builder(name, "m n")
+    builder.output("y", builder.multiply(builder.input("x", "float32", "m n"), factor))
+    return builder.region()
+
+
+def test_equal_regions_that_are_written_are_one():
+    first = scaled(0.5)
+    assert scaled(0.5) is first
+    assert scaled(0.25) is not first
+    assert scaled(0.5, "other") is not first
+    assert scaled(0.0) is not scaled(-0.0)
+    assert first == region(X, make("multiply", X, Constant(0.5, "float32")), name="scaled")
+
+
+def test_a_region_goes_when_nobody_uses_it():
+    first = scaled(0.125)
+    first.calls["what was made ready"] = 1
+    del first
+    assert not scaled(0.125).calls
+
+
+def test_what_is_wrong_is_refused_every_time():
+    for _ in range(2):
+        with pytest.raises(ArgumentError, match="without outputs"):
+            Builder("nothing", "m n").region()

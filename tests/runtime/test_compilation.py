@@ -186,12 +186,18 @@ def test_code_is_made_without_the_lock_of_the_bindings(monkeypatch):
     if emit is None:
         pytest.skip("llvmlite hides the function")
 
+    own = machine_code._local.place
+
     def meet(*given):
         together.wait(SECONDS)
         return emit(*given)
 
+    def compile_elsewhere():
+        machine_code._local.place = (own + 1) % machine_code.MAX_PLACES
+        machine_code.compile_object(text(1))
+
     monkeypatch.setattr(machine_code, "_emitter", lambda: meet)
-    user = threading.Thread(target=machine_code.compile_object, args=(text(1),))
+    user = threading.Thread(target=compile_elsewhere)
     user.start()
     machine_code.compile_object(text(2))
     user.join()

@@ -62,3 +62,35 @@ def test_code_and_constants_are_loaded_together():
     if ran.returncode == 77:
         pytest.skip("the system does not reserve so many addresses")
     assert ran.stdout == "done\n", ran.stderr[-500:]
+
+
+AHEAD = """
+import os, sys, time
+import eagerflow as ef
+from eagerflow.runtime import machine_code, threads
+
+def is_there():
+    with open("/proc/self/maps") as maps:
+        return "libllvmlite" in maps.read()
+
+assert not is_there()
+threads.set_thread_count(2)
+machine_code.load_ahead()
+if sys.argv[1] == "fork":
+    child = os.fork()
+    if not child:
+        f = ef.function(lambda x: ef.tanh(x) * 2.0 + x)
+        os._exit(0 if f(ef.ones(5000)).shape == (5000,) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+end = time.monotonic() + 20
+while not is_there() and time.monotonic() < end:
+    time.sleep(0.001)
+assert is_there()
+assert "llvmlite.binding" not in sys.modules
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
+@pytest.mark.parametrize("way", ["plain", "fork"])
+def test_the_library_is_loaded_ahead(way):
+    subprocess.run([sys.executable, "-c", AHEAD, way], check=True, timeout=60)
