@@ -12,9 +12,20 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.recurrence import ForwardWriter, GradientWriter
+from eagerflow.primitives.llvm.recurrence import (
+    ForwardWriter,
+    GradientWriter,
+    InputsFirstWriter,
+)
 from eagerflow.primitives.llvm.recurrence_writer import STATES, RecurrenceConfig, RecurrenceWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
+from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
@@ -26,6 +37,7 @@ MIN_THREAD_ROWS = 8  # examples of one thread, so that it seldom reads weights f
 MIN_JOINED_ROWS = 4  # examples from which a step makes its inputs' products itself
 MIN_STREAMED_BYTES = 1 << 22  # of values of gates, which caches would lose anyway
 MAX_BLOCK_VECTORS, MAX_BLOCK_ROWS = 8, 8
+AHEAD_ROWS = 3 * MAX_BLOCK_ROWS  # of inputs, for which the block of their products is chosen
 LATENCY = 8  # products on their way at once, below which the next ones wait
 
 
@@ -42,6 +54,12 @@ def size_of(x: Array, recurrent_kernel: Array) -> Size:
     """The size of a recurrence over ``x``."""
     batch, steps, width = x.shape
     return Size(batch, steps, width, recurrent_kernel.shape[0])
+
+
+def size_of_gradient(state: Array) -> Size:
+    """The size of what goes back through the steps of a network with these states."""
+    batch, steps, units = state.shape
+    return Size(batch, steps, 0, units)
 
 
 def takes(cell: str, dtype: Any, size: Size) -> bool:
@@ -90,10 +108,14 @@ def _kernel(
     writer: type[RecurrenceWriter], examples: int, sums: int, lines: int, **facts: Any
 ) -> StagedKernel[Any]:
     """The kernel for so many examples, with these facts of its configuration."""
-    own = _block(examples, facts["units"], sums, lines, *processor(facts["dtype"]))
-    lanes, vectors, rows = own
+    most, registers = processor(facts["dtype"])
+    lanes, vectors, rows = _block(examples, facts["units"], sums, lines, most, registers)
     facts["streamed"] &= facts["units"] % lanes == 0  # so that all vectors are whole and placed
-    config = RecurrenceConfig(lanes=lanes, vectors=vectors, rows=rows, **facts)
+    ahead = None
+    if writer is InputsFirstWriter:
+        high, wide = register_block(AHEAD_ROWS, lines * vectors, registers)
+        ahead = RegisterBlock(min(high, MAX_BLOCK_ROWS), wide)
+    config = RecurrenceConfig(lanes=lanes, vectors=vectors, rows=rows, ahead=ahead, **facts)
     return StagedKernel(writer, config)
 
 
@@ -122,23 +144,31 @@ def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
     return max(by_rows, min(many, size.batch // MIN_JOINED_ROWS), 1), 1
 
 
-def _run(own: StagedKernel[Any], cell: str, size: Size, reverse: bool, **given: Any) -> None:
-    """Do all steps; ``given`` is what the kernel's frame holds."""
+def _call(
+    own: StagedKernel[Any], cell: str, size: Size, reverse: bool, **values: Any
+) -> StagedCall:
+    """What does all steps; ``values`` are what the kernel's frame holds besides their numbers."""
     writer, (batch, steps, *_) = own.writer, size
     by_rows, by_units = _shares(cell, size, writer.blocks)
     last = steps - 1 if reverse is writer.onward else 0
     turns = steps if by_units > 1 else 1
-    own.run(
+    return StagedCall(
+        own,
         (batch, writer.blocks, -(-batch // by_rows), -(-writer.blocks // by_units)),
         by_rows * by_units > 1,
         turns,
-        weights=aligned("weights", writer.packed),
+        weights=Room("weights", writer.packed),
         steps=steps,
         turn_steps=steps // turns,
         start=last,
         stride=-1 if last else 1,
-        **given,
+        **values,
     )
+
+
+def _in_rows(x: Any) -> Any:
+    """An array, or a copy, in row-major order; 0 for None."""
+    return 0 if x is None else np.ascontiguousarray(x)
 
 
 # Forward and back --------------------------------------------------------------------------------
@@ -156,80 +186,66 @@ def forward(
     keep: bool,
 ) -> tuple[Any, ...]:
     """The states of all steps, and with ``keep`` the values of the gates; see ``recurrence``."""
+    found, (batch, steps, _, units) = CELLS[cell], size_of(x, recurrent_kernel)
+    sizes = [units] * found.states
+    if keep and found.beside is not None:
+        sizes.append(found.values * units)
+    made = tuple([buffers.empty((batch, steps, n), x.dtype) for n in sizes])
+    forward_call(cell, x, kernel, recurrent_kernel, bias, starts, mask, reverse, made).run()
+    return made
+
+
+def forward_call(
+    cell: str,
+    x: Array,
+    kernel: Array,
+    recurrent_kernel: Array,
+    bias: Any,
+    starts: Sequence[Any],
+    mask: Any,
+    reverse: bool,
+    made: Sequence[Array],
+) -> StagedCall:
+    """What writes the states, and the values of the gates where ``made`` has an array for them."""
     found, size, dtype = CELLS[cell], size_of(x, recurrent_kernel), x.dtype
     batch, steps, width, units = size
+    keeps = len(made) > found.states
     joined = batch >= MIN_JOINED_ROWS and width > 0
     own = _kernel(
-        ForwardWriter,
+        ForwardWriter if joined else InputsFirstWriter,
         _examples(batch),
         found.values if joined else found.gates,
         found.gates,
         dtype=dtype_name(dtype),
         cell=cell,
         units=units,
-        width=width if joined else 0,
-        kept=keep and found.beside is not None,
+        width=width,
+        kept=keeps,
         masked=mask is not None,
-        streamed=keep and _many(cell, size, dtype),
+        biased=bias is not None,
+        given=tuple([start is not None for start in starts]),
+        streamed=keeps and _many(cell, size, dtype),
     )
-    states = [buffers.empty((batch, steps, units), dtype) for _ in range(found.states)]
-    given = dict(zip(STATES, states, strict=False))
-    given |= _memory(own.writer, batch, dtype, starts)
-    kept = [] if joined and not own.writer.config.kept else [_gates(own.writer, size, dtype)]
-    if kept:
-        given["gates"] = kept[0]
-    if joined:
-        given |= {"x": np.ascontiguousarray(x), "kernel": np.ascontiguousarray(kernel)}
-    else:
-        products = kept[0].reshape(batch * steps, -1)[:, : found.gates * units]
-        np.matmul(x.reshape(batch * steps, width), kernel, out=products)
-    if mask is not None:
-        given["mask"] = np.ascontiguousarray(mask)
-    _run(
+    values = dict(zip((*STATES[: found.states], "gates"), made, strict=False))
+    if not joined and not keeps:
+        products = batch * steps * found.gates * units
+        values["gates"] = Room("gates", products * dtype.itemsize)
+    values |= {f"{name}_start": _in_rows(x) for name, x in zip(STATES, starts, strict=False)}
+    plane = batch * own.writer.plane_bytes
+    return _call(
         own,
         cell,
         size,
         reverse,
-        recurrent_kernel=np.ascontiguousarray(recurrent_kernel),
-        bias=_bias(cell, bias, units, dtype),
-        first_count=0 if starts[0] is None else units,
-        **given,
+        x=_in_rows(x),
+        kernel=_in_rows(kernel),
+        recurrent_kernel=_in_rows(recurrent_kernel),
+        bias=_in_rows(bias),
+        mask=_in_rows(mask),
+        handed=Room("handed", 2 * plane),  # which are read and written in turn
+        cells=Room("cells", plane),
+        **values,
     )
-    return (*states, *(kept if own.writer.config.kept else []))
-
-
-def _gates(writer: ForwardWriter, size: Size, dtype: Any) -> Array:
-    """Room for the products of the inputs, and for the values of gates that are kept."""
-    cell = writer.cell
-    columns = cell.values if writer.config.kept else cell.gates
-    return buffers.empty((size.batch, size.steps, columns * size.units), dtype)
-
-
-def _memory(
-    writer: ForwardWriter, batch: int, dtype: Any, starts: Sequence[Any]
-) -> dict[str, Array]:
-    """What states are handed on in, with those before the first step; two planes for the output."""
-    names, found = ("handed", "cells"), {}
-    for name, count, start in zip(names, (2, 1), starts, strict=False):
-        found[name] = aligned(name, count * batch * writer.plane_bytes)
-        plane = found[name][: batch * writer.plane_bytes].view(dtype).reshape(batch, -1)
-        if start is None:
-            plane.fill(0)
-        else:
-            plane[:, : writer.config.units] = start
-    return found
-
-
-def _bias(cell: str, bias: Any, units: int, dtype: Any) -> Array:
-    """A number for each value of the gates."""
-    found = CELLS[cell]
-    if bias is None:
-        return np.zeros(found.values * units, dtype)
-    if bias.ndim == 1:
-        return np.ascontiguousarray(bias)
-    both = (found.gates - found.apart) * units
-    of_inputs, of_output = bias
-    return np.concatenate((of_inputs[:both] + of_output[:both], of_inputs[both:], of_output[both:]))
 
 
 def gradient(
@@ -244,7 +260,30 @@ def gradient(
 ) -> tuple[Any, ...]:
     """Gradients by the values of gates, their sums over time, and by the starts."""
     found, (batch, steps, units), dtype = CELLS[cell], state.shape, state.dtype
-    by_cells, size = len(g) > 1 and g[1] is not None, Size(batch, steps, 0, units)
+    made = (
+        buffers.empty((batch, steps, found.values * units), dtype),
+        np.empty((batch, found.values * units), dtype),
+        *[np.empty((batch, units), dtype) for _ in g],
+    )
+    gradient_call(cell, recurrent_kernel, state, values, g, start, mask, reverse, made).run()
+    return made
+
+
+def gradient_call(
+    cell: str,
+    recurrent_kernel: Array,
+    state: Array,
+    values: Any,
+    g: Sequence[Any],
+    start: Any,
+    mask: Any,
+    reverse: bool,
+    made: Sequence[Array],
+) -> StagedCall:
+    """What writes all that ``gradient`` gives."""
+    found, size, dtype = CELLS[cell], size_of_gradient(state), state.dtype
+    batch, units = size.batch, size.units
+    by_cells = len(g) > 1 and g[1] is not None
     own = _kernel(
         GradientWriter,
         _examples(batch),
@@ -256,26 +295,24 @@ def gradient(
         width=0,
         kept=found.beside is not None,
         masked=mask is not None,
+        biased=False,
+        given=(start is not None,),
         by_cells=by_cells,
         streamed=_many(cell, size, dtype),
     )
-    of_gates = buffers.empty((batch, steps, found.values * units), dtype)
-    of_bias = np.zeros((batch, found.values * units), dtype)
-    of_starts = [np.zeros((batch, units), dtype) for _ in g]
-    start = np.zeros((batch, units), dtype) if start is None else start
-    arrays = {"recurrent_kernel": recurrent_kernel, "gates": values, "mask": mask, "state": state}
-    arrays |= {"state_start": start, "g_h": g[0], "g_c": g[1] if by_cells else None}
-    arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items() if v is not None}
-    _run(
+    names = ("of_gates", "of_bias", "of_h", "of_c")
+    return _call(
         own,
         cell,
         size,
         reverse,
-        handed=aligned("handed", 2 * batch * own.writer.handed),
-        of_gates=of_gates,
-        of_bias=of_bias,
-        first_count=0,
-        **arrays,
-        **dict(zip(("of_h", "of_c"), of_starts, strict=False)),
+        recurrent_kernel=_in_rows(recurrent_kernel),
+        gates=_in_rows(values),
+        mask=_in_rows(mask),
+        state=_in_rows(state),
+        state_start=_in_rows(start),
+        g_h=_in_rows(g[0]),
+        g_c=_in_rows(g[1]) if by_cells else 0,
+        handed=Room("handed", 2 * batch * own.writer.handed),
+        **dict(zip(names, made, strict=False)),
     )
-    return (of_gates, of_bias, *of_starts)

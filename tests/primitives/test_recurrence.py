@@ -226,13 +226,13 @@ def test_a_lost_turn_would_be_seen(shared):
     shared.setattr(compiled, "MIN_THREAD_ROWS", 1 << 20)
     case = Case("lstm", (2, 60, 2, 128), given="b")
     (right,) = results_by_threads(case, [1])
-    run = compiled.StagedKernel.run
+    call = compiled.StagedCall
 
-    def in_one_turn(self, cut, parallel, turns=1, **given):
+    def in_one_turn(kernel, cut, parallel, turns, /, **given):
         given["turn_steps"] = given["steps"]
-        return run(self, cut, parallel, 1, **given)
+        return call(kernel, cut, parallel, 1, **given)
 
-    shared.setattr(compiled.StagedKernel, "run", in_one_turn)
+    shared.setattr(compiled, "StagedCall", in_one_turn)
     assert all(bits != right for bits in results_by_threads(case, [2, 3]))
 
 

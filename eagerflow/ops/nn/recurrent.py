@@ -8,11 +8,12 @@ all others are products over time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS
-from eagerflow.op import Missing
+from eagerflow.op import Into, Missing
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import define
@@ -109,6 +110,26 @@ def _rule_with(cell: Cell, keeping: Call) -> Call:
     return vjp
 
 
+def _into(name: str) -> Callable[..., Into | None]:
+    """The fact ``into``: machine code writes the results, where it is meant for the network."""
+    last = 4 + CELLS[name].states  # the argument after which the results come
+
+    def native(*arrays: Any, reverse: bool) -> Any:
+        x, kernel, recurrent_kernel, bias, *starts, mask = arrays[: last + 1]
+        given = x, kernel, recurrent_kernel, bias, starts, mask, reverse
+        return primitives.compiled_recurrence.forward_call(name, *given, arrays[last + 1 :])
+
+    def into(x: Any, kernel: Any, recurrent_kernel: Any, *rest: Any, reverse: bool) -> Into | None:
+        compiled = primitives.compiled_recurrence
+        if len(x.shape) != 3:
+            return None
+        if not compiled.takes(name, x.dtype, compiled.size_of(x, recurrent_kernel)):
+            return None
+        return Into(None, partial(native, reverse=reverse), "fd?")
+
+    return into
+
+
 def _network(
     name: str, one: Call, onnx: str, *, back: Call | None = None, keeping: Any = None
 ) -> Call:
@@ -133,6 +154,7 @@ def _network(
         recorded=keeping and keeping.op,
         batch=facts.batching((1, 2, 3), cell.states + keep),
         split=facts.splitting((1, 2, 3), 0),
+        into=_into(name),
         cost=lambda *specs, reverse: facts.cost(*specs),
         onnx=Missing(f"exported as {onnx}"),
         samples=facts.samples(cell),

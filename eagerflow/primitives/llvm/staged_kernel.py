@@ -77,22 +77,15 @@ class StagedKernel(Generic[Writer]):
         """``run(frame, scratch, counters)``."""
         return self.linked.run
 
-    def run(
-        self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
-    ) -> None:
-        """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
-
-        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get,
-        or an array with the numbers that follow it. ``parallel`` says whether other threads help,
-        ``turns`` how often stages are done that are repeated.
-        """
-        many = 1 + threads.helpers() if parallel else 1
-        self.start(self.filled(cut, many, turns, **values))
-
     def filled(
         self, cut: tuple[int, int, int, int], many: int, turns: int = 1, **values: Any
     ) -> Any:
-        """A frame for ``run``, with which up to ``many`` threads work."""
+        """A frame with which up to ``many`` threads work on rows and columns.
+
+        Their numbers, and those of a piece, are in ``cut``. ``values`` are what the frame holds:
+        numbers, or arrays whose addresses the functions get, or an array with the numbers that
+        follow it. ``turns`` says how often stages are done that are repeated.
+        """
         rows, whole, height, span = cut
         frame = self.frame()
         blocks = -(-whole // span)
@@ -169,25 +162,28 @@ class StagedCall:
     """A kernel, how its work is cut, and what its frame holds: to be run, or to be a job.
 
     ``values`` are numbers, arrays that it reads and writes, a Room, Flags or Held array, or one of
-    these in a tuple with the numbers that follow it in the frame.
+    these in a tuple with the numbers that follow it in the frame. ``parallel`` says whether other
+    threads help, ``turns`` how often stages are done that are repeated.
     """
 
-    __slots__ = ("cut", "kernel", "many", "values")
+    __slots__ = ("cut", "kernel", "many", "turns", "values")
 
     def __init__(
         self,
         kernel: StagedKernel[Any],
         cut: tuple[int, int, int, int],
         parallel: bool,
+        turns: int = 1,
+        /,
         **values: Any,
     ) -> None:
-        self.kernel, self.cut, self.values = kernel, cut, values
+        self.kernel, self.cut, self.turns, self.values = kernel, cut, turns, values
         self.many = 1 + threads.helpers() if parallel else 1
 
     def run(self) -> Any:
         """Do it; gives the flags, or None where it has none."""
         found, _, flags = _with_memory(self.values, lambda room: aligned(*room))
-        self.kernel.start(self.kernel.filled(self.cut, self.many, 1, **found))
+        self.kernel.start(self.kernel.filled(self.cut, self.many, self.turns, **found))
         return flags
 
     def fixed(self, *arrays: Any) -> FixedStages | None:
@@ -254,7 +250,7 @@ class FixedStages(NamedTuple):
             return start
 
         found, held, flags = _with_memory(self.rest, place)
-        frame = kernel.filled(self.call.cut, self.call.many, 1, **found)
+        frame = kernel.filled(self.call.cut, self.call.many, self.call.turns, **found)
         return [kernel.job(frame, self.operands, step, held, flags)]
 
 
