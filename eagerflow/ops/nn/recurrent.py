@@ -26,7 +26,8 @@ from eagerflow.ops.nn.recurrent_gradients import (
     simple_rnn_gradient,
 )
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.shapes.joining import concat, stack
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.primitives.recurrent_cells import CELLS, Cell
 from eagerflow.spec import Array, Namespace
 
@@ -43,13 +44,13 @@ def _of_inputs(cell: Cell, x: Any) -> Any:
     return x[..., : cell.gates * (x.shape[-1] // cell.values)] if cell.apart else x
 
 
-def _of_output(cell: Cell, x: Any, part: Call = lambda x: x) -> Any:
-    """``part`` of those that the output before has a part in."""
+def _of_output(cell: Cell, x: Any, *before: Any, part: Call = lambda x: x) -> Any:
+    """``part`` of those that the output before has a part in, behind what comes ``before``."""
     if not cell.apart:
         return part(x)
     units = x.shape[-1] // cell.values
     pieces = x[..., : (cell.gates - cell.apart) * units], x[..., cell.gates * units :]
-    return concat([part(piece) for piece in pieces], axis=-1)
+    return concat([*before, *(part(piece) for piece in pieces)], axis=-1)
 
 
 def _rule(cell: Cell, back: Call) -> Call:
@@ -81,7 +82,7 @@ def _rule(cell: Cell, back: Call) -> Call:
         return (
             by_rows(of_a, transposed(kernel)),
             matmul(transposed(rows(x)), _of_inputs(cell, flat)),
-            _of_output(cell, flat, lambda part: matmul(before, part)),
+            _of_output(cell, flat, part=lambda part: matmul(before, part)),
             None if bias is None else _of_bias(cell, total(of_rows, axis=-2)),
             *(None if s is None else part for s, part in zip(starts, of_starts, strict=True)),
             None,
@@ -95,7 +96,8 @@ def _rule(cell: Cell, back: Call) -> Call:
 def _of_bias(cell: Cell, of_values: Any) -> Any:
     if not cell.apart:
         return of_values
-    return stack([_of_inputs(cell, of_values), _of_output(cell, of_values)], axis=-2)
+    found = _of_output(cell, of_values, _of_inputs(cell, of_values))
+    return reshape(found, (*of_values.shape[:-1], 2, found.shape[-1] // 2))
 
 
 def _rule_with(cell: Cell, keeping: Call) -> Call:
