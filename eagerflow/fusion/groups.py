@@ -594,8 +594,10 @@ def native_rows(steps: Sequence[Step]) -> list[list[Step]]:
 
 
 def is_part(node: Node) -> bool:
-    """Whether a node shows a part of an array: no index is an array, and more is left than one
-    element, which would be copied."""
+    """Whether a node shows a part of an array.
+
+    No index is an array, and more is left than one element, which would be copied.
+    """
     return node.op.name == "getitem" and len(node.inputs) == 1 and bool(node.outputs[0].shape)
 
 

@@ -103,19 +103,46 @@ def _block(
     return lanes, wide, high
 
 
-@kept
+class _Network(NamedTuple):
+    """What a call depends on, besides the numbers in its arrays."""
+
+    cell: str
+    dtype: Any
+    size: Size
+    reverse: bool
+    kept: bool
+    """Whether there is an array for the values of gates."""
+    masked: bool
+    biased: bool
+    given: tuple[bool, ...]
+    """Which of the states before the first step are given."""
+    by_cells: bool = False
+    """Whether there are gradients by the cell states of all steps."""
+
+
 def _kernel(
-    writer: type[RecurrenceWriter], examples: int, sums: int, lines: int, **facts: Any
+    writer: type[RecurrenceWriter], network: _Network, sums: int, lines: int, streams: bool
 ) -> StagedKernel[Any]:
-    """The kernel for so many examples, with these facts of its configuration."""
-    most, registers = processor(facts["dtype"])
-    lanes, vectors, rows = _block(examples, facts["units"], sums, lines, most, registers)
-    facts["streamed"] &= facts["units"] % lanes == 0  # so that all vectors are whole and placed
+    """The kernel for a network, each unit of which has so many ``sums``; see ``_block``.
+
+    Values of gates that it ``streams`` are written past the caches where they are many.
+    """
+    cell, dtype, (batch, _, width, units), _, *facts = network
+    name = dtype_name(dtype)
+    most, registers = processor(name)
+    lanes, vectors, rows = _block(_examples(batch), units, sums, lines, most, registers)
+    # All vectors are whole, and placed.
+    streamed = streams and units % lanes == 0 and _many(network)
     ahead = None
     if writer is InputsFirstWriter:
         high, wide = register_block(AHEAD_ROWS, lines * vectors, registers)
         ahead = RegisterBlock(min(high, MAX_BLOCK_ROWS), wide)
-    config = RecurrenceConfig(lanes=lanes, vectors=vectors, rows=rows, ahead=ahead, **facts)
+    own = name, cell, units, width, ahead, lanes, vectors, rows
+    return _kernel_of(writer, RecurrenceConfig(*own, *facts, streamed))
+
+
+@kept
+def _kernel_of(writer: type[RecurrenceWriter], config: RecurrenceConfig) -> StagedKernel[Any]:
     return StagedKernel(writer, config)
 
 
@@ -124,19 +151,21 @@ def _examples(batch: int) -> int:
     return batch if batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
 
 
-def _many(cell: str, size: Size, dtype: Any) -> bool:
-    """Whether the values of all gates are so many that they are written past the caches."""
-    elements = size.batch * size.steps * CELLS[cell].values * size.units
-    return elements * int(dtype.itemsize) >= max(MIN_STREAMED_BYTES, buffers.MIN_POOLED_BYTES)
+def _many(network: _Network) -> bool:
+    """Whether the values of all gates are so many that caches would lose them."""
+    size, cell = network.size, CELLS[network.cell]
+    elements = size.batch * size.steps * cell.values * size.units
+    least = max(MIN_STREAMED_BYTES, buffers.MIN_POOLED_BYTES)
+    return elements * int(network.dtype.itemsize) >= least
 
 
-def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
+def _shares(network: _Network, blocks: int, helpers: int) -> tuple[int, int]:
     """How many threads have parts of the examples, and how many parts of the units of each step.
 
     Threads with examples of their own never wait for each other.
     """
-    whole = _products(cell, size)
-    many = max(min(1 + threads.helpers(), whole // MIN_THREAD_PRODUCTS), 1)
+    size, whole = network.size, _products(network.cell, network.size)
+    many = max(min(1 + helpers, whole // MIN_THREAD_PRODUCTS), 1)
     by_rows = min(many, size.batch // MIN_THREAD_ROWS)
     by_units = min(many, blocks, whole // size.steps // MIN_STEP_PRODUCTS)
     if by_units > max(by_rows, 1):
@@ -144,31 +173,44 @@ def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
     return max(by_rows, min(many, size.batch // MIN_JOINED_ROWS), 1), 1
 
 
-def _call(
-    own: StagedKernel[Any], cell: str, size: Size, reverse: bool, **values: Any
-) -> StagedCall:
-    """What does all steps; ``values`` are what the kernel's frame holds besides their numbers."""
-    writer, (batch, steps, *_) = own.writer, size
-    by_rows, by_units = _shares(cell, size, writer.blocks)
-    last = steps - 1 if reverse is writer.onward else 0
+class _Prepared(NamedTuple):
+    """What is the same in all calls for networks that are alike."""
+
+    kernel: StagedKernel[Any]
+    cut: tuple[int, int, int, int]
+    parallel: bool
+    turns: int
+    values: dict[str, Any]
+
+    def call(self, **arrays: Any) -> StagedCall:
+        """What does all steps on arrays, or on copies in row-major order; None is for no array."""
+        values = self.values.copy()
+        for name, x in arrays.items():
+            if x is not None:
+                values[name] = np.ascontiguousarray(x)
+        return StagedCall(self.kernel, self.cut, self.parallel, self.turns, **values)
+
+
+def _prepared(own: StagedKernel[Any], network: _Network, helpers: int, **rooms: int) -> _Prepared:
+    """A kernel with its work cut for so many other threads, and memory of so many bytes."""
+    writer, (batch, steps, *_) = own.writer, network.size
+    by_rows, by_units = _shares(network, writer.blocks, helpers)
+    last = steps - 1 if network.reverse is writer.onward else 0
     turns = steps if by_units > 1 else 1
-    return StagedCall(
+    return _Prepared(
         own,
         (batch, writer.blocks, -(-batch // by_rows), -(-writer.blocks // by_units)),
         by_rows * by_units > 1,
         turns,
-        weights=Room("weights", writer.packed),
-        steps=steps,
-        turn_steps=steps // turns,
-        start=last,
-        stride=-1 if last else 1,
-        **values,
+        {
+            **{name: Room(size) for name, size in rooms.items()},
+            "weights": Room(writer.packed),
+            "steps": steps,
+            "turn_steps": steps // turns,
+            "start": last,
+            "stride": -1 if last else 1,
+        },
     )
-
-
-def _in_rows(x: Any) -> Any:
-    """An array, or a copy, in row-major order; 0 for None."""
-    return 0 if x is None else np.ascontiguousarray(x)
 
 
 # Forward and back --------------------------------------------------------------------------------
@@ -207,45 +249,46 @@ def forward_call(
     made: Sequence[Array],
 ) -> StagedCall:
     """What writes the states, and the values of the gates where ``made`` has an array for them."""
-    found, size, dtype = CELLS[cell], size_of(x, recurrent_kernel), x.dtype
-    batch, steps, width, units = size
-    keeps = len(made) > found.states
+    states = CELLS[cell].states
+    network = _Network(
+        cell,
+        x.dtype,
+        size_of(x, recurrent_kernel),
+        reverse,
+        len(made) > states,
+        mask is not None,
+        bias is not None,
+        tuple([start is not None for start in starts]),
+    )
+    return _forward(network, threads.helpers()).call(
+        x=x,
+        kernel=kernel,
+        recurrent_kernel=recurrent_kernel,
+        bias=bias,
+        mask=mask,
+        **dict(zip(("h_start", "c_start"), starts, strict=False)),
+        **dict(zip((*STATES[:states], "gates"), made, strict=False)),
+    )
+
+
+@kept
+def _forward(network: _Network, helpers: int) -> _Prepared:
+    found, (batch, steps, width, units) = CELLS[network.cell], network.size
     joined = batch >= MIN_JOINED_ROWS and width > 0
     own = _kernel(
         ForwardWriter if joined else InputsFirstWriter,
-        _examples(batch),
+        network,
         found.values if joined else found.gates,
         found.gates,
-        dtype=dtype_name(dtype),
-        cell=cell,
-        units=units,
-        width=width,
-        kept=keeps,
-        masked=mask is not None,
-        biased=bias is not None,
-        given=tuple([start is not None for start in starts]),
-        streamed=keeps and _many(cell, size, dtype),
+        network.kept,
     )
-    values = dict(zip((*STATES[: found.states], "gates"), made, strict=False))
-    if not joined and not keeps:
-        products = batch * steps * found.gates * units
-        values["gates"] = Room("gates", products * dtype.itemsize)
-    values |= {f"{name}_start": _in_rows(x) for name, x in zip(STATES, starts, strict=False)}
     plane = batch * own.writer.plane_bytes
-    return _call(
-        own,
-        cell,
-        size,
-        reverse,
-        x=_in_rows(x),
-        kernel=_in_rows(kernel),
-        recurrent_kernel=_in_rows(recurrent_kernel),
-        bias=_in_rows(bias),
-        mask=_in_rows(mask),
-        handed=Room("handed", 2 * plane),  # which are read and written in turn
-        cells=Room("cells", plane),
-        **values,
-    )
+    rooms = {"handed": 2 * plane}  # which are read and written in turn
+    if found.states > 1:
+        rooms["cells"] = plane
+    if not joined and not network.kept:
+        rooms["gates"] = batch * steps * found.gates * units * network.dtype.itemsize
+    return _prepared(own, network, helpers, **rooms)
 
 
 def gradient(
@@ -281,38 +324,30 @@ def gradient_call(
     made: Sequence[Array],
 ) -> StagedCall:
     """What writes all that ``gradient`` gives."""
-    found, size, dtype = CELLS[cell], size_of_gradient(state), state.dtype
-    batch, units = size.batch, size.units
-    by_cells = len(g) > 1 and g[1] is not None
-    own = _kernel(
-        GradientWriter,
-        _examples(batch),
-        1,
-        1,
-        dtype=dtype_name(dtype),
-        cell=cell,
-        units=units,
-        width=0,
-        kept=found.beside is not None,
-        masked=mask is not None,
-        biased=False,
-        given=(start is not None,),
-        by_cells=by_cells,
-        streamed=_many(cell, size, dtype),
-    )
-    names = ("of_gates", "of_bias", "of_h", "of_c")
-    return _call(
-        own,
+    network = _Network(
         cell,
-        size,
+        state.dtype,
+        size_of_gradient(state),
         reverse,
-        recurrent_kernel=_in_rows(recurrent_kernel),
-        gates=_in_rows(values),
-        mask=_in_rows(mask),
-        state=_in_rows(state),
-        state_start=_in_rows(start),
-        g_h=_in_rows(g[0]),
-        g_c=_in_rows(g[1]) if by_cells else 0,
-        handed=Room("handed", 2 * batch * own.writer.handed),
-        **dict(zip(names, made, strict=False)),
+        values is not None,
+        mask is not None,
+        False,
+        (start is not None,),
+        len(g) > 1 and g[1] is not None,
     )
+    return _gradient(network, threads.helpers()).call(
+        recurrent_kernel=recurrent_kernel,
+        gates=values,
+        mask=mask,
+        state=state,
+        state_start=start,
+        **dict(zip(("g_h", "g_c"), g, strict=False)),
+        **dict(zip(("of_gates", "of_bias", "of_h", "of_c"), made, strict=False)),
+    )
+
+
+@kept
+def _gradient(network: _Network, helpers: int) -> _Prepared:
+    own = _kernel(GradientWriter, network, 1, 1, True)
+    handed = 2 * network.size.batch * own.writer.handed
+    return _prepared(own, network, helpers, handed=handed)

@@ -24,8 +24,8 @@ class ForwardWriter(RecurrenceWriter):
         *("x", "kernel", "recurrent_kernel", "bias", "gates", "mask", *STATES),
         *("h_start", "c_start", "weights", "handed", "cells", *NUMBERS),
     )
-    """``gates`` get their values, where these are kept; ``h_start`` and ``c_start`` are states before
-    the first step; ``handed`` and ``cells`` hold the states."""
+    """``gates`` get their values, where these are kept; ``h_start`` and ``c_start`` are the states
+    before the first step; ``handed`` and ``cells`` hold the states."""
     onward = True
     planes = 1
 
