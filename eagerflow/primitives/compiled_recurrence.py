@@ -127,18 +127,31 @@ def _kernel(
 
     Values of gates that it ``streams`` are written past the caches where they are many.
     """
-    cell, dtype, (batch, _, width, units), _, *facts = network
-    name = dtype_name(dtype)
+    name, (batch, _, width, units) = dtype_name(network.dtype), network.size
     most, registers = processor(name)
     lanes, vectors, rows = _block(_examples(batch), units, sums, lines, most, registers)
-    # All vectors are whole, and placed.
-    streamed = streams and units % lanes == 0 and _many(network)
     ahead = None
     if writer is InputsFirstWriter:
         high, wide = register_block(AHEAD_ROWS, lines * vectors, registers)
         ahead = RegisterBlock(min(high, MAX_BLOCK_ROWS), wide)
-    own = name, cell, units, width, ahead, lanes, vectors, rows
-    return _kernel_of(writer, RecurrenceConfig(*own, *facts, streamed))
+    config = RecurrenceConfig(
+        name,
+        network.cell,
+        units,
+        width,
+        ahead,
+        lanes,
+        vectors,
+        rows,
+        network.kept,
+        network.masked,
+        network.biased,
+        network.given,
+        network.by_cells,
+        # All vectors are whole then, and placed.
+        streams and units % lanes == 0 and _many(network),
+    )
+    return _kernel_of(writer, config)
 
 
 @kept

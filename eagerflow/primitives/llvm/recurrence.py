@@ -159,20 +159,23 @@ class InputsFirstWriter(ForwardWriter):
 
     def module(self) -> str:
         """The same, and products of inputs for each number of rows."""
-        v = self.v
         for height in range(1, self.ahead.rows + 1):
             with self.code.function(f"ahead{height}(ptr %x, ptr %weights, ptr %sums)"):
-                block = self.ahead._replace(rows=height)
-                rows = [v.at("%x", r * self.config.width * v.itemsize) for r in range(height)]
-                found = v.accumulate(
-                    block,
-                    v.no_sums(block),
-                    self.config.width,
-                    lambda k, r, rows=rows: (v.step(rows[r], k, v.itemsize), 0),
-                    lambda k: v.step("%weights", k, self.line),
-                )
-                self.store_block(block, found, "%sums", self.line)
+                self._rows_ahead(self.ahead._replace(rows=height))
         return super().module()
+
+    def _rows_ahead(self, block: RegisterBlock) -> None:
+        """The products of a few inputs with a part of the line, to the sums."""
+        v = self.v
+        rows = [v.at("%x", r * self.config.width * v.itemsize) for r in range(block.rows)]
+        found = v.accumulate(
+            block,
+            v.no_sums(block),
+            self.config.width,
+            lambda k, r: (v.step(rows[r], k, v.itemsize), 0),
+            lambda k: v.step("%weights", k, self.line),
+        )
+        self.store_block(block, found, "%sums", self.line)
 
     def _inputs(self) -> None:
         """Each piece does the units of its blocks, for all steps of its examples."""
@@ -237,6 +240,7 @@ class GradientWriter(RecurrenceWriter):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.planes = self.cell.gates
+        self._states = STATES[: self.cell.states]
 
     @property
     def line(self) -> int:
@@ -250,7 +254,8 @@ class GradientWriter(RecurrenceWriter):
 
     def _weights(self) -> None:
         """Each piece turns its share of the kernel's columns, and lets sums begin with zeros."""
-        self._begin()
+        for name, columns in (("bias", self.cell.values), *((s, 1) for s in self._states)):
+            self._clear(f"of_{name}", columns * self.config.units)
         v, code, lanes = self.v, self.code, self.lanes
         self.kernel, self.to = self.pointer("recurrent_kernel"), self.pointer("weights")
         whole, rest = divmod(self.depth, lanes)
@@ -265,16 +270,14 @@ class GradientWriter(RecurrenceWriter):
                 )
                 self._turn(block, column, many)
 
-    def _begin(self) -> None:
-        v, cell, units = self.v, self.cell, self.config.units
-        sizes = {"of_bias": cell.values * units}
-        sizes |= {f"of_{name}": units for name in STATES[: cell.states]}
+    def _clear(self, name: str, size: int) -> None:
+        """Each piece writes zeros to its share of an array with so many elements an example."""
+        v = self.v
         _, _, first, last = self.share(self.argument("rows"))
-        for name, size in sizes.items():
-            start = self.pointer(name)
-            with self.code.loop("row", first, last) as (row, _):
-                to = v.step(start, row, size * v.itemsize)
-                self.parts(size, lambda at, count, to=to: v.store(v.zero, to, at, count=count))
+        start = self.pointer(name)
+        with self.code.loop("row", first, last) as (row, _):
+            to = v.step(start, row, size * v.itemsize)
+            self.parts(size, lambda at, count: v.store(v.zero, to, at, count))
 
     def _turn(self, block: str, column: str, many: int) -> None:
         """Pack columns of a block of the kernel's rows, so many as a vector has, or one."""
@@ -307,8 +310,8 @@ class GradientWriter(RecurrenceWriter):
 
     def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
         v, s, cell, config = self.v, self.s, self.cell, self.config
-        names, columns = STATES[: cell.states], cell.values
-        starts = [self._at(f"of_{name}", place.row, place) for name in names]
+        columns = cell.values
+        starts = [self._at(f"of_{name}", place.row, place) for name in self._states]
         after = v.load(self._at("state", place.time, place), mask=place.mask)
         values = []
         if config.kept:

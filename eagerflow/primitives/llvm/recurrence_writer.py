@@ -74,7 +74,7 @@ class RecurrenceWriter(StageWriter):
     are for each unit, ``planes``, and how many ``sums`` a unit has.
     """
 
-    stages = ("weights", "steps")
+    stages: ClassVar[tuple[str, ...]] = ("weights", "steps")
     repeated = frozenset({"steps"})
     onward: ClassVar[bool]
     """Whether steps come in the order of the network's."""
