@@ -588,9 +588,17 @@ def native_rows(steps: Sequence[Step]) -> list[list[Step]]:
     for step in steps:
         if not isinstance(step, Node) or into_of(step) is not None:
             found[-1].append(step)
-        elif step.op.family != "shape":
+        elif step.op.family != "shape" and not is_part(step):
             found.append([])
     return found
+
+
+def is_part(node: Node) -> bool:
+    """Whether a node shows a part of an array.
+
+    No index is an array, and more is left than one element, which would be copied.
+    """
+    return node.op.name == "getitem" and len(node.inputs) == 1 and bool(node.outputs[0].shape)
 
 
 def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eagerflow.fusion.groups import is_part
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.shapes.reshaping import permute_dims
 
@@ -29,8 +30,8 @@ class Layouts:
     def shows(self, node: Node) -> bool:
         """Whether a node shows an array in another way, and reads nothing of it."""
         op = node.op
-        if op.name == "getitem":  # without arrays in the index; one element is copied
-            return len(node.inputs) == 1 and bool(node.outputs[0].shape)
+        if is_part(node):
+            return True
         if op.family != "shape":
             return False
         if op.views == "all" and _same_axes(node.inputs[0], node.outputs[0]):

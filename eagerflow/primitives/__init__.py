@@ -12,6 +12,7 @@ _MODULES = (
     "attention",
     "batch_normalization",
     "compiled_attention",
+    "compiled_recurrence",
     "convolution",
     "pooling",
     "recurrence",

@@ -148,8 +148,8 @@ def _staged(x: Any, made: Sequence[Any], epsilon: float, lanes: int, **given: An
         y=y,
         first=first,
         second=second,
-        sums=Room("sums", -(-rows // height) * kernel.writer.kinds * line),
-        lines=Room("lines", 4 * line),
+        sums=Room(-(-rows // height) * kernel.writer.kinds * line),
+        lines=Room(4 * line),
         numbers=Held(np.array([epsilon, rows], np.float64)),
         **given,
     )

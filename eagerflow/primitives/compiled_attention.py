@@ -152,8 +152,8 @@ def gradient_call(
         of_q=_place(of_q),
         of_k=_place(of_k),
         of_v=_place(of_v),
-        sums_k=_sums("sums k", of_k, parts),
-        sums_v=_sums("sums v", of_v, parts),
+        sums_k=_sums(of_k, parts),
+        sums_v=_sums(of_v, parts),
         mask=_place(mask.array),
         log_sums=log_sums,
         of_log_sums=Held(np.zeros_like(log_sums)) if of_log_sums is None else of_log_sums,
@@ -171,12 +171,12 @@ def native(make: Callable[..., StagedCall], *arrays: Any) -> StagedCall | None:
     return make() if all(x is None or x.strides[-1] == x.itemsize for x in arrays) else None
 
 
-def _sums(name: str, x: Array, parts: int) -> tuple[Any, ...]:
+def _sums(x: Array, parts: int) -> tuple[Any, ...]:
     """The place of what each part gives, an array like ``x``; itself where there is one part."""
     if parts == 1:
         return (*_place(x), 0)
     strides = [x.shape[2] * x.shape[1], x.shape[2], 1]
-    return (Room(name, parts * x.nbytes), *(n * x.shape[3] * x.itemsize for n in strides), x.nbytes)
+    return (Room(parts * x.nbytes), *(n * x.shape[3] * x.itemsize for n in strides), x.nbytes)
 
 
 class _Mask:

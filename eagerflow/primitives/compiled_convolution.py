@@ -185,7 +185,7 @@ def forward_call(
         images=x,
         other=w,
         result=y,
-        weights=Room("weights", kernel.writer.weights),
+        weights=Room(kernel.writer.weights),
         flags=_flags(method, -(-images // height) * -(-rows // config.band)),
     )
 
@@ -223,7 +223,7 @@ def filter_gradient_call(
         other=g,
         result=found,
         flags=_flags(method, count),
-        weights=Room("weights", count * kernel.writer.sums),
+        weights=Room(count * kernel.writer.sums),
     )
 
 

@@ -12,9 +12,20 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.dtypes import dtype_name
-from eagerflow.primitives.llvm.recurrence import ForwardWriter, GradientWriter
+from eagerflow.primitives.llvm.recurrence import (
+    ForwardWriter,
+    GradientWriter,
+    InputsFirstWriter,
+)
 from eagerflow.primitives.llvm.recurrence_writer import STATES, RecurrenceConfig, RecurrenceWriter
-from eagerflow.primitives.llvm.staged_kernel import StagedKernel, aligned, kept, processor
+from eagerflow.primitives.llvm.staged_kernel import (
+    Room,
+    StagedCall,
+    StagedKernel,
+    kept,
+    processor,
+)
+from eagerflow.primitives.llvm.vectors import RegisterBlock, register_block
 from eagerflow.primitives.recurrent_cells import CELLS
 from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
@@ -26,6 +37,7 @@ MIN_THREAD_ROWS = 8  # examples of one thread, so that it seldom reads weights f
 MIN_JOINED_ROWS = 4  # examples from which a step makes its inputs' products itself
 MIN_STREAMED_BYTES = 1 << 22  # of values of gates, which caches would lose anyway
 MAX_BLOCK_VECTORS, MAX_BLOCK_ROWS = 8, 8
+AHEAD_ROWS = 3 * MAX_BLOCK_ROWS  # of inputs, for which the block of their products is chosen
 LATENCY = 8  # products on their way at once, below which the next ones wait
 
 
@@ -42,6 +54,12 @@ def size_of(x: Array, recurrent_kernel: Array) -> Size:
     """The size of a recurrence over ``x``."""
     batch, steps, width = x.shape
     return Size(batch, steps, width, recurrent_kernel.shape[0])
+
+
+def size_of_gradient(state: Array) -> Size:
+    """The size of what goes back through the steps of a network with these states."""
+    batch, steps, units = state.shape
+    return Size(batch, steps, 0, units)
 
 
 def takes(cell: str, dtype: Any, size: Size) -> bool:
@@ -85,15 +103,59 @@ def _block(
     return lanes, wide, high
 
 
-@kept
+class _Network(NamedTuple):
+    """What a call depends on, besides the numbers in its arrays."""
+
+    cell: str
+    dtype: Any
+    size: Size
+    reverse: bool
+    kept: bool
+    """Whether there is an array for the values of gates."""
+    masked: bool
+    biased: bool
+    given: tuple[bool, ...]
+    """Which of the states before the first step are given."""
+    by_cells: bool = False
+    """Whether there are gradients by the cell states of all steps."""
+
+
 def _kernel(
-    writer: type[RecurrenceWriter], examples: int, sums: int, lines: int, **facts: Any
+    writer: type[RecurrenceWriter], network: _Network, sums: int, lines: int, streams: bool
 ) -> StagedKernel[Any]:
-    """The kernel for so many examples, with these facts of its configuration."""
-    own = _block(examples, facts["units"], sums, lines, *processor(facts["dtype"]))
-    lanes, vectors, rows = own
-    facts["streamed"] &= facts["units"] % lanes == 0  # so that all vectors are whole and placed
-    config = RecurrenceConfig(lanes=lanes, vectors=vectors, rows=rows, **facts)
+    """The kernel for a network, each unit of which has so many ``sums``; see ``_block``.
+
+    Values of gates that it ``streams`` are written past the caches where they are many.
+    """
+    name, (batch, _, width, units) = dtype_name(network.dtype), network.size
+    most, registers = processor(name)
+    lanes, vectors, rows = _block(_examples(batch), units, sums, lines, most, registers)
+    ahead = None
+    if writer is InputsFirstWriter:
+        high, wide = register_block(AHEAD_ROWS, lines * vectors, registers)
+        ahead = RegisterBlock(min(high, MAX_BLOCK_ROWS), wide)
+    config = RecurrenceConfig(
+        name,
+        network.cell,
+        units,
+        width,
+        ahead,
+        lanes,
+        vectors,
+        rows,
+        network.kept,
+        network.masked,
+        network.biased,
+        network.given,
+        network.by_cells,
+        # All vectors are whole then, and placed.
+        streams and units % lanes == 0 and _many(network),
+    )
+    return _kernel_of(writer, config)
+
+
+@kept
+def _kernel_of(writer: type[RecurrenceWriter], config: RecurrenceConfig) -> StagedKernel[Any]:
     return StagedKernel(writer, config)
 
 
@@ -102,19 +164,21 @@ def _examples(batch: int) -> int:
     return batch if batch < MIN_JOINED_ROWS else 6 * MAX_BLOCK_ROWS
 
 
-def _many(cell: str, size: Size, dtype: Any) -> bool:
-    """Whether the values of all gates are so many that they are written past the caches."""
-    elements = size.batch * size.steps * CELLS[cell].values * size.units
-    return elements * int(dtype.itemsize) >= max(MIN_STREAMED_BYTES, buffers.MIN_POOLED_BYTES)
+def _many(network: _Network) -> bool:
+    """Whether the values of all gates are so many that caches would lose them."""
+    size, cell = network.size, CELLS[network.cell]
+    elements = size.batch * size.steps * cell.values * size.units
+    least = max(MIN_STREAMED_BYTES, buffers.MIN_POOLED_BYTES)
+    return elements * int(network.dtype.itemsize) >= least
 
 
-def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
+def _shares(network: _Network, blocks: int, helpers: int) -> tuple[int, int]:
     """How many threads have parts of the examples, and how many parts of the units of each step.
 
     Threads with examples of their own never wait for each other.
     """
-    whole = _products(cell, size)
-    many = max(min(1 + threads.helpers(), whole // MIN_THREAD_PRODUCTS), 1)
+    size, whole = network.size, _products(network.cell, network.size)
+    many = max(min(1 + helpers, whole // MIN_THREAD_PRODUCTS), 1)
     by_rows = min(many, size.batch // MIN_THREAD_ROWS)
     by_units = min(many, blocks, whole // size.steps // MIN_STEP_PRODUCTS)
     if by_units > max(by_rows, 1):
@@ -122,22 +186,43 @@ def _shares(cell: str, size: Size, blocks: int) -> tuple[int, int]:
     return max(by_rows, min(many, size.batch // MIN_JOINED_ROWS), 1), 1
 
 
-def _run(own: StagedKernel[Any], cell: str, size: Size, reverse: bool, **given: Any) -> None:
-    """Do all steps; ``given`` is what the kernel's frame holds."""
-    writer, (batch, steps, *_) = own.writer, size
-    by_rows, by_units = _shares(cell, size, writer.blocks)
-    last = steps - 1 if reverse is writer.onward else 0
+class _Prepared(NamedTuple):
+    """What is the same in all calls for networks that are alike."""
+
+    kernel: StagedKernel[Any]
+    cut: tuple[int, int, int, int]
+    parallel: bool
+    turns: int
+    values: dict[str, Any]
+
+    def call(self, **arrays: Any) -> StagedCall:
+        """What does all steps on arrays, or on copies in row-major order; None is for no array."""
+        values = self.values.copy()
+        for name, x in arrays.items():
+            if x is not None:
+                values[name] = np.ascontiguousarray(x)
+        return StagedCall(self.kernel, self.cut, self.parallel, self.turns, **values)
+
+
+def _prepared(own: StagedKernel[Any], network: _Network, helpers: int, **rooms: int) -> _Prepared:
+    """A kernel with its work cut for so many other threads, and memory of so many bytes."""
+    writer, (batch, steps, *_) = own.writer, network.size
+    by_rows, by_units = _shares(network, writer.blocks, helpers)
+    last = steps - 1 if network.reverse is writer.onward else 0
     turns = steps if by_units > 1 else 1
-    own.run(
+    return _Prepared(
+        own,
         (batch, writer.blocks, -(-batch // by_rows), -(-writer.blocks // by_units)),
         by_rows * by_units > 1,
         turns,
-        weights=aligned("weights", writer.packed),
-        steps=steps,
-        turn_steps=steps // turns,
-        start=last,
-        stride=-1 if last else 1,
-        **given,
+        {
+            **{name: Room(size) for name, size in rooms.items()},
+            "weights": Room(writer.packed),
+            "steps": steps,
+            "turn_steps": steps // turns,
+            "start": last,
+            "stride": -1 if last else 1,
+        },
     )
 
 
@@ -156,80 +241,67 @@ def forward(
     keep: bool,
 ) -> tuple[Any, ...]:
     """The states of all steps, and with ``keep`` the values of the gates; see ``recurrence``."""
-    found, size, dtype = CELLS[cell], size_of(x, recurrent_kernel), x.dtype
-    batch, steps, width, units = size
+    found, (batch, steps, _, units) = CELLS[cell], size_of(x, recurrent_kernel)
+    sizes = [units] * found.states
+    if keep and found.beside is not None:
+        sizes.append(found.values * units)
+    made = tuple([buffers.empty((batch, steps, n), x.dtype) for n in sizes])
+    forward_call(cell, x, kernel, recurrent_kernel, bias, starts, mask, reverse, made).run()
+    return made
+
+
+def forward_call(
+    cell: str,
+    x: Array,
+    kernel: Array,
+    recurrent_kernel: Array,
+    bias: Any,
+    starts: Sequence[Any],
+    mask: Any,
+    reverse: bool,
+    made: Sequence[Array],
+) -> StagedCall:
+    """What writes the states, and the values of the gates where ``made`` has an array for them."""
+    states = CELLS[cell].states
+    network = _Network(
+        cell,
+        x.dtype,
+        size_of(x, recurrent_kernel),
+        reverse,
+        len(made) > states,
+        mask is not None,
+        bias is not None,
+        tuple([start is not None for start in starts]),
+    )
+    return _forward(network, threads.helpers()).call(
+        x=x,
+        kernel=kernel,
+        recurrent_kernel=recurrent_kernel,
+        bias=bias,
+        mask=mask,
+        **dict(zip(("h_start", "c_start"), starts, strict=False)),
+        **dict(zip((*STATES[:states], "gates"), made, strict=False)),
+    )
+
+
+@kept
+def _forward(network: _Network, helpers: int) -> _Prepared:
+    found, (batch, steps, width, units) = CELLS[network.cell], network.size
     joined = batch >= MIN_JOINED_ROWS and width > 0
     own = _kernel(
-        ForwardWriter,
-        _examples(batch),
+        ForwardWriter if joined else InputsFirstWriter,
+        network,
         found.values if joined else found.gates,
         found.gates,
-        dtype=dtype_name(dtype),
-        cell=cell,
-        units=units,
-        width=width if joined else 0,
-        kept=keep and found.beside is not None,
-        masked=mask is not None,
-        streamed=keep and _many(cell, size, dtype),
+        network.kept,
     )
-    states = [buffers.empty((batch, steps, units), dtype) for _ in range(found.states)]
-    given = dict(zip(STATES, states, strict=False))
-    given |= _memory(own.writer, batch, dtype, starts)
-    kept = [] if joined and not own.writer.config.kept else [_gates(own.writer, size, dtype)]
-    if kept:
-        given["gates"] = kept[0]
-    if joined:
-        given |= {"x": np.ascontiguousarray(x), "kernel": np.ascontiguousarray(kernel)}
-    else:
-        products = kept[0].reshape(batch * steps, -1)[:, : found.gates * units]
-        np.matmul(x.reshape(batch * steps, width), kernel, out=products)
-    if mask is not None:
-        given["mask"] = np.ascontiguousarray(mask)
-    _run(
-        own,
-        cell,
-        size,
-        reverse,
-        recurrent_kernel=np.ascontiguousarray(recurrent_kernel),
-        bias=_bias(cell, bias, units, dtype),
-        first_count=0 if starts[0] is None else units,
-        **given,
-    )
-    return (*states, *(kept if own.writer.config.kept else []))
-
-
-def _gates(writer: ForwardWriter, size: Size, dtype: Any) -> Array:
-    """Room for the products of the inputs, and for the values of gates that are kept."""
-    cell = writer.cell
-    columns = cell.values if writer.config.kept else cell.gates
-    return buffers.empty((size.batch, size.steps, columns * size.units), dtype)
-
-
-def _memory(
-    writer: ForwardWriter, batch: int, dtype: Any, starts: Sequence[Any]
-) -> dict[str, Array]:
-    """What states are handed on in, with those before the first step; two planes for the output."""
-    names, found = ("handed", "cells"), {}
-    for name, count, start in zip(names, (2, 1), starts, strict=False):
-        found[name] = aligned(name, count * batch * writer.plane_bytes)
-        plane = found[name][: batch * writer.plane_bytes].view(dtype).reshape(batch, -1)
-        if start is None:
-            plane.fill(0)
-        else:
-            plane[:, : writer.config.units] = start
-    return found
-
-
-def _bias(cell: str, bias: Any, units: int, dtype: Any) -> Array:
-    """A number for each value of the gates."""
-    found = CELLS[cell]
-    if bias is None:
-        return np.zeros(found.values * units, dtype)
-    if bias.ndim == 1:
-        return np.ascontiguousarray(bias)
-    both = (found.gates - found.apart) * units
-    of_inputs, of_output = bias
-    return np.concatenate((of_inputs[:both] + of_output[:both], of_inputs[both:], of_output[both:]))
+    plane = batch * own.writer.plane_bytes
+    rooms = {"handed": 2 * plane}  # which are read and written in turn
+    if found.states > 1:
+        rooms["cells"] = plane
+    if not joined and not network.kept:
+        rooms["gates"] = batch * steps * found.gates * units * network.dtype.itemsize
+    return _prepared(own, network, helpers, **rooms)
 
 
 def gradient(
@@ -244,38 +316,51 @@ def gradient(
 ) -> tuple[Any, ...]:
     """Gradients by the values of gates, their sums over time, and by the starts."""
     found, (batch, steps, units), dtype = CELLS[cell], state.shape, state.dtype
-    by_cells, size = len(g) > 1 and g[1] is not None, Size(batch, steps, 0, units)
-    own = _kernel(
-        GradientWriter,
-        _examples(batch),
-        1,
-        1,
-        dtype=dtype_name(dtype),
-        cell=cell,
-        units=units,
-        width=0,
-        kept=found.beside is not None,
-        masked=mask is not None,
-        by_cells=by_cells,
-        streamed=_many(cell, size, dtype),
+    made = (
+        buffers.empty((batch, steps, found.values * units), dtype),
+        np.empty((batch, found.values * units), dtype),
+        *[np.empty((batch, units), dtype) for _ in g],
     )
-    of_gates = buffers.empty((batch, steps, found.values * units), dtype)
-    of_bias = np.zeros((batch, found.values * units), dtype)
-    of_starts = [np.zeros((batch, units), dtype) for _ in g]
-    start = np.zeros((batch, units), dtype) if start is None else start
-    arrays = {"recurrent_kernel": recurrent_kernel, "gates": values, "mask": mask, "state": state}
-    arrays |= {"state_start": start, "g_h": g[0], "g_c": g[1] if by_cells else None}
-    arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items() if v is not None}
-    _run(
-        own,
+    gradient_call(cell, recurrent_kernel, state, values, g, start, mask, reverse, made).run()
+    return made
+
+
+def gradient_call(
+    cell: str,
+    recurrent_kernel: Array,
+    state: Array,
+    values: Any,
+    g: Sequence[Any],
+    start: Any,
+    mask: Any,
+    reverse: bool,
+    made: Sequence[Array],
+) -> StagedCall:
+    """What writes all that ``gradient`` gives."""
+    network = _Network(
         cell,
-        size,
+        state.dtype,
+        size_of_gradient(state),
         reverse,
-        handed=aligned("handed", 2 * batch * own.writer.handed),
-        of_gates=of_gates,
-        of_bias=of_bias,
-        first_count=0,
-        **arrays,
-        **dict(zip(("of_h", "of_c"), of_starts, strict=False)),
+        values is not None,
+        mask is not None,
+        False,
+        (start is not None,),
+        len(g) > 1 and g[1] is not None,
     )
-    return (of_gates, of_bias, *of_starts)
+    return _gradient(network, threads.helpers()).call(
+        recurrent_kernel=recurrent_kernel,
+        gates=values,
+        mask=mask,
+        state=state,
+        state_start=start,
+        **dict(zip(("g_h", "g_c"), g, strict=False)),
+        **dict(zip(("of_gates", "of_bias", "of_h", "of_c"), made, strict=False)),
+    )
+
+
+@kept
+def _gradient(network: _Network, helpers: int) -> _Prepared:
+    own = _kernel(GradientWriter, network, 1, 1, True)
+    handed = 2 * network.size.batch * own.writer.handed
+    return _prepared(own, network, helpers, handed=handed)

@@ -63,8 +63,7 @@ def gradient(
     """
     given = cell, recurrent_kernel, state, values, g
     if xp is np and state.ndim == 3 and g_values is None:
-        batch, steps, units = state.shape
-        size = compiled_recurrence.Size(batch, steps, 0, units)
+        size = compiled_recurrence.size_of_gradient(state)
         if compiled_recurrence.takes(cell, state.dtype, size):
             return compiled_recurrence.gradient(*given, start, mask, reverse)
     return _gradient(xp, *given, g_values, start, mask, reverse)

@@ -60,7 +60,7 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
         c_row=out.strides[0],
         c_column=out.strides[1],
         terms=terms,
-        packed=Room("thin", columns * terms * a.itemsize),
+        packed=Room(columns * terms * a.itemsize),
     )
 
 

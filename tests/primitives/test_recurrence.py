@@ -170,8 +170,16 @@ def shared(monkeypatch):
     """All networks are shared among threads."""
     for name in ("MIN_THREAD_PRODUCTS", "MIN_STEP_PRODUCTS"):
         monkeypatch.setattr(compiled, name, 1)
+    forget()
     yield monkeypatch
     threads.set_thread_count(None)
+    forget()
+
+
+def forget():
+    """Let the work be cut anew."""
+    compiled._forward.cache_clear()
+    compiled._gradient.cache_clear()
 
 
 def results_by_threads(case, counts):
@@ -185,6 +193,7 @@ def results_by_threads(case, counts):
 @pytest.mark.parametrize("cell", CELLS)
 def test_bits_do_not_depend_on_threads(cell, least, shared):
     shared.setattr(compiled, "MIN_THREAD_ROWS", least)
+    forget()
     for size in ((1, 7, 3, 200), (5, 6, 3, 130), (23, 5, 9, 70)):
         case = Case(cell, size, given="bsmg")
         first, *others = results_by_threads(case, (1, 2, 3, 5))
@@ -192,12 +201,13 @@ def test_bits_do_not_depend_on_threads(cell, least, shared):
 
 
 def test_both_ways_to_share_are_tested(shared):
-    sizes = compiled.Size(64, 9, 5, 256), compiled.Size(2, 9, 5, 256)
-    threads.set_thread_count(4)
-    assert compiled._shares("lstm", sizes[0], 16) == (4, 1)
-    assert compiled._shares("lstm", sizes[1], 16) == (1, 4)
-    threads.set_thread_count(1)
-    assert all(compiled._shares("lstm", size, 16) == (1, 1) for size in sizes)
+    def shares(batch, helpers):
+        size, dtype = compiled.Size(batch, 9, 5, 256), np.dtype("float32")
+        network = compiled._Network("lstm", dtype, size, False, True, False, True, (False,) * 2)
+        return compiled._shares(network, 16, helpers)
+
+    assert (shares(64, 3), shares(2, 3)) == ((4, 1), (1, 4))
+    assert (shares(64, 0), shares(2, 0)) == ((1, 1), (1, 1))
 
 
 def test_bits_of_an_example_do_not_depend_on_the_others():
@@ -226,13 +236,13 @@ def test_a_lost_turn_would_be_seen(shared):
     shared.setattr(compiled, "MIN_THREAD_ROWS", 1 << 20)
     case = Case("lstm", (2, 60, 2, 128), given="b")
     (right,) = results_by_threads(case, [1])
-    run = compiled.StagedKernel.run
+    call = compiled.StagedCall
 
-    def in_one_turn(self, cut, parallel, turns=1, **given):
+    def in_one_turn(kernel, cut, parallel, turns, /, **given):
         given["turn_steps"] = given["steps"]
-        return run(self, cut, parallel, 1, **given)
+        return call(kernel, cut, parallel, 1, **given)
 
-    shared.setattr(compiled.StagedKernel, "run", in_one_turn)
+    shared.setattr(compiled, "StagedCall", in_one_turn)
     assert all(bits != right for bits in results_by_threads(case, [2, 3]))
 
 

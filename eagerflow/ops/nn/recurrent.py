@@ -8,11 +8,12 @@ all others are products over time.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS
-from eagerflow.op import Missing
+from eagerflow.op import Into, Missing
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import define
@@ -25,7 +26,8 @@ from eagerflow.ops.nn.recurrent_gradients import (
     simple_rnn_gradient,
 )
 from eagerflow.ops.reductions.sums import sum as total
-from eagerflow.ops.shapes.joining import concat, stack
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.primitives.recurrent_cells import CELLS, Cell
 from eagerflow.spec import Array, Namespace
 
@@ -42,13 +44,13 @@ def _of_inputs(cell: Cell, x: Any) -> Any:
     return x[..., : cell.gates * (x.shape[-1] // cell.values)] if cell.apart else x
 
 
-def _of_output(cell: Cell, x: Any, part: Call = lambda x: x) -> Any:
-    """``part`` of those that the output before has a part in."""
+def _of_output(cell: Cell, x: Any, *before: Any, part: Call = lambda x: x) -> Any:
+    """``part`` of those that the output before has a part in, behind what comes ``before``."""
     if not cell.apart:
         return part(x)
     units = x.shape[-1] // cell.values
     pieces = x[..., : (cell.gates - cell.apart) * units], x[..., cell.gates * units :]
-    return concat([part(piece) for piece in pieces], axis=-1)
+    return concat([*before, *(part(piece) for piece in pieces)], axis=-1)
 
 
 def _rule(cell: Cell, back: Call) -> Call:
@@ -80,7 +82,7 @@ def _rule(cell: Cell, back: Call) -> Call:
         return (
             by_rows(of_a, transposed(kernel)),
             matmul(transposed(rows(x)), _of_inputs(cell, flat)),
-            _of_output(cell, flat, lambda part: matmul(before, part)),
+            _of_output(cell, flat, part=lambda part: matmul(before, part)),
             None if bias is None else _of_bias(cell, total(of_rows, axis=-2)),
             *(None if s is None else part for s, part in zip(starts, of_starts, strict=True)),
             None,
@@ -94,7 +96,8 @@ def _rule(cell: Cell, back: Call) -> Call:
 def _of_bias(cell: Cell, of_values: Any) -> Any:
     if not cell.apart:
         return of_values
-    return stack([_of_inputs(cell, of_values), _of_output(cell, of_values)], axis=-2)
+    found = _of_output(cell, of_values, _of_inputs(cell, of_values))
+    return reshape(found, (*of_values.shape[:-1], 2, found.shape[-1] // 2))
 
 
 def _rule_with(cell: Cell, keeping: Call) -> Call:
@@ -107,6 +110,26 @@ def _rule_with(cell: Cell, keeping: Call) -> Call:
 
     vjp.takes_none = True  # type: ignore[attr-defined]
     return vjp
+
+
+def _into(name: str) -> Callable[..., Into | None]:
+    """The fact ``into``: machine code writes the results, where it is meant for the network."""
+    last = 4 + CELLS[name].states  # the argument after which the results come
+
+    def native(*arrays: Any, reverse: bool) -> Any:
+        x, kernel, recurrent_kernel, bias, *starts, mask = arrays[: last + 1]
+        given = x, kernel, recurrent_kernel, bias, starts, mask, reverse
+        return primitives.compiled_recurrence.forward_call(name, *given, arrays[last + 1 :])
+
+    def into(x: Any, kernel: Any, recurrent_kernel: Any, *rest: Any, reverse: bool) -> Into | None:
+        compiled = primitives.compiled_recurrence
+        if len(x.shape) != 3:
+            return None
+        if not compiled.takes(name, x.dtype, compiled.size_of(x, recurrent_kernel)):
+            return None
+        return Into(None, partial(native, reverse=reverse), "fd?")
+
+    return into
 
 
 def _network(
@@ -133,6 +156,7 @@ def _network(
         recorded=keeping and keeping.op,
         batch=facts.batching((1, 2, 3), cell.states + keep),
         split=facts.splitting((1, 2, 3), 0),
+        into=_into(name),
         cost=lambda *specs, reverse: facts.cost(*specs),
         onnx=Missing(f"exported as {onnx}"),
         samples=facts.samples(cell),

@@ -7,6 +7,7 @@ gives.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
 from eagerflow.ops.family import define
 from eagerflow.ops.nn import recurrent_facts as facts
 from eagerflow.ops.nn.recurrent_slopes import Given, gradient_rule
@@ -179,6 +180,27 @@ def _gru_one(values: Any, before: float, after: float, g: float) -> Any:
     return [g * (before - n) * (z - z**2), of_n * u * (r - r**2), of_n, of_n * r], [g * z]
 
 
+def _into(name: str) -> Callable[..., Into | None]:
+    """The fact ``into``: machine code writes the results, where it is meant for the network."""
+    cell = CELLS[name]
+
+    def native(kernel: Any, state: Any, *rest: Any, reverse: bool) -> Any:
+        many = len(rest) - cell.states - 2
+        own, made = Given.of(cell, rest[:many]), rest[many:]
+        given = kernel, state, own.values, own.g, own.start, own.mask, reverse
+        return primitives.compiled_recurrence.gradient_call(name, *given, made)
+
+    def into(kernel: Any, state: Any, *rest: Any, reverse: bool) -> Into | None:
+        compiled = primitives.compiled_recurrence
+        if len(state.shape) != 3 or Given.of(cell, rest).g_values is not None:
+            return None
+        if not compiled.takes(name, state.dtype, compiled.size_of_gradient(state)):
+            return None
+        return Into(None, partial(native, reverse=reverse), "fd?")
+
+    return into
+
+
 def _gradient(name: str, one: Callable[..., Any], kept: Any = None) -> Callable[..., Any]:
     """The decorator of the gradient of a cell's op."""
     cell = CELLS[name]
@@ -198,6 +220,7 @@ def _gradient(name: str, one: Callable[..., Any], kept: Any = None) -> Callable[
         ),
         batch=facts.batching((0,), cell.states + 2),
         split=facts.splitting((0,), 1),
+        into=_into(name),
         cost=_cost,
         onnx=Missing("exported as Loop of its steps"),
         samples=_samples(cell),

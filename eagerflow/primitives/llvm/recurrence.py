@@ -10,24 +10,34 @@ from eagerflow.primitives.llvm.recurrence_writer import (
     Place,
     RecurrenceWriter,
 )
+from eagerflow.primitives.llvm.vectors import RegisterBlock
 from eagerflow.primitives.recurrent_cells import Values
 
 
 class ForwardWriter(RecurrenceWriter):
-    """Writes ``weights``, which packs the kernels, and ``steps``, which gives the states."""
+    """Writes ``weights``, which packs the kernels, and ``steps``, which gives the states.
+
+    Each step makes the products of its inputs, too.
+    """
 
     slots = (
         *("x", "kernel", "recurrent_kernel", "bias", "gates", "mask", *STATES),
-        *("weights", "handed", "cells", *NUMBERS),
+        *("h_start", "c_start", "weights", "handed", "cells", *NUMBERS),
     )
-    """``bias`` has an element for each value of the gates. ``gates`` are, without ``width``, the
-    products of the inputs, and get the values; ``handed`` and ``cells`` hold the states."""
+    """``gates`` get their values, where these are kept; ``h_start`` and ``c_start`` are the states
+    before the first step; ``handed`` and ``cells`` hold the states."""
     onward = True
     planes = 1
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        self.sums = self.cell.values if self.config.width else self.cell.gates
+        self.sums = self.cell.values
+        self.begun = self.config.given[0]
+
+    @property
+    def columns(self) -> int:
+        """Values of gates that are written for each unit."""
+        return self.cell.values if self.config.kept else self.cell.gates
 
     @property
     def line(self) -> int:
@@ -36,12 +46,14 @@ class ForwardWriter(RecurrenceWriter):
 
     @property
     def depth(self) -> int:
-        """Inputs, if they come, and the output before."""
+        """Inputs, and the output before."""
         return self.config.width + self.config.units
 
     def _weights(self) -> None:
         self._pack("kernel", self.config.width, 0)
         self._pack("recurrent_kernel", self.config.units, self.config.width)
+        for name, plane, given in zip(STATES, ("handed", "cells"), self.config.given, strict=False):
+            self._begin(f"{name}_start", plane, given)
 
     def _pack(self, name: str, size: int, before: int) -> None:
         """Each piece packs its share of a kernel's rows."""
@@ -58,15 +70,30 @@ class ForwardWriter(RecurrenceWriter):
                     value = v.load(row, gate * self.unit_bytes + j * v.size, mask=mask)
                     v.store(value, line, gate * self.block_bytes + j * v.size)
 
+    def _begin(self, name: str, plane: str, given: bool) -> None:
+        """Each piece puts its share of the states before the first step where steps read them."""
+        v, code, config = self.v, self.code, self.config
+        _, _, first, last = self.share(self.argument("rows"))
+        start, to = self.pointer(name), self.pointer(plane)
+        with code.loop("row", first, last) as (row, _), code.loop("b", 0, self.blocks) as (b, _):
+            here = v.step(v.step(start, row, self.unit_bytes), b, self.block_bytes)
+            there = v.step(v.step(to, row, self.handed), b, self.block_bytes)
+            for j, mask in enumerate(self.masks(b, config.vectors, config.units)):
+                value = v.load(here, j * v.size, mask=mask) if given else v.zero
+                v.store(value, there, j * v.size)
+
     def _product(self, height: int, sums: Values) -> Values:
         v, width = self.v, self.config.width
-        gates, lines = list(range(self.cell.gates)), "%weights"
-        if width:
-            inputs = [v.step("%x", str(r), "%x_row") for r in range(height)]
-            self._accumulate(sums, gates, inputs, width, lines)
-            lines = v.at(lines, width * self.line)
+        inputs = [v.step("%x", str(r), "%x_row") for r in range(height)]
+        self._accumulate(sums, list(range(self.cell.gates)), inputs, width, "%weights")
+        return self._product_of_output(height, sums, self.cell.of_output)
+
+    def _product_of_output(self, height: int, sums: Values, which: list[int]) -> Values:
+        """What the output before adds to some of the sums."""
+        v = self.v
         rows = [v.at("%rows", r * self.handed) for r in range(height)]
-        self._accumulate(sums, self.cell.of_output if width else gates, rows, "%count", lines)
+        lines = v.at("%weights", self.config.width * self.line)
+        self._accumulate(sums, which, rows, "%count", lines)
         return sums
 
     def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
@@ -75,8 +102,7 @@ class ForwardWriter(RecurrenceWriter):
         if cell.states > 1:
             own.append(self._in_plane(self.pointers["cells"], place))
         before = [v.load(at) for at in own]
-        columns = cell.values if config.kept else cell.gates
-        values, after = cell.step(s, self._values(place, sums, columns), before)
+        values, after = cell.step(s, self._values(place, sums), before)
         if config.masked:
             seen = self._seen(place)
             after = [s.select(seen, x, y) for x, y in zip(after, before, strict=True)]
@@ -87,19 +113,114 @@ class ForwardWriter(RecurrenceWriter):
             v.store(value, at)
             v.store(value, self._at(name, place.time, place), mask=place.mask)
 
-    def _values(self, place: Place, sums: Values, columns: int) -> Values:
+    def _values(self, place: Place, sums: Values) -> Values:
         """The values of the gates before their activations."""
-        v, s, cell = self.v, self.s, self.cell
-        found = [
-            v.load(self._at("bias", "0", place, k), mask=place.mask) for k in range(cell.values)
+        return self._added(self._biases(place), sums)
+
+    def _added(self, one: Values, other: Values) -> Values:
+        """Sums of two lists, of which the first one may have None."""
+        return [b if a is None else self.s.add(a, b) for a, b in zip(one, other, strict=True)]
+
+    def _biases(self, place: Place) -> Values:
+        """What is added for each value of the gates, or None.
+
+        Where gates are apart, there is a line beside each product.
+        """
+        v, cell = self.v, self.cell
+        if not self.config.biased:
+            return [None] * cell.values
+        both, lines = cell.gates - cell.apart, [*range(cell.gates)]
+        lines += range(cell.gates + both, 2 * cell.gates) if cell.apart else []
+        found = [v.load(self._at("bias", "0", place, k), mask=place.mask) for k in lines]
+        for k in range(both if cell.apart else 0):
+            more = v.load(self._at("bias", "0", place, cell.gates + k), mask=place.mask)
+            found[k] = self.s.add(found[k], more)
+        return found
+
+
+class InputsFirstWriter(ForwardWriter):
+    """Writes also ``inputs``, which makes the products of all inputs before the first step.
+
+    They are in ``gates`` until their step comes.
+    """
+
+    stages = ("weights", "inputs", "steps")
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.sums = self.cell.gates
+        assert self.config.ahead is not None, "it is for such products"
+        self.ahead: RegisterBlock = self.config.ahead
+
+    @property
+    def scratch(self) -> int:
+        """The same, and for the sums of some inputs."""
+        return max(super().scratch, self.ahead.rows * self.line)
+
+    def module(self) -> str:
+        """The same, and products of inputs for each number of rows."""
+        for height in range(1, self.ahead.rows + 1):
+            with self.code.function(f"ahead{height}(ptr %x, ptr %weights, ptr %sums)"):
+                self._rows_ahead(self.ahead._replace(rows=height))
+        return super().module()
+
+    def _rows_ahead(self, block: RegisterBlock) -> None:
+        """The products of a few inputs with a part of the line, to the sums."""
+        v = self.v
+        rows = [v.at("%x", r * self.config.width * v.itemsize) for r in range(block.rows)]
+        found = v.accumulate(
+            block,
+            v.no_sums(block),
+            self.config.width,
+            lambda k, r: (v.step(rows[r], k, v.itemsize), 0),
+            lambda k: v.step("%weights", k, self.line),
+        )
+        self.store_block(block, found, "%sums", self.line)
+
+    def _inputs(self) -> None:
+        """Each piece does the units of its blocks, for all steps of its examples."""
+        v, code, config = self.v, self.code, self.config
+        x, weights, gates, steps = (
+            *(self.pointer(name) for name in ("x", "weights", "gates")),
+            self.argument("steps"),
+        )
+        first, last = (v.number("mul", at, steps) for at in ("%r0", "%r1"))
+        with code.loop("block", "%c0", "%c1") as (block, _):
+            lines = v.step(weights, block, self.depth * self.line)
+            masks = self.masks(block, config.vectors, config.units)
+            with self._even_parts(first, last, self.ahead.rows) as (begin, end):
+                rows = v.step(x, begin, config.width * v.itemsize)
+                self._sum_up(rows, v.number("sub", end, begin), lines)
+                with code.loop("row", begin, end) as (row, _):
+                    sums = v.step("%scratch", v.number("sub", row, begin), self.line)
+                    to = v.step(gates, row, self.columns * self.unit_bytes)
+                    to = v.step(to, block, self.block_bytes)
+                    for k in range(self.cell.gates):
+                        for j, mask in enumerate(masks):
+                            value = v.load(sums, k * self.block_bytes + j * v.size)
+                            v.store(value, to, k * self.unit_bytes + j * v.size, mask=mask)
+
+    def _sum_up(self, rows: str, height: str, lines: str) -> None:
+        """Leave the sums of so many rows in the thread's memory, part of the line by part."""
+        v, many = self.v, self.ahead.vectors
+        with self.code.loop("at", 0, self.line, many * v.size) as (at, _):
+            own, sums = v.at(lines, at), v.at("%scratch", at)
+            self._call_for(height, self.ahead.rows, "ahead", f"ptr {rows}, ptr {own}, ptr {sums}")
+
+    def _product(self, height: int, sums: Values) -> Values:
+        return self._product_of_output(height, sums, list(range(self.cell.gates)))
+
+    def _values(self, place: Place, sums: Values) -> Values:
+        v, cell = self.v, self.cell
+        found = self._biases(place)
+        brought = [
+            v.load(self._at("gates", place.time, place, k, self.columns), mask=place.mask)
+            for k in range(cell.gates)
         ]
-        if self.config.width:
-            return [s.add(a, b) for a, b in zip(found, sums, strict=True)]
-        for k in range(cell.gates):
-            brought = v.load(self._at("gates", place.time, place, k, columns), mask=place.mask)
-            found[k] = s.add(found[k], brought)
-        for k, total in zip(cell.of_output, sums, strict=True):
-            found[k] = s.add(found[k], total)
+        found[: cell.gates] = self._added(found[: cell.gates], brought)
+        own = self._added([found[k] for k in cell.of_output], sums)
+        for k, value in zip(cell.of_output, own, strict=True):
+            found[k] = value
         return found
 
 
@@ -112,13 +233,14 @@ class GradientWriter(RecurrenceWriter):
     )
     """``state`` is the last one of the states; ``g_h`` and ``g_c`` are gradients by all states,
     ``of_gates`` those by the values of gates, ``of_bias`` their sums over time; ``of_h`` and
-    ``of_c``, those by the states before the first step, begin with zeros."""
+    ``of_c`` are those by the states before the first step."""
     onward = False
     sums = 1
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self.planes = self.cell.gates
+        self._states = STATES[: self.cell.states]
 
     @property
     def line(self) -> int:
@@ -131,7 +253,9 @@ class GradientWriter(RecurrenceWriter):
         return self.cell.gates * self.config.units
 
     def _weights(self) -> None:
-        """Each piece turns its share of the kernel's columns."""
+        """Each piece turns its share of the kernel's columns, and lets sums begin with zeros."""
+        for name, columns in (("bias", self.cell.values), *((s, 1) for s in self._states)):
+            self._clear(f"of_{name}", columns * self.config.units)
         v, code, lanes = self.v, self.code, self.lanes
         self.kernel, self.to = self.pointer("recurrent_kernel"), self.pointer("weights")
         whole, rest = divmod(self.depth, lanes)
@@ -145,6 +269,15 @@ class GradientWriter(RecurrenceWriter):
                     v.number("mul", k, lanes) if many > 1 else v.number("add", k, whole * lanes)
                 )
                 self._turn(block, column, many)
+
+    def _clear(self, name: str, size: int) -> None:
+        """Each piece writes zeros to its share of an array with so many elements an example."""
+        v = self.v
+        _, _, first, last = self.share(self.argument("rows"))
+        start = self.pointer(name)
+        with self.code.loop("row", first, last) as (row, _):
+            to = v.step(start, row, size * v.itemsize)
+            self.parts(size, lambda at, count: v.store(v.zero, to, at, count))
 
     def _turn(self, block: str, column: str, many: int) -> None:
         """Pack columns of a block of the kernel's rows, so many as a vector has, or one."""
@@ -177,8 +310,8 @@ class GradientWriter(RecurrenceWriter):
 
     def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
         v, s, cell, config = self.v, self.s, self.cell, self.config
-        names, columns = STATES[: cell.states], cell.values
-        starts = [self._at(f"of_{name}", place.row, place) for name in names]
+        columns = cell.values
+        starts = [self._at(f"of_{name}", place.row, place) for name in self._states]
         after = v.load(self._at("state", place.time, place), mask=place.mask)
         values = []
         if config.kept:
@@ -218,12 +351,12 @@ class GradientWriter(RecurrenceWriter):
         return [h, c]
 
     def _before(self, place: Place, step: str) -> Any:
-        """The state before a step; before the first one it is that given."""
-        v, after = self.v, self.v.number("add", step, 1)
-        first = self.code.value(f"icmp eq i64 {after}, {self.numbers['steps']}")
-        start, there = (
-            self._at("state_start", place.row, place),
-            self._at("state", place.before, place),
-        )
-        here = self.code.value(f"select i1 {first}, ptr {start}, ptr {there}")
-        return v.load(here, mask=place.mask)
+        """The state before a step; before the first one it is that given, or zeros."""
+        v, s = self.v, self.s
+        first = s.equal(v.count(v.number("add", step, 1)), v.count(self.numbers["steps"]))
+        started = any(self.config.given)
+        name, number = ("state_start", place.row) if started else ("state", place.time)
+        instead, there = self._at(name, number, place), self._at("state", place.before, place)
+        here = self.code.value(f"select {first.typed}, ptr {instead}, ptr {there}")
+        value = v.load(here, mask=place.mask)
+        return value if started else s.select(first, v.zero, value)

@@ -11,7 +11,8 @@ of a part of the examples. Bits are the same: each sum is made by itself, in the
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
@@ -19,10 +20,9 @@ from eagerflow.primitives.llvm.vectors import RegisterBlock
 from eagerflow.primitives.recurrent_cells import CELLS, Values
 
 STATES = ("h", "c")
-NUMBERS = ("steps", "turn_steps", "start", "stride", "first_count")
+NUMBERS = ("steps", "turn_steps", "start", "stride")
 """What a call gives beside arrays: how many steps there are, and how many of them a turn does; at
-which time the first one is, and how far from it the next; how many elements of what an example
-hands on count in the first step, all units or none."""
+which time the first one is, and how far from it the next."""
 
 
 class RecurrenceConfig(NamedTuple):
@@ -32,7 +32,9 @@ class RecurrenceConfig(NamedTuple):
     cell: str
     units: int
     width: int
-    """Features of inputs whose products with the weights are made here; 0 where they come."""
+    """Features of the inputs."""
+    ahead: RegisterBlock | None
+    """Of inputs whose products are made before all steps: the block in which they are summed up."""
     lanes: int
     vectors: int
     """Of units in a block."""
@@ -41,6 +43,9 @@ class RecurrenceConfig(NamedTuple):
     kept: bool
     """Whether the values of gates are there: written forward, read by the gradient."""
     masked: bool
+    biased: bool
+    given: tuple[bool, ...]
+    """Which of the states before the first step are given; the others are zeros."""
     by_cells: bool = False
     """Whether there are gradients by the cell states of all steps."""
     streamed: bool = False
@@ -69,10 +74,12 @@ class RecurrenceWriter(StageWriter):
     are for each unit, ``planes``, and how many ``sums`` a unit has.
     """
 
-    stages = ("weights", "steps")
+    stages: ClassVar[tuple[str, ...]] = ("weights", "steps")
     repeated = frozenset({"steps"})
     onward: ClassVar[bool]
     """Whether steps come in the order of the network's."""
+    begun = False
+    """Whether there is something to hand on to the first step."""
     planes: int
     sums: int
 
@@ -170,14 +177,10 @@ class RecurrenceWriter(StageWriter):
     def _block(self, step: str, time: str, before: str, block: str, planes: list[str]) -> None:
         """Do a block of units: all of the piece's examples, in parts of even heights."""
         v, code, config = self.v, self.code, self.config
-        count = v.number("sub", "%r1", "%r0")
-        parts = v.number("udiv", v.number("add", count, config.rows - 1), config.rows)
         weights = v.step(self.pointers["weights"], block, self.depth * self.line)
         units = v.number("mul", block, self.block_bytes)
         masks = self.masks(block, config.vectors, config.units)
-        with code.loop("part", 0, parts) as (part, _):
-            ends = [v.number("mul", x, count) for x in (part, v.number("add", part, 1))]
-            first, last = (v.number("add", "%r0", v.number("udiv", x, parts)) for x in ends)
+        with self._even_parts("%r0", "%r1", config.rows) as (first, last):
             self._call_product(step, time, first, v.number("sub", last, first), planes[0], weights)
             with code.loop("row", first, last) as (row, _):
                 sums = v.number("sub", row, first)
@@ -196,22 +199,38 @@ class RecurrenceWriter(StageWriter):
     ) -> None:
         """Leave the sums of a few examples, from the ``first`` on, in the thread's memory."""
         v, code, size = self.v, self.code, self.config.width * self.v.itemsize
-        begun = code.value(f"icmp ne i64 {step}, 0")
-        count = f"i64 {self.config.units}, i64 {self.numbers['first_count']}"
-        count = code.value(f"select i1 {begun}, {count}")
+        count = str(self.config.units)
+        if not self.begun:
+            begun = code.value(f"icmp ne i64 {step}, 0")
+            count = code.value(f"select i1 {begun}, i64 {count}, i64 0")
         x, x_row = "null", "0"
-        if size:
+        if "x" in self.pointers:
             x_row = v.number("mul", self.numbers["steps"], size)
             x = v.step(v.step(self.pointers["x"], first, x_row), time, size)
         rows = v.step(rows, first, self.handed)
         given = f"ptr {rows}, ptr {x}, i64 {x_row}, ptr {weights}, i64 {count}, ptr %scratch"
-        for many in range(1, self.config.rows + 1):
-            with code.where(code.value(f"icmp eq i64 {height}, {many}")):
-                code.line(f"call void @product{many}({given})")
+        self._call_for(height, self.config.rows, "product", given)
 
     def _vector(self, place: Place, step: str, sums: Values, planes: list[str]) -> None:
         """What a step does to a vector of units, from its sums and the planes of two steps."""
         raise NotImplementedError
+
+    @contextmanager
+    def _even_parts(self, first: str, last: str, most: int) -> Iterator[tuple[str, str]]:
+        """A loop over the parts of a range, of even sizes and at most so many; gives their ends."""
+        v = self.v
+        count = v.number("sub", last, first)
+        parts = v.number("udiv", v.number("add", count, most - 1), most)
+        with self.code.loop("part", 0, parts) as (part, _):
+            ends = [v.number("mul", x, count) for x in (part, v.number("add", part, 1))]
+            begin, end = (v.number("add", first, v.number("udiv", x, parts)) for x in ends)
+            yield begin, end
+
+    def _call_for(self, height: str, most: int, name: str, given: str) -> None:
+        """Call the one of some functions that is for so many rows."""
+        for many in range(1, most + 1):
+            with self.code.where(self.code.value(f"icmp eq i64 {height}, {many}")):
+                self.code.line(f"call void @{name}{many}({given})")
 
     # Vectors of arrays ---------------------------------------------------------------------------
 

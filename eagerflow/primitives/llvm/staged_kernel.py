@@ -77,22 +77,15 @@ class StagedKernel(Generic[Writer]):
         """``run(frame, scratch, counters)``."""
         return self.linked.run
 
-    def run(
-        self, cut: tuple[int, int, int, int], parallel: bool, turns: int = 1, **values: Any
-    ) -> None:
-        """Work on rows and columns: their numbers, and those of a piece, are in ``cut``.
-
-        ``values`` are what the frame holds: numbers, or arrays whose addresses the functions get,
-        or an array with the numbers that follow it. ``parallel`` says whether other threads help,
-        ``turns`` how often stages are done that are repeated.
-        """
-        many = 1 + threads.helpers() if parallel else 1
-        self.start(self.filled(cut, many, turns, **values))
-
     def filled(
         self, cut: tuple[int, int, int, int], many: int, turns: int = 1, **values: Any
     ) -> Any:
-        """A frame for ``run``, with which up to ``many`` threads work."""
+        """A frame with which up to ``many`` threads work on rows and columns.
+
+        Their numbers, and those of a piece, are in ``cut``. ``values`` are what the frame holds:
+        numbers, or arrays whose addresses the functions get, or an array with the numbers that
+        follow it. ``turns`` says how often stages are done that are repeated.
+        """
         rows, whole, height, span = cut
         frame = self.frame()
         blocks = -(-whole // span)
@@ -149,7 +142,6 @@ class StagedKernel(Generic[Writer]):
 class Room(NamedTuple):
     """Memory of so many bytes that the threads of a call share while it runs."""
 
-    name: str
     size: int
 
 
@@ -169,25 +161,36 @@ class StagedCall:
     """A kernel, how its work is cut, and what its frame holds: to be run, or to be a job.
 
     ``values`` are numbers, arrays that it reads and writes, a Room, Flags or Held array, or one of
-    these in a tuple with the numbers that follow it in the frame.
+    these in a tuple with the numbers that follow it in the frame. ``parallel`` says whether other
+    threads help, ``turns`` how often stages are done that are repeated.
     """
 
-    __slots__ = ("cut", "kernel", "many", "values")
+    __slots__ = ("cut", "kernel", "many", "turns", "values")
 
     def __init__(
         self,
         kernel: StagedKernel[Any],
         cut: tuple[int, int, int, int],
         parallel: bool,
+        turns: int = 1,
+        /,
         **values: Any,
     ) -> None:
-        self.kernel, self.cut, self.values = kernel, cut, values
+        self.kernel, self.cut, self.turns, self.values = kernel, cut, turns, values
         self.many = 1 + threads.helpers() if parallel else 1
 
     def run(self) -> Any:
         """Do it; gives the flags, or None where it has none."""
-        found, _, flags = _with_memory(self.values, lambda room: aligned(*room))
-        self.kernel.start(self.kernel.filled(self.cut, self.many, 1, **found))
+        held = []  # until the call is over
+
+        def memory(size: int) -> int:
+            # Each power of two has memory of its own: small kernels leave the large ones' alone.
+            held.append(aligned(f"stages {size.bit_length()}", size))
+            start: int = machine().launch.address(held[0])
+            return start
+
+        found, _, flags = _with_memory(self.values, memory)
+        self.kernel.start(self.kernel.filled(self.cut, self.many, self.turns, **found))
         return flags
 
     def fixed(self, *arrays: Any) -> FixedStages | None:
@@ -246,39 +249,45 @@ class FixedStages(NamedTuple):
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its one job."""
-        kernel, free = self.call.kernel, workspace
-
-        def place(room: Room) -> int:
-            nonlocal free
-            start, free = free, free + machine().launch.whole_lines(room.size)
-            return start
-
-        found, held, flags = _with_memory(self.rest, place)
-        frame = kernel.filled(self.call.cut, self.call.many, 1, **found)
+        kernel = self.call.kernel
+        found, held, flags = _with_memory(self.rest, lambda size: workspace)
+        frame = kernel.filled(self.call.cut, self.call.many, self.call.turns, **found)
         return [kernel.job(frame, self.operands, step, held, flags)]
 
 
 def _with_memory(
-    values: dict[str, Any], place: Callable[[Room], Any]
+    values: dict[str, Any], memory: Callable[[int], int]
 ) -> tuple[dict[str, Any], list[Any], Any]:
     """What a frame is filled with, the constants in it, and its flags, if there are any.
 
-    ``place`` gives the memory of a room, or its address.
+    ``memory`` gives the address of so many bytes, in which all rooms are.
     """
-    found: dict[str, Any] = {}
+    found = values.copy()
     held: list[Any] = []
-    flags = None
+    rooms: dict[str, int] = {}
+    size, flags = 0, None
     for name, value in values.items():
-        first, *more = value if type(value) is tuple else (value,)
-        if type(first) is Room:
-            first = place(first)
-        elif type(first) is Held:
-            first = first.array
-            held.append(first)
-        elif type(first) is Flags:
-            first = flags = np.zeros(first.pieces, np.uint8)
-        found[name] = (first, *more) if more else first
+        first = value[0] if type(value) is tuple else value
+        kind = type(first)
+        if kind is Room:
+            rooms[name] = size
+            size += machine().launch.whole_lines(first.size)
+        elif kind is Held:
+            held.append(first.array)
+            found[name] = _with_first(value, first.array)
+        elif kind is Flags:
+            flags = np.zeros(first.pieces, np.uint8)
+            found[name] = _with_first(value, flags)
+    if rooms:
+        start = memory(size)
+        for name, at in rooms.items():
+            found[name] = _with_first(values[name], start + at)
     return found, held, flags
+
+
+def _with_first(value: Any, first: Any) -> Any:
+    """A value, or a tuple, with another one in the first place."""
+    return (first, *value[1:]) if type(value) is tuple else first
 
 
 def kept(make: Callable[..., Any]) -> Callable[..., Any]:
