@@ -56,8 +56,6 @@ def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool
         return "there is no machine code here"
     if node.op.name != "matmul":
         return f"{node.op.name} has no kernel of its own"
-    if min(len(x.shape) for x in node.values()) < 2:
-        return "a factor is a vector"
     if into is None:
         return f"no kernel multiplies {next(node.values()).dtype.name}"
     few = f"fewer than {MIN_SEGMENT_STEPS} steps beside each other have machine code"

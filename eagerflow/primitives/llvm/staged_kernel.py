@@ -214,6 +214,11 @@ class StagedCall:
                 rest[name] = (0, *value[1:])
         return FixedStages(self, operands, rest)
 
+    def placed(self, operands: dict[str, Operand]) -> FixedStages:
+        """The same, where whoever asks knows which arrays of the step its arrays are."""
+        rest = {name: value for name, value in self.values.items() if name not in operands}
+        return FixedStages(self, operands, rest)
+
 
 class FixedStages(NamedTuple):
     """A ``StagedCall`` for arrays of known shapes and strides, as a step of a plan's segment."""
