@@ -40,6 +40,7 @@ def _branches(
     lowering: Any, node: Node, given: Sequence[str], tests: Sequence[str], graphs: Sequence[Graph]
 ) -> None:
     """``if`` and ``else``, one branch for each test, and the last one without."""
+    lowering.flush()
     program, depth = lowering.program, lowering.depth
     made = [program.local(v) for v in node.outputs]
     for test, graph in zip([*tests, ""], graphs, strict=True):
@@ -54,6 +55,7 @@ def _cond(lowering: Any, node: Node, given: Sequence[str]) -> None:
 
 
 def _switch(lowering: Any, node: Node, given: Sequence[str]) -> None:
+    lowering.flush()
     graphs = node.attributes["branches"]
     program = lowering.program
     index = program.name("index")
@@ -68,6 +70,7 @@ def _switch(lowering: Any, node: Node, given: Sequence[str]) -> None:
 
 
 def _while_loop(lowering: Any, node: Node, given: Sequence[str]) -> None:
+    lowering.flush()
     program, depth, more = lowering.program, lowering.depth, node.attributes
     if native_while_loop(lowering, node, given):
         return
@@ -111,6 +114,7 @@ def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
         return
     if native_scan(lowering, node, given, steps):
         return
+    lowering.flush()
     made = [program.local(v) for v in node.outputs]
     rows = node.outputs[carries:]
     _same(lowering, node, made[:carries], given[:carries], depth) if carries else None

@@ -190,13 +190,12 @@ class Lowering:
     def run(self) -> None:
         """Write all steps."""
         self.write_steps()
-        self._flush()
+        self.flush()
 
     def write_steps(self) -> None:
         """Write all steps, but for the call of the segment at the end."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
-                self._flush()
                 self._control(step)
             elif isinstance(step, Node):
                 self._node(step, number)
@@ -211,6 +210,7 @@ class Lowering:
         if self.depth <= MAX_NESTED_BLOCKS:
             write(self, node, texts)
             return
+        self.flush()
         names = {self.text(x) for x in node.values()} - program.globals.keys()
         given = tuple_of(["buffers", *sorted(names)])
         lines, places, depth = program.lines, program.places, self.depth
@@ -312,7 +312,7 @@ class Lowering:
         program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
         pending.roots.update(map(self.lifetimes.root, step.step.outputs))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write the call of the steps that wait; a kernel alone is called where it stands."""
         program, pending = self.program, self.pending
         self.pending = _Pending()
@@ -328,7 +328,7 @@ class Lowering:
             self.pending.gone = pending.names + pending.gone
         self._delete()
 
-    def _waits(self, x: Any) -> bool:
+    def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""
         return type(x) is Value and self.lifetimes.root(x) in self.pending.roots
 
@@ -353,8 +353,8 @@ class Lowering:
         if node.op.name in PRODUCTS:
             has_code = self.program.segments
             self._choose(node, False, why_numpy(node, into, self.program.exact, has_code))
-        if any(map(self._waits, node.inputs)) and not self._shows(node):
-            self._flush()
+        if any(map(self.waits, node.inputs)) and not self._shows(node):
+            self.flush()
         given = [self.text(x) for x in node.inputs]
         straight = self._keeps_order(node)
         if straight and type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
@@ -457,7 +457,7 @@ class Lowering:
         if place is None:
             self.assign(node, f"{name}({', '.join(given)})")
             return
-        self._flush()  # the memory may be that of an array that a step still has to read
+        self.flush()  # the memory may be that of an array that a step still has to read
         into = f"out={place}" if kernel in _BY_KEYWORD else place
         call = f"{name}({', '.join([*given, into])})"
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
@@ -487,11 +487,11 @@ class Lowering:
         program.kernels.append(fused)
         update = self.updates.get(fused)
         if update is not None:
-            self._flush()
+            self.flush()
             self._update(fused, update, given)
             return
-        if fused.checks and any(self._waits(fused.inputs[i]) for i, _ in fused.checks):
-            self._flush()
+        if fused.checks and any(self.waits(fused.inputs[i]) for i, _ in fused.checks):
+            self.flush()
         made = [self._place(value, fused, number) for value in fused.outputs]
         if not program.segments:
             name = program.known(f"_{fused.name}", fused.prepare())

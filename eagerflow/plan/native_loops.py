@@ -1,15 +1,16 @@
 """The lines of loops in machine code: a scan, or a while_loop, all of whose steps have it.
 
     ring = empty((2, 3, 6), float32)
-    ring[0] = h
     h_0 = ring[0, ...]
+    h_0[...] = h
     row = ring[1, ...]
     matmul = h_0, W, b0              # one iteration, with the arrays of the first one
     tanh = b0, row
-    _loop((matmul, tanh), (ring,))
+    loop = *matmul, *tanh, ring
     h_next = ring[0, ...]
+    _segment((loop,))
 
-What is called, and how arrays move on with each iteration, is in ``loops``.
+How arrays move on with each iteration is in ``loops``.
 """
 
 from __future__ import annotations
@@ -23,20 +24,12 @@ from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import tuple_of
-from eagerflow.plan.loops import (
-    Loop,
-    Movement,
-    Rings,
-    RowCopy,
-    Test,
-    WhileLoop,
-    made_by,
-    movements_of,
-    rings_of,
-)
+from eagerflow.plan.loops import Loop, Movement, Test
+from eagerflow.plan.rings import Rings, RowCopy, made_by, movements_of, rings_of
+from eagerflow.plan.while_loops import WhileLoop
 
 MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
-ITERATIONS = 16  # of a while_loop in one call
+ITERATIONS = 16  # of a while_loop in one call that several threads share, or in the first one
 
 
 class _LoopWriter:
@@ -89,11 +82,18 @@ class _LoopWriter:
         value, after = self.body.inputs[i], self.body.outputs[i]
         ring = self.program.name("ring")
         self.write(f"{ring} = {self.lowering.new(value, rows)}")
-        self.write(f"{ring}[{before.row(0)}] = {self.given[i]}")
         self.movers.append(ring)
         self.rings.append((ring, before))
-        self.row(value, ring, before)
+        self.begin(self.node.inputs[i], self.given[i], self.row(value, ring, before))
         self.written(after, ring, before._replace(first=before.row(1)), by_step)
+
+    def begin(self, value: Any, given: str, row: str) -> None:
+        """Let a carry begin with a value, which a step may still have to make."""
+        if not self.lowering.waits(value):
+            self.write(f"{row}[...] = {given}")
+            return
+        copy = RowCopy((value,), (row,), self.node.source)
+        self.lowering.add(copy.as_step(), "copy", [given], [row])
 
     def add(self, graph: Graph, steps: Sequence[Step]) -> None:
         """Write the steps of a graph, and those that stand behind them."""
@@ -109,6 +109,10 @@ class _LoopWriter:
         self.steps += pending.steps
         self.names += pending.names
         self.gone += [*pending.names, *pending.gone]
+
+    def arrays(self) -> list[str]:
+        """The arrays of all steps, and the movers."""
+        return [*(f"*{name}" for name in self.names), *self.movers]
 
     def end(self) -> None:
         """Let go of the names of the first iteration's arrays."""
@@ -131,7 +135,7 @@ class _LoopWriter:
 
 
 def native_scan(lowering: Any, node: Node, given: Sequence[str], count: int) -> bool:
-    """Write a scan as one call, if all of its steps have machine code; whether that was done."""
+    """Write a scan as a step of a segment, if it has machine code; whether that was done."""
     program, more = lowering.program, node.attributes
     if not program.segments or count < 2:
         return False
@@ -196,9 +200,9 @@ class _ScanWriter(_LoopWriter):
                 self.written(value, name, self._along(name), row)
 
     def call(self) -> None:
-        """The call that does all iterations."""
-        loop = self.program.known("_loop", Loop(self.steps, self.movements, self.count))
-        self.write(f"{loop}({tuple_of(self.names)}, {tuple_of(self.movers)})")
+        """The step that does all iterations."""
+        loop = Loop(self.steps, self.movements, self.count)
+        self.lowering.add(loop.as_step(self.node), "loop", self.arrays(), [])
         self.end()
 
     def ends(self, rings: Rings) -> None:
@@ -250,9 +254,10 @@ def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
     writer.add(test, asking)
     writer.extra = after
     writer.add(body, doing)
-    loop = program.known("_loop", WhileLoop(writer.steps, writer.movements, ITERATIONS))
+    loop = WhileLoop(writer.steps, writer.movements, ITERATIONS, [states])
+    name = program.known("_loop", loop)
     last, most = program.name("last"), lowering.attribute("most", more["maximum_iterations"])
-    writer.write(f"{last} = {loop}({tuple_of(writer.names)}, {tuple_of(writer.movers)}, {most})")
+    writer.write(f"{last} = {name}({tuple_of(writer.arrays())}, {most})")
     writer.end()
     for i in range(states):
         writer.last_carry(i, last)

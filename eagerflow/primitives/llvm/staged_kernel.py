@@ -132,7 +132,7 @@ class StagedKernel(Generic[Writer]):
         places, strides = zip(*operands.values(), strict=True)
         slots = [self.at[name] for name in operands]
         entry = ctypes.cast(self.function, ctypes.c_void_p).value or 0
-        return jobs.Job(
+        made = jobs.Job(
             entry,
             frame,
             taken,
@@ -144,6 +144,10 @@ class StagedKernel(Generic[Writer]):
             (self, held, flags),
             flags,
         )
+        if frame[self.at["count"]] == 1 and not self.writer.repeated:
+            functions = [*self.linked.pieces.values()]
+            made.whole = functions, frame[self.at["rows"]], frame[self.at["whole"]]
+        return made
 
 
 class Room(NamedTuple):
