@@ -22,6 +22,7 @@ from eagerflow.devices import Device
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.plan.native_loops import native_scan, native_while_loop
+from eagerflow.plan.rings import scan_length
 from eagerflow.recorder import with_recorder
 from eagerflow.tensor import new_tensor
 
@@ -107,12 +108,12 @@ def _by_kernel(node: Node, device: Device) -> Any:
 def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     carries, sequences = more["carries"], more["sequences"]
-    steps = node.inputs[carries].shape[0] if sequences else more["length"]
+    steps = scan_length(node)
     if program.exact and more["compiled"]:
         kernel = program.known("_scan", _by_kernel(node, program.device))
         lowering.assign(node, f"{kernel}({', '.join(given)})")
         return
-    if native_scan(lowering, node, given, steps):
+    if native_scan(lowering, node, given):
         return
     lowering.flush()
     made = [program.local(v) for v in node.outputs]

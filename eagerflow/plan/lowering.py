@@ -31,7 +31,7 @@ from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
-from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, into_of, native_rows
+from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -42,7 +42,8 @@ from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
-from eagerflow.plan.products import PRODUCTS, ProductChoice, is_large, why_generated, why_numpy
+from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
+from eagerflow.plan.rings import native_steps
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
@@ -139,17 +140,6 @@ class Program:
         return found
 
 
-def _native(steps: Sequence[Step]) -> set[Step]:
-    """Nodes that machine code does: in long rows of such steps, and where they are large."""
-    rows = native_rows(steps)
-    found = {step for row in rows if len(row) >= MIN_SEGMENT_STEPS for step in row}
-    for row in rows:
-        for step in row:
-            if isinstance(step, Node) and is_large(step):
-                found.add(step)
-    return found
-
-
 class _Pending:
     """The steps of a segment that is not written yet."""
 
@@ -185,7 +175,7 @@ class Lowering:
         self.pending = _Pending()
         self.layouts = Layouts()
         self.placed: dict[Value, str] = {}  # where values go that have their place already
-        self.native = _native(steps) if program.segments else set()
+        self.native = native_steps(steps) if program.segments else set()
 
     def run(self) -> None:
         """Write all steps."""

@@ -19,16 +19,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from eagerflow.dtypes import as_dtype
-from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import tuple_of
 from eagerflow.plan.loops import Loop, Movement, Test
-from eagerflow.plan.rings import Rings, RowCopy, made_by, movements_of, rings_of
+from eagerflow.plan.rings import (
+    Rings,
+    RowCopy,
+    made_by,
+    movements_of,
+    rings_of,
+    scan_length,
+    scan_rings,
+    steps_of,
+)
 from eagerflow.plan.while_loops import WhileLoop
 
-MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
 ITERATIONS = 16  # of a while_loop in one call that several threads share, or in the first one
 
 
@@ -134,22 +141,16 @@ class _LoopWriter:
 # Scans -------------------------------------------------------------------------------------------
 
 
-def native_scan(lowering: Any, node: Node, given: Sequence[str], count: int) -> bool:
+def native_scan(lowering: Any, node: Node, given: Sequence[str]) -> bool:
     """Write a scan as a step of a segment, if it has machine code; whether that was done."""
-    program, more = lowering.program, node.attributes
-    if not program.segments or count < 2:
-        return False
-    steps = fuse(more["body"], min_steps=1)
-    if len(steps) * count < MIN_LOOP_STEPS:
-        return False
-    rings = rings_of(more["body"], more["carries"], steps)
+    rings = scan_rings(node) if lowering.program.segments else None
     if rings is None:
         return False
-    writer = _ScanWriter(lowering, node, given, count)
+    writer = _ScanWriter(lowering, node, given, scan_length(node))
     writer.sequences()
     writer.carries(rings)
     writer.results(rings)
-    writer.add(more["body"], steps)
+    writer.add(writer.body, steps_of(writer.body))
     writer.call()
     writer.ends(rings)
     return True
@@ -229,7 +230,7 @@ def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
     if not program.segments:
         return False
     test, body, states = more["cond"], more["body"], more["states"]
-    asking, doing = (fuse(graph, min_steps=1) for graph in (test, body))
+    asking, doing = steps_of(test), steps_of(body)
     made, rings = made_by(asking), rings_of(body, states, doing)
     if made is None or rings is None:
         return False

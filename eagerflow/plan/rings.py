@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.fusion.groups import into_of
+from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, fuse, into_of, is_worth_code, native_rows
 from eagerflow.fusion.kernels import Step
+from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.plan.layouts import Layouts
 from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.plan.loops import Movement
+from eagerflow.plan.products import is_large
 from eagerflow.plan.segments import Arrays, SegmentStep
 from eagerflow.primitives.copies import copied
+
+MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
 
 
 class RowCopy(NamedTuple):
@@ -84,6 +88,48 @@ def rings_of(body: Graph, carries: int, steps: Sequence[Step]) -> Rings | None:
             free.discard(value)
     asked = {row[0] for row in rows if isinstance(row, tuple)}
     return Rings([i in asked for i in range(carries)], written, rows)
+
+
+@kept
+def steps_of(body: Graph) -> list[Step]:
+    """The steps of a body, of which each region that can be one becomes a kernel."""
+    return fuse(body, min_steps=1)
+
+
+def scan_rings(node: Node) -> Rings | None:
+    """How the carries of a scan lie that is a loop in machine code; None for other nodes."""
+    more = node.attributes
+    if node.op.name != "scan" or scan_length(node) < 2:
+        return None
+    steps = steps_of(more["body"])
+    if len(steps) * scan_length(node) < MIN_LOOP_STEPS:
+        return None
+    return rings_of(more["body"], more["carries"], steps)
+
+
+def scan_length(node: Node) -> int:
+    """How many iterations a scan has."""
+    more = node.attributes
+    found: int = node.inputs[more["carries"]].shape[0] if more["sequences"] else more["length"]
+    return found
+
+
+def _is_loop(node: Node) -> bool:
+    return scan_rings(node) is not None
+
+
+def order_of_segments(graph: Graph) -> list[Step]:
+    """The steps of a graph, small ones fused too where a segment calls them."""
+    return fuse(graph, min_steps=MIN_SEGMENT_STEPS, is_loop=_is_loop)
+
+
+def native_steps(steps: Sequence[Step]) -> set[Step]:
+    """Nodes that machine code does: in long rows of such steps, and where they are large."""
+    rows = native_rows(steps, _is_loop)
+    found = {s for row in rows if is_worth_code(row, MIN_SEGMENT_STEPS, _is_loop) for s in row}
+    return found.union(
+        step for row in rows for step in row if isinstance(step, Node) and is_large(step)
+    )
 
 
 def made_by(steps: Sequence[Step]) -> set[Value] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
 
@@ -35,7 +35,7 @@ class ThinProductWriter(StageWriter):
     ``c_column`` those of the result. ``packed`` is memory for the columns, where they are packed.
     """
 
-    stages = ("pack", "multiply")
+    stages: ClassVar[tuple[str, ...]] = ("pack", "multiply")
     slots = (
         *("a", "b", "c", "a_row", "a_term", "b_term", "b_column", "c_row", "c_column"),
         *("terms", "packed"),
