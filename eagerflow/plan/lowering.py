@@ -43,7 +43,7 @@ from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
-from eagerflow.plan.rings import native_steps
+from eagerflow.plan.rings import is_loop, native_steps
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
@@ -168,7 +168,8 @@ class Lowering:
         self.graph = graph
         self.steps = steps
         self.depth = depth
-        self.lifetimes = Lifetimes(steps, graph.all_inputs(), graph.all_outputs())
+        ends = graph.all_inputs(), graph.all_outputs()
+        self.lifetimes = Lifetimes(steps, *ends, is_loop if program.segments else None)
         self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
         self.sizes: dict[Value, int] = {}  # bytes of what was written there
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
@@ -374,7 +375,7 @@ class Lowering:
             values = list(dict.fromkeys(values))
         given = [self.text(x) for x in values]
         order = self.layouts.order(values[0]) if into.like_first else ()
-        made = [self._place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
+        made = [self.place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
         call = _NodeCall(node, into, kernel, values)
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
@@ -383,7 +384,7 @@ class Lowering:
         choice = ProductChoice(node.outputs[0].name, node, generated, reason)
         self.program.products.append(choice)
 
-    def _place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
+    def place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
         """The name of an array that a step is to write into: of the plan, or allocated here."""
         if value in self.placed:
             self.program.names[value] = self.placed[value]
@@ -482,7 +483,7 @@ class Lowering:
             return
         if fused.checks and any(self.waits(fused.inputs[i]) for i, _ in fused.checks):
             self.flush()
-        made = [self._place(value, fused, number) for value in fused.outputs]
+        made = [self.place(value, fused, number) for value in fused.outputs]
         if not program.segments:
             name = program.known(f"_{fused.name}", fused.prepare())
             program.write(f"{name}({tuple_of(given)}, {tuple_of(made)})", fused, self.depth)

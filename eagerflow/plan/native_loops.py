@@ -133,7 +133,10 @@ class _LoopWriter:
         self.keep(value, name)
 
     def keep(self, value: Value, name: str) -> None:
-        """Let go of an array as soon as no step needs it."""
+        """Let go of an array as soon as no step needs it, if it is none of the plan's."""
+        self.lowering.layouts.add(value)
+        if name in self.program.arrays:
+            return
         root = self.lowering.lifetimes.root(value)
         self.lowering.loose.setdefault(root, []).append(name)
 
@@ -196,8 +199,7 @@ class _ScanWriter(_LoopWriter):
         pairs = zip(self.body.outputs[self.split :], self.node.outputs[self.split :], strict=True)
         for (value, whole), row in zip(pairs, rings.rows, strict=True):
             if isinstance(row, bool):
-                name = self.program.local(whole)
-                self.write(f"{name} = {self.lowering.new(whole)}")
+                name = self.lowering.place(whole, self.node, 0)
                 self.written(value, name, self._along(name), row)
 
     def call(self) -> None:

@@ -114,19 +114,20 @@ def scan_length(node: Node) -> int:
     return found
 
 
-def _is_loop(node: Node) -> bool:
+def is_loop(node: Node) -> bool:
+    """Whether a node is a scan in machine code, as a step of a segment."""
     return scan_rings(node) is not None
 
 
 def order_of_segments(graph: Graph) -> list[Step]:
     """The steps of a graph, small ones fused too where a segment calls them."""
-    return fuse(graph, min_steps=MIN_SEGMENT_STEPS, is_loop=_is_loop)
+    return fuse(graph, min_steps=MIN_SEGMENT_STEPS, is_loop=is_loop)
 
 
 def native_steps(steps: Sequence[Step]) -> set[Step]:
     """Nodes that machine code does: in long rows of such steps, and where they are large."""
-    rows = native_rows(steps, _is_loop)
-    found = {s for row in rows if is_worth_code(row, MIN_SEGMENT_STEPS, _is_loop) for s in row}
+    rows = native_rows(steps, is_loop)
+    found = {s for row in rows if is_worth_code(row, MIN_SEGMENT_STEPS, is_loop) for s in row}
     return found.union(
         step for row in rows for step in row if isinstance(step, Node) and is_large(step)
     )

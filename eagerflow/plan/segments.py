@@ -20,6 +20,7 @@ import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.chains import Member, chain_job
+from eagerflow.codegen.llvm.loops import LoopJob, in_slices
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.plan.chains import Chain, chains
 from eagerflow.runtime import threads
@@ -126,6 +127,25 @@ class _NativePart:
             self._last.run(rows)
 
 
+class _SlicedPart:
+    """A loop of so many iterations that signals are to come through meanwhile."""
+
+    def __init__(self, job: LoopJob, workspace: Any) -> None:
+        self._job, self._workspace = job, workspace
+        self._addresses = (ctypes.c_int64 * len(job.taken))(*job.taken)
+        self._take = jobs.functions().take
+
+    def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
+        """Make it ready for the arrays of all steps; 1 where some differ, else 0."""
+        addresses = self._addresses
+        found: int = self._take(ctypes.addressof(addresses), len(addresses), rows)
+        return found
+
+    def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
+        """Do the loop."""
+        in_slices(self._job.iterate, self._job.count)
+
+
 class PythonPart:
     """A step that Python calls."""
 
@@ -149,7 +169,7 @@ class _Layout:
     def __init__(
         self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
     ) -> None:
-        self.parts: list[_NativePart | PythonPart] = []
+        self.parts: list[_NativePart | _SlicedPart | PythonPart] = []
         self._natives = natives
         inputs = [step.inputs for step in steps]
         order = [*chains(natives, rows, inputs, threads.thread_count())]
@@ -167,6 +187,10 @@ class _Layout:
             if own is None:
                 self._end()
                 self.parts.append(PythonPart(steps[number], number))
+                continue
+            if isinstance(own[0], LoopJob) and own[0].in_slices:
+                self._end()
+                self.parts.append(_SlicedPart(own[0], self._memory))
                 continue
             self._waiting.add(*own)
             if own[-1].flags is not None:

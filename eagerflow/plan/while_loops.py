@@ -12,20 +12,17 @@ a row are one. A test among the jobs ends them. Between the calls, Ctrl-C and si
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
-from time import perf_counter
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
-from eagerflow.codegen.llvm.loops import LoopJob
+from eagerflow.codegen.llvm.loops import LoopJob, in_slices
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.plan.loops import Iterations, NativeLoop, Unrolled
 from eagerflow.plan.segments import Arrays
 from eagerflow.runtime import threads
-
-MAX_SECONDS = 1e-3  # of a call after which the next one is longer
 
 
 class WhileLoop(Iterations):
@@ -49,23 +46,10 @@ class WhileLoop(Iterations):
             layout = _Layout(self, arrays)  # they have other strides than those of the last run
             if not layout.take(arrays):
                 # One of them is of another type, or a step has no machine code for it.
-                return self._all(self.one_by_one, arrays, most)
-        reached = self._all(layout.run, arrays, most)
+                return in_slices(partial(self.one_by_one, arrays), most) % 2
+        reached = in_slices(partial(layout.run, arrays), most)
         self._free.append(layout)
-        return reached
-
-    def _all(self, run: Callable[[Arrays, int, int], int], arrays: Arrays, most: int | None) -> int:
-        done, now = 0, self.count
-        while most is None or done < most:
-            limit = done + now if most is None else min(done + now, most)
-            begin = perf_counter()
-            reached = run(arrays, done, limit)
-            if reached < limit:
-                return reached % 2
-            done = limit
-            if perf_counter() - begin < MAX_SECONDS:
-                now *= 2
-        return done % 2
+        return reached % 2
 
 
 class _Layout:

@@ -8,8 +8,9 @@ functions that compute it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,29 @@ _AT = {word: at for at, word in enumerate(_WORDS)}
 _CALL_WORDS = 6
 # A move: a place in a frame, and what to add there after even iterations, and after odd ones.
 _MOVE_WORDS = 3
+
+
+MAX_ITERATIONS = 1 << 12  # of a loop that is a job of a team
+FIRST_ITERATIONS = 16  # of a loop in slices
+MAX_SECONDS = 1e-3  # of a slice after which the next one is longer
+
+
+def in_slices(run: Callable[[int, int], int], most: int | None) -> int:
+    """Iterations, at most ``most`` if that is a number, with signals coming through now and then.
+
+    ``run(start, limit)`` does some, and gives the one that is reached, or where it ended.
+    """
+    done, now = 0, FIRST_ITERATIONS
+    while most is None or done < most:
+        limit = done + now if most is None else min(done + now, most)
+        begin = perf_counter()
+        reached = run(done, limit)
+        if reached < limit:
+            return reached
+        done = limit
+        if perf_counter() - begin < MAX_SECONDS:
+            now *= 2
+    return done
 
 
 class Move(NamedTuple):
@@ -170,6 +194,12 @@ class LoopJob(Job):
             held=(own, before, calls, table),
         )
         self.taken = [self.address, *(address for job in own for address in job.taken)]
+        self.count = count
+
+    @property
+    def in_slices(self) -> bool:
+        """Whether it may take so long that signals should come through meanwhile."""
+        return self.count > MAX_ITERATIONS
 
     def iterate(self, start: int, limit: int) -> int:
         """Go on with iterations up to a limit; gives the one that is reached, or where it ended."""
