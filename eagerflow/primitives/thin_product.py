@@ -15,6 +15,7 @@ from eagerflow.runtime import threads
 from eagerflow.spec import Array
 
 MAX_COLUMNS = 4
+MIN_SUMS = 8  # that go on side by side
 MIN_TERMS = 16  # below, vectors along them are not full
 PIECE_BYTES = 1 << 16  # of the matrix
 MIN_SHARED_BYTES = 1 << 18  # from which several threads pay
@@ -57,7 +58,8 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
     if shared:
         pieces = max(pieces, PIECES_OF_A_THREAD * threads.thread_count())
     packs = b.strides[0] != b.itemsize
-    kernel = _kernel(dtype_name(a.dtype), columns, along, packs)
+    high = 1 if rows == 1 else max(4, MIN_SUMS // columns)
+    kernel = _kernel(ThinConfig(dtype_name(a.dtype), columns, along, high, packs))
     least = kernel.writer.high * (kernel.writer.lanes if along == "rows" else 1)
     height = -(-rows // max(1, min(pieces, rows // least)))
     return StagedCall(
@@ -79,6 +81,6 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
 
 
 @kept
-def _kernel(dtype: str, columns: int, along: str, packs: bool) -> StagedKernel[ThinProductWriter]:
-    writer = ThinProductWriter if packs else ReadyThinWriter
-    return StagedKernel(writer, ThinConfig(dtype, columns, along, packs), processor(dtype)[0])
+def _kernel(config: ThinConfig) -> StagedKernel[ThinProductWriter]:
+    writer = ThinProductWriter if config.packs else ReadyThinWriter
+    return StagedKernel(writer, config, processor(config.dtype)[0])

@@ -13,8 +13,6 @@ from typing import Any, ClassVar, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
 
-MIN_SUMS = 8  # that go on side by side
-
 
 class ThinConfig(NamedTuple):
     """What a kernel depends on; sizes and strides come with each call."""
@@ -23,6 +21,8 @@ class ThinConfig(NamedTuple):
     columns: int
     along: str
     """What lies side by side in the first matrix: "terms" or "rows"."""
+    high: int
+    """Rows of a block, or vectors of them."""
     packs: bool
     """Whether the terms of a column are put side by side first, or are so already."""
 
@@ -43,8 +43,7 @@ class ThinProductWriter(StageWriter):
 
     def __init__(self, llvm: Any, frame: Sequence[str], config: ThinConfig, lanes: int) -> None:
         super().__init__(llvm, frame, config.dtype, lanes)
-        _, self.columns, self.along, self.packs = config
-        self.high = max(4, MIN_SUMS // config.columns)  # rows of a block, or vectors of them
+        _, self.columns, self.along, self.high, self.packs = config
 
     def _pack(self) -> None:
         """Each piece packs its share of the terms."""
