@@ -97,12 +97,12 @@ def _check(line: str) -> None:
 
 
 def _spreads_otherwise(part: ast.AST) -> bool:
-    """Whether a part has stars, but for those of tuples that stand in another one."""
+    """Whether a part has stars, but for names of tuples that are parts of another one."""
     match part:
         case ast.Call(args=args):
             return any(isinstance(x, ast.Starred) for x in args)
-        case ast.Starred(ctx=context):
-            return not isinstance(context, ast.Load)
+        case ast.Starred(value=value, ctx=context):
+            return not (isinstance(value, ast.Name) and isinstance(context, ast.Load))
         case ast.keyword(arg=name):
             return name is None
     return False
