@@ -36,7 +36,7 @@ from eagerflow.plan.rings import (
 )
 from eagerflow.plan.while_loops import WhileLoop
 
-ITERATIONS = 16  # of a while_loop in one call that several threads share, or in the first one
+ITERATIONS = 16  # of a while_loop in one call that several threads share; an even number
 
 
 class _LoopWriter:

@@ -37,7 +37,7 @@ _MOVE_WORDS = 3
 
 
 MAX_ITERATIONS = 1 << 12  # of a loop that is a job of a team
-FIRST_ITERATIONS = 16  # of a loop in slices
+FIRST_ITERATIONS = 16  # of a loop in slices; an even number, as rings have two rows
 MAX_SECONDS = 1e-3  # of a slice after which the next one is longer
 
 
