@@ -14,7 +14,7 @@ ends, as are values that are to be rounded to a small float.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import NamedTuple
@@ -45,6 +45,10 @@ MIN_CALLS, MIN_CALLS_OF_FEW = 4, 12
 
 _MEMORY_INPUTS = {random_keep: 0, **dict.fromkeys(CLASS_OPS, 1)}
 """Ops with an argument that has to be in memory before the kernel begins, and its position."""
+
+
+IsLoop = Callable[[Node], bool]
+"""What tells loops that are machine code, each as a step of a segment."""
 
 
 class _Candidate(NamedTuple):
@@ -540,15 +544,19 @@ class _Grouping:
 
 
 def fuse(
-    graph: Graph, min_elements: int = MIN_FUSED_ELEMENTS, min_steps: int | None = None
+    graph: Graph,
+    min_elements: int = MIN_FUSED_ELEMENTS,
+    min_steps: int | None = None,
+    is_loop: IsLoop | None = None,
 ) -> list[Step]:
     """The nodes of a graph whose sizes are all known, some fused to kernels, in running order.
 
     ``min_elements`` is the number of elements from which kernels pay when they are called one by
     one, ``min_steps`` the number of steps with machine code beside each other, which a segment
-    calls at once, from which smaller ones pay too; None where there are no segments. Views of what
-    a kernel makes and numbers that only kernels read come as nodes where something outside reads
-    them. Time and memory are linear in the number of nodes.
+    calls at once, from which smaller ones pay too; None where there are no segments. Beside a loop
+    in machine code, which ``is_loop`` tells, they always do. Views of what a kernel makes and
+    numbers that only kernels read come as nodes where something outside reads them. Time and memory
+    are linear in the number of nodes.
     """
     grouping = _Grouping(graph)
     grouping.run()
@@ -560,8 +568,8 @@ def fuse(
     found = _steps(grouping, kept)
     brief = {
         node
-        for row in native_rows(found)
-        if len(row) < min_steps
+        for row in native_rows(found, is_loop)
+        if not is_worth_code(row, min_steps, is_loop)
         for step in row
         if isinstance(step, FusedKernel)
         for node in step.nodes
@@ -582,11 +590,11 @@ def into_of(node: Node) -> Into | None:
     return found
 
 
-def native_rows(steps: Sequence[Step]) -> list[list[Step]]:
+def native_rows(steps: Sequence[Step], is_loop: IsLoop | None = None) -> list[list[Step]]:
     """Steps beside each other that machine code can do; views do not part them."""
     found: list[list[Step]] = [[]]
     for step in steps:
-        if not isinstance(step, Node) or into_of(step) is not None:
+        if not isinstance(step, Node) or into_of(step) is not None or (is_loop and is_loop(step)):
             found[-1].append(step)
         elif step.op.family != "shape" and not is_part(step):
             found.append([])
@@ -599,6 +607,12 @@ def is_part(node: Node) -> bool:
     No index is an array, and more is left than one element, which would be copied.
     """
     return node.op.name == "getitem" and len(node.inputs) == 1 and bool(node.outputs[0].shape)
+
+
+def is_worth_code(row: Sequence[Step], min_steps: int, is_loop: IsLoop | None) -> bool:
+    """Whether steps beside each other are machine code, however small they are."""
+    loops = is_loop and any(isinstance(step, Node) and is_loop(step) for step in row)
+    return bool(len(row) >= min_steps or loops)
 
 
 def _steps(grouping: _Grouping, kept: Sequence[FusionGroup]) -> list[Step]:

@@ -10,12 +10,10 @@ code, one by one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device
-from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, fuse
 from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
@@ -25,6 +23,7 @@ from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import Op
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import as_written
+from eagerflow.plan.rings import order_of_segments
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
@@ -106,6 +105,5 @@ def _plan(op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], device
     outputs = Values(node.outputs, [f"output_{i}" for i in range(len(specs))])
     graph = Graph(body.name, Values(inputs), [node], outputs)
     if attributes["compiled"] and has_segments():
-        order = partial(fuse, min_steps=MIN_SEGMENT_STEPS)
-        return Plan(graph.optimized(only=PASSES), order, device)
+        return Plan(graph.optimized(only=PASSES), order_of_segments, device)
     return Plan(graph.optimized(numerics="exact", final=True), as_written, device, True)

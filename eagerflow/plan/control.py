@@ -22,6 +22,7 @@ from eagerflow.devices import Device
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.plan.native_loops import native_scan, native_while_loop
+from eagerflow.plan.rings import scan_length
 from eagerflow.recorder import with_recorder
 from eagerflow.tensor import new_tensor
 
@@ -40,6 +41,7 @@ def _branches(
     lowering: Any, node: Node, given: Sequence[str], tests: Sequence[str], graphs: Sequence[Graph]
 ) -> None:
     """``if`` and ``else``, one branch for each test, and the last one without."""
+    lowering.flush()
     program, depth = lowering.program, lowering.depth
     made = [program.local(v) for v in node.outputs]
     for test, graph in zip([*tests, ""], graphs, strict=True):
@@ -54,6 +56,7 @@ def _cond(lowering: Any, node: Node, given: Sequence[str]) -> None:
 
 
 def _switch(lowering: Any, node: Node, given: Sequence[str]) -> None:
+    lowering.flush()
     graphs = node.attributes["branches"]
     program = lowering.program
     index = program.name("index")
@@ -68,6 +71,7 @@ def _switch(lowering: Any, node: Node, given: Sequence[str]) -> None:
 
 
 def _while_loop(lowering: Any, node: Node, given: Sequence[str]) -> None:
+    lowering.flush()
     program, depth, more = lowering.program, lowering.depth, node.attributes
     if native_while_loop(lowering, node, given):
         return
@@ -104,13 +108,14 @@ def _by_kernel(node: Node, device: Device) -> Any:
 def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     program, depth, more = lowering.program, lowering.depth, node.attributes
     carries, sequences = more["carries"], more["sequences"]
-    steps = node.inputs[carries].shape[0] if sequences else more["length"]
+    steps = scan_length(node)
     if program.exact and more["compiled"]:
         kernel = program.known("_scan", _by_kernel(node, program.device))
         lowering.assign(node, f"{kernel}({', '.join(given)})")
         return
-    if native_scan(lowering, node, given, steps):
+    if native_scan(lowering, node, given):
         return
+    lowering.flush()
     made = [program.local(v) for v in node.outputs]
     rows = node.outputs[carries:]
     _same(lowering, node, made[:carries], given[:carries], depth) if carries else None

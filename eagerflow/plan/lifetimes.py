@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eagerflow.fusion.groups import into_of
+from eagerflow.fusion.groups import IsLoop, into_of
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Op
@@ -45,13 +45,18 @@ class Lifetimes:
     """What follows from the order of steps: groups of values that share memory, last uses.
 
     ``steps`` have ``inputs`` and ``outputs``; ``finals`` leave the plan; ``entries`` come from
-    outside.
+    outside. What ``is_loop`` tells makes results that share memory with nothing else.
     """
 
     def __init__(
-        self, steps: Sequence[Step], entries: Iterable[Value], finals: Iterable[Value]
+        self,
+        steps: Sequence[Step],
+        entries: Iterable[Value],
+        finals: Iterable[Value],
+        is_loop: IsLoop | None = None,
     ) -> None:
         self._group: dict[Value, Value] = {}
+        self._is_loop = is_loop
         for step in steps:
             if isinstance(step, Node):
                 self._join_views(step)
@@ -70,7 +75,7 @@ class Lifetimes:
         # A function that is told where to write does so, also where it could give a view.
         if not node.op.aliases or (node.op.ufunc is not None and node.op.family == "elementwise"):
             return
-        if into_of(node) is not None:
+        if into_of(node) is not None or (self._is_loop and self._is_loop(node)):
             return
         for given in node.values():
             for made in node.outputs:

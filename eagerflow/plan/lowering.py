@@ -31,7 +31,7 @@ from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
-from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, into_of, native_rows
+from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -42,7 +42,8 @@ from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
-from eagerflow.plan.products import PRODUCTS, ProductChoice, is_large, why_generated, why_numpy
+from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
+from eagerflow.plan.rings import is_loop, native_steps
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
@@ -139,17 +140,6 @@ class Program:
         return found
 
 
-def _native(steps: Sequence[Step]) -> set[Step]:
-    """Nodes that machine code does: in long rows of such steps, and where they are large."""
-    rows = native_rows(steps)
-    found = {step for row in rows if len(row) >= MIN_SEGMENT_STEPS for step in row}
-    for row in rows:
-        for step in row:
-            if isinstance(step, Node) and is_large(step):
-                found.add(step)
-    return found
-
-
 class _Pending:
     """The steps of a segment that is not written yet."""
 
@@ -178,25 +168,25 @@ class Lowering:
         self.graph = graph
         self.steps = steps
         self.depth = depth
-        self.lifetimes = Lifetimes(steps, graph.all_inputs(), graph.all_outputs())
+        ends = graph.all_inputs(), graph.all_outputs()
+        self.lifetimes = Lifetimes(steps, *ends, is_loop if program.segments else None)
         self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
         self.sizes: dict[Value, int] = {}  # bytes of what was written there
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
         self.pending = _Pending()
         self.layouts = Layouts()
         self.placed: dict[Value, str] = {}  # where values go that have their place already
-        self.native = _native(steps) if program.segments else set()
+        self.native = native_steps(steps) if program.segments else set()
 
     def run(self) -> None:
         """Write all steps."""
         self.write_steps()
-        self._flush()
+        self.flush()
 
     def write_steps(self) -> None:
         """Write all steps, but for the call of the segment at the end."""
         for number, step in enumerate(self.steps):
             if isinstance(step, Node) and step.op.name in CONTROL:
-                self._flush()
                 self._control(step)
             elif isinstance(step, Node):
                 self._node(step, number)
@@ -211,6 +201,7 @@ class Lowering:
         if self.depth <= MAX_NESTED_BLOCKS:
             write(self, node, texts)
             return
+        self.flush()
         names = {self.text(x) for x in node.values()} - program.globals.keys()
         given = tuple_of(["buffers", *sorted(names)])
         lines, places, depth = program.lines, program.places, self.depth
@@ -312,7 +303,7 @@ class Lowering:
         program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
         pending.roots.update(map(self.lifetimes.root, step.step.outputs))
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
         """Write the call of the steps that wait; a kernel alone is called where it stands."""
         program, pending = self.program, self.pending
         self.pending = _Pending()
@@ -328,7 +319,7 @@ class Lowering:
             self.pending.gone = pending.names + pending.gone
         self._delete()
 
-    def _waits(self, x: Any) -> bool:
+    def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""
         return type(x) is Value and self.lifetimes.root(x) in self.pending.roots
 
@@ -353,8 +344,8 @@ class Lowering:
         if node.op.name in PRODUCTS:
             has_code = self.program.segments
             self._choose(node, False, why_numpy(node, into, self.program.exact, has_code))
-        if any(map(self._waits, node.inputs)) and not self._shows(node):
-            self._flush()
+        if any(map(self.waits, node.inputs)) and not self._shows(node):
+            self.flush()
         given = [self.text(x) for x in node.inputs]
         straight = self._keeps_order(node)
         if straight and type(kernel) is np.ufunc and kernel.nout == 1 and len(node.outputs) == 1:
@@ -384,7 +375,7 @@ class Lowering:
             values = list(dict.fromkeys(values))
         given = [self.text(x) for x in values]
         order = self.layouts.order(values[0]) if into.like_first else ()
-        made = [self._place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
+        made = [self.place(v, node, number, order * (i == 0)) for i, v in enumerate(node.outputs)]
         call = _NodeCall(node, into, kernel, values)
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
@@ -393,7 +384,7 @@ class Lowering:
         choice = ProductChoice(node.outputs[0].name, node, generated, reason)
         self.program.products.append(choice)
 
-    def _place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
+    def place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
         """The name of an array that a step is to write into: of the plan, or allocated here."""
         if value in self.placed:
             self.program.names[value] = self.placed[value]
@@ -457,7 +448,7 @@ class Lowering:
         if place is None:
             self.assign(node, f"{name}({', '.join(given)})")
             return
-        self._flush()  # the memory may be that of an array that a step still has to read
+        self.flush()  # the memory may be that of an array that a step still has to read
         into = f"out={place}" if kernel in _BY_KEYWORD else place
         call = f"{name}({', '.join([*given, into])})"
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
@@ -487,12 +478,12 @@ class Lowering:
         program.kernels.append(fused)
         update = self.updates.get(fused)
         if update is not None:
-            self._flush()
+            self.flush()
             self._update(fused, update, given)
             return
-        if fused.checks and any(self._waits(fused.inputs[i]) for i, _ in fused.checks):
-            self._flush()
-        made = [self._place(value, fused, number) for value in fused.outputs]
+        if fused.checks and any(self.waits(fused.inputs[i]) for i, _ in fused.checks):
+            self.flush()
+        made = [self.place(value, fused, number) for value in fused.outputs]
         if not program.segments:
             name = program.known(f"_{fused.name}", fused.prepare())
             program.write(f"{name}({tuple_of(given)}, {tuple_of(made)})", fused, self.depth)

@@ -1,15 +1,16 @@
 """The lines of loops in machine code: a scan, or a while_loop, all of whose steps have it.
 
     ring = empty((2, 3, 6), float32)
-    ring[0] = h
     h_0 = ring[0, ...]
+    h_0[...] = h
     row = ring[1, ...]
     matmul = h_0, W, b0              # one iteration, with the arrays of the first one
     tanh = b0, row
-    _loop((matmul, tanh), (ring,))
+    loop = *matmul, *tanh, ring
     h_next = ring[0, ...]
+    _segment((loop,))
 
-What is called, and how arrays move on with each iteration, is in ``loops``.
+How arrays move on with each iteration is in ``loops``.
 """
 
 from __future__ import annotations
@@ -18,25 +19,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from eagerflow.dtypes import as_dtype
-from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import tuple_of
-from eagerflow.plan.loops import (
-    Loop,
-    Movement,
+from eagerflow.plan.loops import Loop, Movement, Test
+from eagerflow.plan.rings import (
     Rings,
     RowCopy,
-    Test,
-    WhileLoop,
     made_by,
     movements_of,
     rings_of,
+    scan_length,
+    scan_rings,
+    steps_of,
 )
+from eagerflow.plan.while_loops import WhileLoop
 
-MIN_LOOP_STEPS = 16  # steps of all iterations from which machine code is made for a scan
-ITERATIONS = 16  # of a while_loop in one call
+ITERATIONS = 16  # of a while_loop in one call that several threads share; an even number
 
 
 class _LoopWriter:
@@ -89,11 +89,18 @@ class _LoopWriter:
         value, after = self.body.inputs[i], self.body.outputs[i]
         ring = self.program.name("ring")
         self.write(f"{ring} = {self.lowering.new(value, rows)}")
-        self.write(f"{ring}[{before.row(0)}] = {self.given[i]}")
         self.movers.append(ring)
         self.rings.append((ring, before))
-        self.row(value, ring, before)
+        self.begin(self.node.inputs[i], self.given[i], self.row(value, ring, before))
         self.written(after, ring, before._replace(first=before.row(1)), by_step)
+
+    def begin(self, value: Any, given: str, row: str) -> None:
+        """Let a carry begin with a value, which a step may still have to make."""
+        if not self.lowering.waits(value):
+            self.write(f"{row}[...] = {given}")
+            return
+        copy = RowCopy((value,), (row,), self.node.source)
+        self.lowering.add(copy.as_step(), "copy", [given], [row])
 
     def add(self, graph: Graph, steps: Sequence[Step]) -> None:
         """Write the steps of a graph, and those that stand behind them."""
@@ -110,6 +117,10 @@ class _LoopWriter:
         self.names += pending.names
         self.gone += [*pending.names, *pending.gone]
 
+    def arrays(self) -> list[str]:
+        """The arrays of all steps, and the movers."""
+        return [*(f"*{name}" for name in self.names), *self.movers]
+
     def end(self) -> None:
         """Let go of the names of the first iteration's arrays."""
         self.write(f"del {', '.join([*self.gone, *self.placed.values()])}")
@@ -122,7 +133,10 @@ class _LoopWriter:
         self.keep(value, name)
 
     def keep(self, value: Value, name: str) -> None:
-        """Let go of an array as soon as no step needs it."""
+        """Let go of an array as soon as no step needs it, if it is none of the plan's."""
+        self.lowering.layouts.add(value)
+        if name in self.program.arrays:
+            return
         root = self.lowering.lifetimes.root(value)
         self.lowering.loose.setdefault(root, []).append(name)
 
@@ -130,22 +144,16 @@ class _LoopWriter:
 # Scans -------------------------------------------------------------------------------------------
 
 
-def native_scan(lowering: Any, node: Node, given: Sequence[str], count: int) -> bool:
-    """Write a scan as one call, if all of its steps have machine code; whether that was done."""
-    program, more = lowering.program, node.attributes
-    if not program.segments or count < 2:
-        return False
-    steps = fuse(more["body"], min_steps=1)
-    if len(steps) * count < MIN_LOOP_STEPS:
-        return False
-    rings = rings_of(more["body"], more["carries"], steps)
+def native_scan(lowering: Any, node: Node, given: Sequence[str]) -> bool:
+    """Write a scan as a step of a segment, if it has machine code; whether that was done."""
+    rings = scan_rings(node) if lowering.program.segments else None
     if rings is None:
         return False
-    writer = _ScanWriter(lowering, node, given, count)
+    writer = _ScanWriter(lowering, node, given, scan_length(node))
     writer.sequences()
     writer.carries(rings)
     writer.results(rings)
-    writer.add(more["body"], steps)
+    writer.add(writer.body, steps_of(writer.body))
     writer.call()
     writer.ends(rings)
     return True
@@ -191,14 +199,13 @@ class _ScanWriter(_LoopWriter):
         pairs = zip(self.body.outputs[self.split :], self.node.outputs[self.split :], strict=True)
         for (value, whole), row in zip(pairs, rings.rows, strict=True):
             if isinstance(row, bool):
-                name = self.program.local(whole)
-                self.write(f"{name} = {self.lowering.new(whole)}")
+                name = self.lowering.place(whole, self.node, 0)
                 self.written(value, name, self._along(name), row)
 
     def call(self) -> None:
-        """The call that does all iterations."""
-        loop = self.program.known("_loop", Loop(self.steps, self.movements, self.count))
-        self.write(f"{loop}({tuple_of(self.names)}, {tuple_of(self.movers)})")
+        """The step that does all iterations."""
+        loop = Loop(self.steps, self.movements, self.count)
+        self.lowering.add(loop.as_step(self.node), "loop", self.arrays(), [])
         self.end()
 
     def ends(self, rings: Rings) -> None:
@@ -225,7 +232,7 @@ def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
     if not program.segments:
         return False
     test, body, states = more["cond"], more["body"], more["states"]
-    asking, doing = (fuse(graph, min_steps=1) for graph in (test, body))
+    asking, doing = steps_of(test), steps_of(body)
     made, rings = made_by(asking), rings_of(body, states, doing)
     if made is None or rings is None:
         return False
@@ -250,9 +257,10 @@ def native_while_loop(lowering: Any, node: Node, given: Sequence[str]) -> bool:
     writer.add(test, asking)
     writer.extra = after
     writer.add(body, doing)
-    loop = program.known("_loop", WhileLoop(writer.steps, writer.movements, ITERATIONS))
+    loop = WhileLoop(writer.steps, writer.movements, ITERATIONS, [states])
+    name = program.known("_loop", loop)
     last, most = program.name("last"), lowering.attribute("most", more["maximum_iterations"])
-    writer.write(f"{last} = {loop}({tuple_of(writer.names)}, {tuple_of(writer.movers)}, {most})")
+    writer.write(f"{last} = {name}({tuple_of(writer.arrays())}, {most})")
     writer.end()
     for i in range(states):
         writer.last_carry(i, last)

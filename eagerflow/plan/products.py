@@ -37,8 +37,15 @@ class ProductChoice(NamedTuple):
 
 
 def is_large(node: Node) -> bool:
-    """Whether a product is machine code wherever it stands."""
-    return stated_cost(node).flops >= MIN_NATIVE_FLOPS
+    """Whether a product is machine code wherever it stands.
+
+    Alone, a product with a vector waits for memory, whatever computes it.
+    """
+    return not _has_vector(node) and stated_cost(node).flops >= MIN_NATIVE_FLOPS
+
+
+def _has_vector(node: Node) -> bool:
+    return min(len(x.shape) for x in node.values()) < 2
 
 
 def why_generated(node: Node) -> str:
@@ -56,11 +63,11 @@ def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool
         return "there is no machine code here"
     if node.op.name != "matmul":
         return f"{node.op.name} has no kernel of its own"
-    if min(len(x.shape) for x in node.values()) < 2:
-        return "a factor is a vector"
     if into is None:
         return f"no kernel multiplies {next(node.values()).dtype.name}"
     few = f"fewer than {MIN_SEGMENT_STEPS} steps beside each other have machine code"
+    if _has_vector(node):
+        return f"a factor is a vector, and {few}"
     return f"{stated_cost(node).flops:,} operations are few, and {few}"
 
 

@@ -18,7 +18,7 @@ from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.fusion.groups import MIN_SEGMENT_STEPS, fuse
+from eagerflow.fusion.groups import fuse
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
@@ -29,6 +29,7 @@ from eagerflow.graph.sizes import bind, concrete
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.profile import Profile
+from eagerflow.plan.rings import order_of_segments
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.runtime.collector import young
@@ -167,7 +168,7 @@ _array_of = attrgetter("_array")
 def _order(device: Device) -> Callable[[Graph], list[Step]]:
     """How steps of a graph are fused for a device."""
     segments = device.backend.host and has_segments()
-    return partial(fuse, min_steps=MIN_SEGMENT_STEPS if segments else None)
+    return order_of_segments if segments else fuse
 
 
 def as_written(graph: Graph) -> Sequence[Step]:

@@ -20,6 +20,7 @@ import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.chains import Member, chain_job
+from eagerflow.codegen.llvm.loops import LoopJob, in_slices
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.plan.chains import Chain, chains
 from eagerflow.runtime import threads
@@ -46,8 +47,11 @@ class NativeCall(Protocol):
     def chain_rows(self) -> int | None:
         """The rows of a chain that may begin with it."""
 
-    def new_jobs(self, step: int, workspace: int) -> list[jobs.Job] | None:
-        """Its jobs, as the step of this number; None where Python has to help."""
+    def new_jobs(self, step: int, workspace: int) -> list[Any] | None:
+        """Its jobs, or what stands for several, as the step of this number.
+
+        None where Python has to help.
+        """
 
     def member(self, rows: int) -> Member | None:
         """How it takes part in a chain of so many rows, if it can."""
@@ -67,16 +71,28 @@ class SegmentStep(NamedTuple):
     native: Callable[[Arrays, Arrays], NativeCall | None]
 
 
-class _Jobs(NamedTuple):
-    """Jobs that get their arrays, and those that are run, with which others may be done."""
+class _Jobs:
+    """Jobs of a team: the addresses of those that get arrays, and of those that threads do."""
 
-    taken: list[jobs.Job]
-    run: list[jobs.Job]
+    def __init__(self) -> None:
+        self.taken: list[int] = []
+        self.run: list[int] = []
+        self.held: list[Any] = []
+        self.last: Any = None
+        self.scratch, self.pieces = 0, 1
 
-    def add(self, *own: jobs.Job) -> None:
-        """Take and run jobs."""
-        self.taken.extend(own)
-        self.run.extend(own)
+    def take(self, *own: Any) -> None:
+        """Let jobs get arrays that others do."""
+        self.held += own
+        self.taken += [address for job in own for address in job.taken]
+
+    def add(self, *own: Any) -> None:
+        """Let jobs get arrays, and threads do them."""
+        self.take(*own)
+        for job in own:
+            self.run += job.run
+            self.scratch, self.pieces = max(self.scratch, job.scratch), max(self.pieces, job.pieces)
+            self.last = job
 
 
 class _NativePart:
@@ -86,19 +102,14 @@ class _NativePart:
     """
 
     def __init__(self, own: _Jobs, workspace: Any, last: PythonPart | None) -> None:
-        self._flags, self._last = own.run[-1].flags, last
-        taken, addresses = ([job.address for job in part] for part in own)
-        self._addresses, self._count = (ctypes.c_int64 * len(taken))(*taken), len(taken)
+        self._flags, self._last, self._count = own.last.flags, last, len(own.taken)
+        self._addresses = (ctypes.c_int64 * self._count)(*own.taken)
         self._place = ctypes.addressof(self._addresses)
-        self._helpers = max(job.pieces for job in own.run) - 1
-        # Each power of two has memory of its own: small kernels leave the large ones' alone.
-        scratch = max(job.scratch for job in own.run)
-        bits = scratch.bit_length()
-        memory = (lambda: launch.own_scratch(f"segment {bits}", 2 << bits)) if bits else None
-        kept = None
-        if self._helpers < 1 and scratch <= MAX_OWN_SCRATCH_BYTES:
-            kept = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
-        self._team = Team(addresses, (own, workspace, kept), memory)
+        self._helpers = own.pieces - 1
+        memory, kept = launch.scratch_of_segment(own.scratch), None
+        if self._helpers < 1 and own.scratch <= MAX_OWN_SCRATCH_BYTES:
+            kept = np.empty(own.scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
+        self._team = Team(own.run, (own.held, workspace, kept), memory)
         self._alone = None if kept is None else self._team.owner(launch.aligned_address(kept))
         self._take = jobs.functions().take
 
@@ -115,6 +126,25 @@ class _NativePart:
             self._team.run(min(self._helpers, threads.helpers()) if self._helpers > 0 else 0)
         if self._last is not None and self._flags.any():
             self._last.run(rows)
+
+
+class _SlicedPart:
+    """A loop of so many iterations that signals are to come through meanwhile."""
+
+    def __init__(self, job: LoopJob, workspace: Any) -> None:
+        self._job, self._workspace = job, workspace
+        self._addresses = (ctypes.c_int64 * len(job.taken))(*job.taken)
+        self._take = jobs.functions().take
+
+    def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
+        """Make it ready for the arrays of all steps; 1 where some differ, else 0."""
+        addresses = self._addresses
+        found: int = self._take(ctypes.addressof(addresses), len(addresses), rows)
+        return found
+
+    def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
+        """Do the loop."""
+        in_slices(self._job.iterate, self._job.count)
 
 
 class PythonPart:
@@ -140,14 +170,14 @@ class _Layout:
     def __init__(
         self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
     ) -> None:
-        self.parts: list[_NativePart | PythonPart] = []
+        self.parts: list[_NativePart | _SlicedPart | PythonPart] = []
         self._natives = natives
         inputs = [step.inputs for step in steps]
         order = [*chains(natives, rows, inputs, threads.thread_count())]
         size = max((sum(map(self._workspace, chain.steps)) for chain in order), default=0)
         self._memory = np.empty(size + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
         self._start = launch.aligned_address(self._memory)
-        self._waiting = _Jobs([], [])
+        self._waiting = _Jobs()
         for chain in order:
             if chain.members:
                 self._add_chain(chain)
@@ -158,6 +188,10 @@ class _Layout:
             if own is None:
                 self._end()
                 self.parts.append(PythonPart(steps[number], number))
+                continue
+            if isinstance(own[0], LoopJob) and own[0].in_slices:
+                self._end()
+                self.parts.append(_SlicedPart(own[0], self._memory))
                 continue
             self._waiting.add(*own)
             if own[-1].flags is not None:
@@ -183,7 +217,7 @@ class _Layout:
             members.append(own[member.main])
             after += own[member.main + 1 :]
         self._waiting.add(*before)
-        self._waiting.taken.extend(members)
+        self._waiting.take(*members)
         self._waiting.add(chain_job(chain.members, members, threads.thread_count()), *after)
 
     def take(self, rows: tuple[tuple[Any, ...], ...]) -> bool:
@@ -198,7 +232,7 @@ class _Layout:
     def _end(self, last: PythonPart | None = None) -> None:
         if self._waiting.run:
             self.parts.append(_NativePart(self._waiting, self._memory, last))
-            self._waiting = _Jobs([], [])
+            self._waiting = _Jobs()
 
 
 class Segment:

@@ -33,7 +33,7 @@ from eagerflow.primitives.llvm.staged_kernel import (
     processor,
 )
 from eagerflow.primitives.llvm.vectors import RegisterBlock, round_up
-from eagerflow.primitives.thin_product import MAX_COLUMNS, in_rows, thin
+from eagerflow.primitives.thin_product import MAX_COLUMNS, in_rows, is_turned, thin
 from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
 
@@ -437,13 +437,23 @@ def multiply(a: Array, b: Array, out: Array) -> Array:
 
 def fixed(a: Array, b: Array, out: Array) -> FixedProduct | FixedStages | None:
     """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
-    if not (takes(a, b, out.dtype) and out.size and a.shape[-1]) or min(a.ndim, b.ndim) < 2:
+    if not (takes(a, b, out.dtype) and out.size and a.shape[-1]):
         return None
+    strides = a.strides, b.strides, out.strides
+    a, b, out = as_matrices(a, b, out)
     few = thin(a, b, out)
     if few is not None:
-        return few.fixed(a, b, out)
+        places = (1, 0, 2) if is_turned(a, b) else (0, 1, 2)
+        names = zip("abc", places, strict=True)
+        return few.placed({name: Operand(i, strides[i]) for name, i in names})
     given = matrices(a, b, out)
-    if given is None:
-        return None
-    call = prepared(given, threads.thread_count())
-    return FixedProduct(call, (a.strides, b.strides, out.strides))
+    return None if given is None else FixedProduct(prepared(given, threads.thread_count()), strides)
+
+
+def as_matrices(a: Array, b: Array, out: Array) -> tuple[Array, Array, Array]:
+    """Factors and product, with vectors seen as matrices of one row or one column."""
+    if a.ndim < 2:
+        a, out = a[None], out[..., None, :] if b.ndim > 1 else out[..., None]
+    if b.ndim < 2:
+        b, out = b[:, None], out[..., None]
+    return a, b, out

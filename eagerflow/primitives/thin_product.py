@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.staged_kernel import Room, StagedCall, StagedKernel, kept, processor
-from eagerflow.primitives.llvm.thin_product import ThinConfig, ThinProductWriter
+from eagerflow.primitives.llvm.thin_product import (
+    ReadyThinWriter,
+    ThinConfig,
+    ThinProductWriter,
+)
 from eagerflow.runtime import threads
 from eagerflow.spec import Array
 
 MAX_COLUMNS = 4
+MIN_SUMS = 8  # that go on side by side
 MIN_TERMS = 16  # below, vectors along them are not full
 PIECE_BYTES = 1 << 16  # of the matrix
 MIN_SHARED_BYTES = 1 << 18  # from which several threads pay
@@ -22,6 +29,12 @@ def in_rows(x: Array) -> bool:
     return all(stride == size * inner for size, inner, stride in pairs)
 
 
+def is_turned(a: Array, b: Array) -> bool:
+    """Whether both factors change places, turned round, as the first one has few rows."""
+    few = b.ndim == 2 and prod(a.shape[:-1]) <= MAX_COLUMNS < b.shape[1]
+    return few and a.itemsize != b.strides[1]
+
+
 def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
     """What computes ``a @ b`` into ``out``; None where another kernel is meant for it.
 
@@ -32,10 +45,11 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
         a, out = (x.reshape(-1, x.shape[-1]) for x in (a, out))
     if a.ndim != 2 or b.ndim != 2 or dtype_name(a.dtype) not in ("float32", "float64"):
         return None
-    if a.shape[0] <= MAX_COLUMNS < b.shape[1] and a.itemsize != b.strides[1]:
+    if is_turned(a, b):
         a, b, out = b.T, a.T, out.T
     (rows, terms), columns = a.shape, b.shape[1]
-    if not 0 < columns <= MAX_COLUMNS < rows or terms < MIN_TERMS or a.itemsize not in a.strides:
+    few = 0 < columns <= MAX_COLUMNS and (columns == 1 or rows > MAX_COLUMNS)
+    if not few or not rows or terms < MIN_TERMS or a.itemsize not in a.strides:
         return None
     along = "terms" if a.strides[1] == a.itemsize else "rows"
     size = rows * terms * a.itemsize
@@ -43,7 +57,9 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
     pieces = size // PIECE_BYTES
     if shared:
         pieces = max(pieces, PIECES_OF_A_THREAD * threads.thread_count())
-    kernel = _kernel(dtype_name(a.dtype), columns, along)
+    packs = b.strides[0] != b.itemsize
+    high = 1 if rows == 1 else max(4, MIN_SUMS // columns)
+    kernel = _kernel(ThinConfig(dtype_name(a.dtype), columns, along, high, packs))
     least = kernel.writer.high * (kernel.writer.lanes if along == "rows" else 1)
     height = -(-rows // max(1, min(pieces, rows // least)))
     return StagedCall(
@@ -60,11 +76,11 @@ def thin(a: Array, b: Array, out: Array) -> StagedCall | None:
         c_row=out.strides[0],
         c_column=out.strides[1],
         terms=terms,
-        packed=Room(columns * terms * a.itemsize),
+        packed=Room(columns * terms * a.itemsize) if packs else 0,
     )
 
 
 @kept
-def _kernel(dtype: str, columns: int, along: str) -> StagedKernel[ThinProductWriter]:
-    config = ThinConfig(dtype, columns, along)
-    return StagedKernel(ThinProductWriter, config, processor(dtype)[0])
+def _kernel(config: ThinConfig) -> StagedKernel[ThinProductWriter]:
+    writer = ThinProductWriter if config.packs else ReadyThinWriter
+    return StagedKernel(writer, config, processor(config.dtype)[0])

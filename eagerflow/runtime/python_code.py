@@ -21,7 +21,7 @@ from eagerflow.errors import CaptureError
 _KEYWORDS = frozenset(
     "False None True break def del elif else for if in not pass return while".split()
 )
-_CHARACTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+-]*")
+_CHARACTERS = re.compile(r"[A-Za-z0-9_ \n()\[\],.=:+*-]*")
 _WORD = re.compile(r"\b[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(rf"\b(?!(?:{'|'.join(sorted(_KEYWORDS))})\b)[A-Za-z_]\w*", re.ASCII)
 _NUMBER = re.compile(r"(?<![\w.])[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?(?![\w.])", re.ASCII)
@@ -30,7 +30,7 @@ MAX_KNOWN_FORMS = 10_000  # forms of lines that are remembered
 _CONSTANTS = frozenset({bool, float, int, type(None), type(Ellipsis)})
 _NODE_TYPES = frozenset(
     """Assign Break Call Compare Constant Del Delete Eq Expr For FunctionDef If Load Module Name Not
-    Pass Return Store Subscript Tuple USub UnaryOp While arg arguments keyword""".split()
+    Pass Return Starred Store Subscript Tuple USub UnaryOp While arg arguments keyword""".split()
 )
 _EMPTY_FIELDS: dict[type[ast.AST], tuple[str, ...]] = {  # the fields of these that hold nothing
     ast.For: ("orelse",),
@@ -90,8 +90,22 @@ def _check(line: str) -> None:
             getattr(part, field, None) for field in _EMPTY_FIELDS.get(form, ())
         ):
             raise _fault(line)
+        if _spreads_otherwise(part):
+            raise _fault(line)
         if isinstance(part, ast.Constant) and type(part.value) not in _CONSTANTS:
             raise _fault(line)
+
+
+def _spreads_otherwise(part: ast.AST) -> bool:
+    """Whether a part has stars, but for names of tuples that are parts of another one."""
+    match part:
+        case ast.Call(args=args):
+            return any(isinstance(x, ast.Starred) for x in args)
+        case ast.Starred(value=value, ctx=context):
+            return not (isinstance(value, ast.Name) and isinstance(context, ast.Load))
+        case ast.keyword(arg=name):
+            return name is None
+    return False
 
 
 def _fault(what: str) -> CaptureError:

@@ -131,12 +131,16 @@ ODD = (
 
 def foreign(program):
     """Parts of a plan's text or tree that no plan has; also words that are not ASCII."""
-    found = []
+    found, spread = [], set()
     for node in ast.walk(ast.parse(program) if isinstance(program, str) else program):
+        if isinstance(node, ast.Tuple) and isinstance(node.ctx, ast.Load):
+            # In a tuple stand others by their names, with all that they hold.
+            starred = (x for x in node.elts if isinstance(x, ast.Starred))
+            spread.update(x for x in starred if isinstance(x.value, ast.Name))
         words = [
             getattr(node, name) for name in ("id", "arg", "attr", "name") if hasattr(node, name)
         ]
-        if not isinstance(node, STATEMENTS + EXPRESSIONS):
+        if not isinstance(node, STATEMENTS + EXPRESSIONS) and node not in spread:
             found.append(ast.dump(node))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str | bytes | complex):
             found.append(repr(node.value))

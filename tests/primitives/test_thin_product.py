@@ -1,5 +1,7 @@
 """Products with few columns or rows: against float64, for all layouts, and with any threads."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.codegen import generated, kernel
+from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.primitives import matrix_product
 from eagerflow.primitives.thin_product import MAX_COLUMNS, thin
 from eagerflow.runtime import threads
@@ -107,3 +110,56 @@ def test_a_network_with_one_output():
     for _ in range(2):
         for one, other in zip(captured(x, y, *given_), gradients(x, y, *given_), strict=True):
             np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-6)
+
+
+# Vectors in plans --------------------------------------------------------------------------------
+
+VECTORS = [((40, 30), (30,)), ((30,), (30, 40)), ((30,), (30,)), ((2, 5, 40), (40,))]
+VECTORS += [((40,), (2, 40, 3)), ((9, 4), (4,)), ((4,), (4, 9)), ((3,), (3,)), ((1, 1), (1,))]
+has_segments = pytest.mark.skipif(not kernel.has_segments(), reason="there are no segments here")
+
+
+def otherwise(x):
+    """The same numbers with gaps between them, or another order of the last axes."""
+    return np.repeat(x, 2)[::2] if x.ndim == 1 else np.ascontiguousarray(x.mT).mT
+
+
+def segment_of(a, b, out):
+    """A segment that multiplies, which may do so in machine code alone."""
+    native = matrix_product.fixed(a, b, out)
+    assert native is not None
+    call = partial(pytest.fail, "multiplied in Python")
+    return Segment([SegmentStep(None, 2, call, lambda inputs, outputs: native)])
+
+
+@has_segments
+@pytest.mark.parametrize("shapes", VECTORS)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_vectors_are_factors_of_segments(shapes, dtype):
+    plain = [drawn(i, shape, dtype) for i, shape in enumerate(shapes)]
+    wanted = plain[0].astype("float64") @ plain[1].astype("float64")
+    bound = 100 * np.finfo(dtype).eps * np.abs(plain[0]) @ np.abs(plain[1])
+    for a, b in (plain, map(otherwise, plain)):
+        out = np.empty(wanted.shape, dtype)
+        multiply = segment_of(a, b, out)
+        for _ in range(2):
+            out[...] = np.nan
+            multiply(((a, b, out),))
+            assert (np.abs(out - wanted) <= bound).all()
+
+
+@has_segments
+def test_a_vector_by_itself():
+    x, other = drawn(0, (50,), "float32"), drawn(1, (50,), "float32")
+    out = np.empty((), "float32")
+    multiply = segment_of(x, x, out)
+    for a, b in ((x, x), (x, other), (other, x)):  # which arrays they are is seen in each call
+        multiply(((a, b, out),))
+        np.testing.assert_allclose(out, a @ b, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shapes", VECTORS)
+def test_exact_plans_multiply_vectors_as_eager_code_does(shapes):
+    a, b = (ef.tensor(drawn(i, shape, "float32")) for i, shape in enumerate(shapes))
+    captured = ef.function(lambda a, b: ef.sin(a @ b), numerics="exact")
+    assert captured(a, b).numpy().tobytes() == ef.sin(a @ b).numpy().tobytes()

@@ -47,6 +47,9 @@ class RegionJob(Job):
             step,
             (self.partials, reserved, own.code),
         )
+        if own.count == 1:
+            whole = own.side if own.variant == "side" else own.width
+            self.whole = [*own.code.linked.pieces.values()], own.rows, whole
         self.team = Team([self.address], self.held, own.own_scratch if self.scratch else None)
 
 

@@ -25,7 +25,7 @@ from eagerflow.codegen.llvm.team import library
 # the number of its step in a segment; then for each operand its slot in the frame, what to add to
 # its address, its place in the tuple of the step's arrays, the array.
 HEAD_WORDS = 11
-FRAME, COUNTERS = 1, 3  # of them
+FRAME, SHARED, COUNTERS, OWN, STEP = 1, 2, 3, 4, 10  # of them
 _COLUMNS = 4  # words of each operand
 
 
@@ -190,9 +190,12 @@ class Job:
     most, ``step`` its number in a segment. ``held`` lives as long as the job. Where ``flags`` are
     not all zeros after a run, Python has to do the step again. A job that ``prepares`` writes
     nothing but memory that belongs to later jobs of its step, from arrays that stay as they are.
+    ``taken`` are the addresses of what gets arrays, ``run`` of what threads do. A job of one piece
+    may be a ``whole``: the functions that do it one after the other, and its rows and columns.
     """
 
     prepares = False
+    whole: tuple[Sequence[int], int, int] | None = None
 
     def __init__(
         self,
@@ -209,7 +212,8 @@ class Job:
     ) -> None:
         self.flags = flags
         self.pieces, self.scratch, self.step = pieces, scratch, step
-        self.frame, self.counters, self.places = frame, counters, operands.places
+        self.frame, self.counters = frame, counters
+        self.slots, self.places = operands.slots, operands.places
         own = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8) if scratch else None
         table = [n for strides in operands.strides for n in (len(strides), *strides)]
         looked = (ctypes.c_int64 * len(table))(*table)
@@ -231,10 +235,23 @@ class Job:
             *operands.places,
         )
         self.address = ctypes.addressof(self.words)
+        self.taken = self.run = [self.address]
         # What is written with each call: one object for each operand.
         first = self.address + 8 * (HEAD_WORDS + (_COLUMNS - 1) * count)
         self.arrays: Any = (ctypes.c_int64 * count).from_address(first)
         self.held = self.words, frame, counters, own, looked, held
+
+    @property
+    def own_scratch(self) -> int:
+        """The address of memory for a thread that works alone."""
+        return int(self.words[OWN])
+
+    def place_at(self, step: int, first: int) -> None:
+        """Let its arrays be those of another step, from this place on."""
+        self.step = self.words[STEP] = step
+        column = HEAD_WORDS + 2 * len(self.places)
+        for i, place in enumerate(self.places):
+            self.words[column + i] = first + place
 
     def fill(self, arrays: Sequence[Any]) -> int:
         """Make it ready for arrays, and give 0; 1, and nothing is done, where they differ."""

@@ -59,8 +59,8 @@ class CompiledKernel:
         self.counters = ctypes.c_int64 * counters(len(stages))
         own, host = f"{region}\n{layout}\n{variant}", machine_code.host()
         content = compiled(own, lambda: intermediate(region, layout, variant), host)
-        alone = len(stages) == 1 and last is None and variant != "side"
-        self.linked = Linked(content, stages if alone else [])
+        self.alone = len(stages) == 1 and last is None and variant != "side"
+        self.linked = Linked(content, stages if last is None else [*stages, last])
 
     @property
     def function(self) -> Any:
@@ -70,7 +70,7 @@ class CompiledKernel:
     @property
     def piece(self) -> int:
         """The address of the function of a piece, if that is all there is to do with it, else 0."""
-        return next(iter(self.linked.pieces.values()), 0)
+        return next(iter(self.linked.pieces.values())) if self.alone else 0
 
 
 _kernels: weakref.WeakValueDictionary[Any, CompiledKernel] = weakref.WeakValueDictionary()
@@ -273,6 +273,15 @@ def own_scratch(name: str, size: int) -> tuple[Any, int]:
     """Memory of the calling thread's own, and its first address that is placed for vectors."""
     memory = threads.scratch(name, (size,), np.uint8)
     return memory, aligned_address(memory)
+
+
+def scratch_of_segment(size: int) -> Callable[[], tuple[Any, int]] | None:
+    """What gives a thread memory of its own for the jobs of a segment; None where it needs none.
+
+    Each power of two has memory of its own: small kernels leave the large ones' alone.
+    """
+    bits = size.bit_length()
+    return (lambda: own_scratch(f"segment {bits}", 2 << bits)) if bits else None
 
 
 def aligned_address(memory: Any) -> int:

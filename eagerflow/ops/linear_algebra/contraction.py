@@ -186,13 +186,18 @@ def _stacked(a: Any, b: Any, out: Any = None) -> Any:
 
 
 def product_into(a: Any, b: Any, out: Any = None) -> Any:
-    """The product of matrices, or stacks of them, in C-contiguous memory of its dtype."""
+    """The product of vectors, matrices or stacks of them, in C-contiguous memory of its dtype."""
     if a.dtype.char in "eE":
         return _small_matmul(np, a, b, out)
     if out is None:
         return _matmul_numpy(np, a, b)
     if a.ndim == 2 == b.ndim:
         return matrix_product(a, b, out)
+    if min(a.ndim, b.ndim) < 2:
+        if max(a.ndim, b.ndim) < 3:
+            return _product_of(np.dot, max(a.size, b.size), a, b, a.ndim == b.ndim, out)
+        out[...] = _matmul_numpy(np, a, b)
+        return out
     if b.ndim > 2:
         return _stacked(a, b, out)
     rows = a.reshape(math.prod(a.shape[:-1]), a.shape[-1])
@@ -238,6 +243,7 @@ def _generated(a: Any, b: Any, work: int) -> bool:
 
 
 _PRODUCT = Into(product_into, lambda a, b, out: _kernels().fixed(a, b, out), "fdeEbB")
+_PRODUCT_OF_VECTOR = _PRODUCT._replace(types="fd")
 
 
 def _compact(a: Any) -> Any:
@@ -425,7 +431,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     trusted=True,
     overrides={"numpy": _matmul_numpy, "numpy, small floats": _small_matmul},
     keeps_order=True,
-    into=lambda x1, x2: None if min(len(x1.shape), len(x2.shape)) < 2 else _PRODUCT,
+    into=lambda x1, x2: _PRODUCT_OF_VECTOR if min(len(x1.shape), len(x2.shape)) < 2 else _PRODUCT,
     threaded=lambda x1, x2: not _are_matrices(x1, x2) or _is_shared(x1, x2),
     vjp=(_matmul_vjp1, _matmul_vjp2),
     saves="x1 x2",

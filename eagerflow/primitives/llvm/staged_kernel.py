@@ -125,7 +125,7 @@ class StagedKernel(Generic[Writer]):
         places, strides = zip(*operands.values(), strict=True)
         slots = [self.at[name] for name in operands]
         entry = ctypes.cast(self.function, ctypes.c_void_p).value or 0
-        return jobs.Job(
+        made = jobs.Job(
             entry,
             frame,
             taken,
@@ -137,6 +137,10 @@ class StagedKernel(Generic[Writer]):
             (self, held, flags),
             flags,
         )
+        if frame[self.at["count"]] == 1 and not self.writer.repeated:
+            functions = [*self.linked.pieces.values()]
+            made.whole = functions, frame[self.at["rows"]], frame[self.at["whole"]]
+        return made
 
 
 class Room(NamedTuple):
@@ -215,6 +219,11 @@ class StagedCall:
             operands[name] = Operand(place, arrays[place].strides)
             if type(value) is tuple:
                 rest[name] = (0, *value[1:])
+        return FixedStages(self, operands, rest)
+
+    def placed(self, operands: dict[str, Operand]) -> FixedStages:
+        """The same, where whoever asks knows which arrays of the step its arrays are."""
+        rest = {name: value for name, value in self.values.items() if name not in operands}
         return FixedStages(self, operands, rest)
 
 

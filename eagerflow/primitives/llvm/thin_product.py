@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from eagerflow.primitives.llvm.stage_writer import StageWriter
-
-MIN_SUMS = 8  # that go on side by side
 
 
 class ThinConfig(NamedTuple):
@@ -23,6 +21,10 @@ class ThinConfig(NamedTuple):
     columns: int
     along: str
     """What lies side by side in the first matrix: "terms" or "rows"."""
+    high: int
+    """Rows of a block, or vectors of them."""
+    packs: bool
+    """Whether the terms of a column are put side by side first, or are so already."""
 
 
 class ThinProductWriter(StageWriter):
@@ -30,10 +32,10 @@ class ThinProductWriter(StageWriter):
 
     Rows are those of the first matrix. ``a_row`` and ``a_term`` are bytes between its rows and its
     terms, ``b_term`` and ``b_column`` between terms and columns of the second one, ``c_row`` and
-    ``c_column`` those of the result. ``packed`` is memory for the columns.
+    ``c_column`` those of the result. ``packed`` is memory for the columns, where they are packed.
     """
 
-    stages = ("pack", "multiply")
+    stages: ClassVar[tuple[str, ...]] = ("pack", "multiply")
     slots = (
         *("a", "b", "c", "a_row", "a_term", "b_term", "b_column", "c_row", "c_column"),
         *("terms", "packed"),
@@ -41,8 +43,7 @@ class ThinProductWriter(StageWriter):
 
     def __init__(self, llvm: Any, frame: Sequence[str], config: ThinConfig, lanes: int) -> None:
         super().__init__(llvm, frame, config.dtype, lanes)
-        self.columns, self.along = config.columns, config.along
-        self.high = max(4, MIN_SUMS // config.columns)  # rows of a block, or vectors of them
+        _, self.columns, self.along, self.high, self.packs = config
 
     def _pack(self) -> None:
         """Each piece packs its share of the terms."""
@@ -59,8 +60,10 @@ class ThinProductWriter(StageWriter):
 
     def _multiply(self) -> None:
         v, terms = self.v, self.argument("terms")
-        line = v.number("mul", terms, v.itemsize)
-        self.own = [v.step(self.pointer("packed"), str(j), line) for j in range(self.columns)]
+        start, line = self.pointer("b"), self.argument("b_column")
+        if self.packs:
+            start, line = self.pointer("packed"), v.number("mul", terms, v.itemsize)
+        self.own = [v.step(start, str(j), line) for j in range(self.columns)]
         if self.along == "terms":
             self._along_terms(terms)
         else:
@@ -124,3 +127,9 @@ class ThinProductWriter(StageWriter):
             for j, factor in enumerate(factors):
                 at = i * self.columns + j
                 sums[at] = self.s.multiply_add(own, factor, sums[at])
+
+
+class ReadyThinWriter(ThinProductWriter):
+    """Writes ``multiply`` alone, for columns whose terms lie side by side."""
+
+    stages = ("multiply",)

@@ -247,7 +247,7 @@ def test_all_steps_are_one_call():
     taped(lambda h, xs, w, u: scan(BODIES["rnn"](w, u), h, xs), h, xs, w, u)
     forward, back = plans()
     for plan in (forward, back):
-        assert "_loop(" in plan.source() and "for i in" not in plan.source()
+        assert "_segment((" in plan.source() and "for i in" not in plan.source()
 
 
 def test_bodies_in_several_places_go_step_by_step():

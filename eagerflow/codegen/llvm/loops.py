@@ -1,0 +1,209 @@
+"""Loops as jobs: what one thread does again and again, with arrays that move on.
+
+As nobody else works on its jobs, each of them is there once: no pieces are counted, and between the
+iterations the addresses in the frames are moved on. A job of one piece is a mere call of the
+functions that compute it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from functools import cache
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS, wait
+from eagerflow.codegen.llvm.instructions import Code
+from eagerflow.codegen.llvm.jobs import COUNTERS, FRAME, SHARED, Job, Operands
+from eagerflow.codegen.llvm.team import library
+from eagerflow.runtime import machine_code
+
+_WORDS = ("start", "limit", "done", "once", "once_calls", "each", "calls", "moves", "table")
+"""What a frame holds: the first iteration and the one before which it ends, the one that was
+reached; how many calls are made once, and in each iteration, and where they are; the moves."""
+_AT = {word: at for at, word in enumerate(_WORDS)}
+
+# A call: a function, its frame, memory to work in, counters, two numbers. With counters it is a
+# job's own function, and the first number tells how many counters there are. Without, it is that of
+# a piece, of so many rows and columns. No function stands for a test: where the bool is false whose
+# address the frame begins with, the loop ends.
+_CALL_WORDS = 6
+# A move: a place in a frame, and what to add there after even iterations, and after odd ones.
+_MOVE_WORDS = 3
+
+
+MAX_ITERATIONS = 1 << 12  # of a loop that is a job of a team
+FIRST_ITERATIONS = 16  # of a loop in slices; an even number, as rings have two rows
+MAX_SECONDS = 1e-3  # of a slice after which the next one is longer
+
+
+def in_slices(run: Callable[[int, int], int], most: int | None) -> int:
+    """Iterations, at most ``most`` if that is a number, with signals coming through now and then.
+
+    ``run(start, limit)`` does some, and gives the one that is reached, or where it ended.
+    """
+    done, now = 0, FIRST_ITERATIONS
+    while most is None or done < most:
+        limit = done + now if most is None else min(done + now, most)
+        begin = perf_counter()
+        reached = run(done, limit)
+        if reached < limit:
+            return reached
+        done = limit
+        if perf_counter() - begin < MAX_SECONDS:
+            now *= 2
+    return done
+
+
+class Move(NamedTuple):
+    """An address that moves on: of an operand of a job, by so many bytes after each iteration."""
+
+    job: Job
+    operand: int
+    even: int
+    """After iterations with an even number, counted from 0."""
+    odd: int
+    """After the others."""
+
+
+def _text(triple: str) -> str:
+    """The function ``iterate``, and ``loop``, of which one thread of a team does all."""
+    code = Code()
+    with code.function("iterate(ptr %frame)"):
+        start, limit, once, each, moves = (
+            code.word("i64", "%frame", _AT[x]) for x in ("start", "limit", "once", "each", "moves")
+        )
+        first, calls, table = (
+            code.word("ptr", "%frame", _AT[x]) for x in ("once_calls", "calls", "table")
+        )
+        done = code.at("%frame", _AT["done"], "i64")
+        with code.loop("first", 0, once) as (k, _):
+            _call(code, first, k)
+        with code.loop("iteration", start, limit) as (i, _):
+            code.line(f"store i64 {i}, ptr {done}, align 8")
+            with code.loop("call", 0, each) as (k, _):
+                _call(code, calls, k)
+            delta = code.number("add", code.number("and", i, 1), 1)
+            with code.loop("move", 0, moves) as (k, _):
+                own = code.at(table, code.number("mul", k, _MOVE_WORDS), "i64")
+                place = code.word("ptr", own, 0)
+                after = code.number("add", code.word("i64", place, 0), code.word("i64", own, delta))
+                code.line(f"store i64 {after}, ptr {place}, align 8")
+        code.line(f"store i64 {limit}, ptr {done}, align 8")
+    code.lines[-1:] = ["stopped:", "  ret void", "}"]
+    with code.function("loop(ptr %frame, ptr %scratch, ptr %counters)"):
+        first = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
+        done = code.at("%counters", COUNTER_WORDS, "i64")
+        with code.where(code.value(f"icmp eq i64 {first}, 0")):
+            code.line("call void @iterate(ptr %frame)")
+            code.value(f"atomicrmw add ptr {done}, i64 1 release")
+        wait(code, done, "ult", 1, triple)
+    return code.text()
+
+
+def _call(code: Code, calls: str, number: str) -> None:
+    """Make a call, or end the loop."""
+    own = code.at(calls, code.number("mul", number, _CALL_WORDS), "i64")
+    function, frame, memory, counters = (code.word("ptr", own, i) for i in range(4))
+    a, b = (code.word("i64", own, i) for i in (4, 5))
+    tests = code.value(f"icmp eq ptr {function}, null")
+    piece = code.value(f"icmp eq ptr {counters}, null")
+    with code.where(tests):
+        found = code.value(f"load i8, ptr {code.word('ptr', frame, 0)}")
+        code.go_on(code.value(f"icmp ne i8 {found}, 0"), "stopped")
+    no_test = code.value(f"xor i1 {tests}, true")
+    with code.where(code.value(f"and i1 {no_test}, {piece}")):
+        ranges = f"i64 0, i64 {a}, i64 0, i64 {b}"
+        code.line(f"call void {function}({ranges}, ptr {frame}, ptr {memory})")
+    with code.where(code.value(f"xor i1 {piece}, true")):
+        with code.loop("counter", 0, a) as (k, _):
+            counter = code.at(counters, code.number("mul", k, COUNTER_WORDS), "i64")
+            code.line(f"store i64 0, ptr {counter}, align 8")
+        code.line(f"call void {function}(ptr {frame}, ptr {memory}, ptr {counters})")
+
+
+class _Functions(NamedTuple):
+    iterate: Any
+    """``iterate(frame)``: other Python threads run meanwhile."""
+    loop: int
+    """The address of ``loop``, a job's function."""
+
+
+@cache
+def functions() -> _Functions:
+    """The functions, compiled now or taken from the cache."""
+    found = library(_text(machine_code.host().triple), *_Functions._fields)
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+    return _Functions(kind(found["iterate"]), found["loop"])
+
+
+def _calls_of(job: Job) -> list[tuple[int, ...]]:
+    """What does a job, all of which one thread does."""
+    frame, memory = job.words[FRAME], job.words[SHARED] or job.own_scratch
+    if not job.words[0]:
+        return [(0, frame, 0, 0, 0, 0)]
+    if job.whole is not None:
+        functions, rows, columns = job.whole
+        return [(function, frame, memory, 0, rows, columns) for function in functions]
+    lines = len(job.counters) // COUNTER_WORDS
+    return [(job.words[0], frame, memory, job.words[COUNTERS], lines, 0)]
+
+
+def _table(rows: Sequence[Sequence[int]], width: int) -> Any:
+    return np.array([*rows], np.int64).reshape(len(rows), width)
+
+
+class LoopJob(Job):
+    """Jobs that one thread does ``count`` times, after those that it does ``once``.
+
+    ``movers`` are arrays that are looked at alone.
+    """
+
+    def __init__(
+        self,
+        once: Sequence[Job],
+        each: Sequence[Job],
+        moves: Sequence[Move],
+        count: int,
+        movers: Operands,
+        step: int,
+    ) -> None:
+        before, calls = (
+            _table([call for job in part for call in _calls_of(job)], _CALL_WORDS)
+            for part in (once, each)
+        )
+        table = _table(
+            [(ctypes.addressof(m.job.frame) + 8 * m.job.slots[m.operand], *m[2:]) for m in moves],
+            _MOVE_WORDS,
+        )
+        places = [launch.address(part) for part in (before, calls, table)]
+        numbers = 0, count, 0, len(before), places[0], len(calls), places[1], len(table), places[2]
+        frame = (ctypes.c_int64 * (len(_WORDS) + len(movers.places)))(*numbers)
+        slots = range(len(_WORDS), len(frame))
+        own = [*once, *each]
+        super().__init__(
+            functions().loop,
+            frame,
+            (ctypes.c_int64 * (2 * COUNTER_WORDS))(),
+            movers._replace(slots=slots, offsets=[0] * len(slots)),
+            step=step,
+            held=(own, before, calls, table),
+        )
+        self.taken = [self.address, *(address for job in own for address in job.taken)]
+        self.count, self._once = count, len(before)
+
+    @property
+    def in_slices(self) -> bool:
+        """Whether it may take so long that signals should come through meanwhile."""
+        return self.count > MAX_ITERATIONS
+
+    def iterate(self, start: int, limit: int) -> int:
+        """Go on with iterations up to a limit; gives the one that is reached, or where it ended."""
+        self.frame[_AT["start"]], self.frame[_AT["limit"]] = start, limit
+        self.frame[_AT["once"]] = 0 if start else self._once
+        functions().iterate(self.words[FRAME])
+        return int(self.frame[_AT["done"]])
