@@ -280,6 +280,7 @@ def mean_squared_difference_gradient(
 ) -> Array:
     """The gradient of mean_squared_difference by x1, where ``g`` is that of the mean.
 
+    ``x1`` and ``x2`` are real tensors of one shape, which ``g`` has without ``axis``.
     Raises ShapeError where a shape does not fit.
 
     >>> x1, x2 = ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0])
@@ -295,7 +296,8 @@ def mean_absolute_difference_gradient(
 ) -> Array:
     """The gradient of mean_absolute_difference by x1, where ``g`` is that of the mean.
 
-    It is 0 where they are equal. Raises ShapeError where a shape does not fit.
+    ``x1`` and ``x2`` are real tensors of one shape, which ``g`` has without ``axis``.
+    It is 0 where x1 and x2 are equal. Raises ShapeError where a shape does not fit.
 
     >>> x1, x2 = ef.tensor([1.0, 2.0]), ef.tensor([2.0, 2.0])
     >>> mean_absolute_difference_gradient(x1, x2, ef.tensor(3.0))
@@ -310,6 +312,7 @@ def mean_huber_difference_gradient(
 ) -> Array:
     """The gradient of mean_huber_difference by x1, where ``g`` is that of the mean.
 
+    ``x1`` and ``x2`` are real tensors of one shape, which ``g`` has without ``axis``.
     Raises ShapeError where a shape does not fit.
 
     >>> x1, x2 = ef.tensor([1.5, 5.0]), ef.tensor([2.0, 2.0])
