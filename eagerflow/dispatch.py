@@ -112,7 +112,7 @@ def bind_unary(op: Op) -> Call:
         y._key = key = next_key()
         frame = _frame(1)
         code = frame.f_code
-        if internal[code.co_filename]:
+        if code is not _latest[0]:
             frame = user_frame(frame)
             code = frame.f_code
         x_kept = x if keep_x else a.shape if keep_shape else None
@@ -153,11 +153,12 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                (fn, kind), own, a, b = table[kind], kind, x1._array, x2._array
-                fn, k1, k2 = fn if a.size < LARGE else op.many[own], x1._key, x2._key
+                a, b, own = x1._array, x2._array, table[kind]
+                fn, k1, k2 = own[0] if a.size < LARGE else op.many[kind], x1._key, x2._key
+                kind = own[1]
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
-        except KeyError:
+        except (AttributeError, KeyError):
             joins = not operator or joining[type(x2)]
             return _misfit(op, (x1, x2), {}) if joins else NotImplemented
         try:
@@ -173,7 +174,7 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
         y._key = key = next_key()
         frame = _frame(1)
         code = frame.f_code
-        if internal[code.co_filename]:
+        if code is not _latest[0]:
             frame = user_frame(frame)
             code = frame.f_code
         s1 = x1 if keep_1 or k1 is None else a.shape
@@ -316,7 +317,7 @@ def _recorded_again(
     y._key = key = next_key()
     frame = _frame(3)
     code = frame.f_code
-    if internal[code.co_filename]:
+    if code is not _latest[0]:
         frame = user_frame(frame)
         code = frame.f_code
     kept = x if op.kept[0] else a.shape if same else spec_of(x)
@@ -362,25 +363,26 @@ def _sizes_recorder(attributes: dict[str, Any]) -> Any:
     return process.of_sizes if any(map(symbolic, given)) else None
 
 
+_latest: list[Any] = [None]
+"""The user's code that was seen last: the next call is likely to come from it as well."""
+
+
 def user_frame(frame: Any) -> Any:
     """The innermost frame outside of the package, or the outermost one there is."""
     while internal[frame.f_code.co_filename] and frame.f_back is not None:
         frame = frame.f_back
+    _latest[0] = None if internal[frame.f_code.co_filename] else frame.f_code
     return frame
 
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
-    """Operands of which one is a Python scalar or a Variable; KeyError for all others."""
+    """Operands of which one is a Python scalar or a Variable; an error for all others."""
     if type(x1) is Variable:
         x1 = x1.value
     if type(x2) is Variable:
         x2 = x2.value
-    if type(x1) is not Tensor and type(x2) is not Tensor:
-        raise KeyError
     if type(x1) is Tensor and type(x2) is Tensor:
-        if x1._kind is not x2._kind:
-            raise KeyError
-        fn, kind = op.table[x1._kind]
+        fn, kind = op.table[x1._kind if x1._kind is x2._kind else None]
         return x1, x2, x1._array, x2._array, x1._key, x2._key, _by_size(op, fn, x1), kind
     if type(x1) is Tensor:
         fn, kind, numbers = op.table[x1._kind, type(x2)]

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow import products
+from eagerflow.backends.base import LARGE
 from eagerflow.backends.numpy import quietly
 from eagerflow.dtypes import bfloat16
 
@@ -146,3 +147,39 @@ def test_errors_in_rules_come_out_of_both_ways(monkeypatch):
         with pytest.raises(ValueError, match="planted"):
             tape.gradient(y, x)
     assert np.isfinite(tape.gradient(y, x).numpy()).all()
+
+
+LARGE_SHAPE = (LARGE // 64 + 1, 64)
+
+
+def large(seed):
+    return np.random.default_rng(seed).standard_normal(LARGE_SHAPE, np.float32)
+
+
+def weighted_sum(x, w):
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        y = (x * w).sum()
+    return tape.gradient(y, x)
+
+
+def test_one_times_a_large_array_is_that_array():
+    w = ef.tensor(large(1))
+    assert np.array_equal(weighted_sum(ef.tensor(large(0)), w).numpy(), w.numpy())
+
+
+def test_a_gradient_is_no_tensor_that_another_tape_watches():
+    x, w = ef.tensor(large(0)), ef.tensor(large(1))
+    g = weighted_sum(x, w)
+    with ef.GradientTape() as tape:
+        tape.watch(w)
+        y = (g * 2.0).sum()
+    assert tape.gradient(y, w, unconnected="none") is None
+
+
+def test_a_gradient_shares_no_memory_with_a_users_array():
+    values = large(1)
+    g = weighted_sum(ef.tensor(large(0)), ef.asarray(values, copy=False))
+    before = g.numpy().copy()
+    values += 1
+    assert np.array_equal(g.numpy(), before)

@@ -121,7 +121,7 @@ def load_late(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops, which register theirs."""
-    for module in (*LATE.values(), "nn.adaptive_updates", "nn.differences"):
+    for module in (*LATE.values(), "nn.adaptive_updates", "nn.mean_differences"):
         load_late(module)
 
 

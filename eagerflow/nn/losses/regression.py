@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from collections.abc import Callable
+from typing import Any, Unpack
 
 from eagerflow import ops
 from eagerflow.nn.arguments import Float, TensorLike
@@ -11,10 +12,10 @@ from eagerflow.nn.configured import arguments
 from eagerflow.nn.lengths import unit
 from eagerflow.nn.losses.alignment import EPSILON, same_shape
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, Precision, Reduction, last_mean
-from eagerflow.ops.nn.differences import (
-    absolute_difference,
-    huber_difference,
-    squared_difference,
+from eagerflow.ops.nn.mean_differences import (
+    mean_absolute_difference,
+    mean_huber_difference,
+    mean_squared_difference,
 )
 from eagerflow.tensor import Tensor
 
@@ -36,6 +37,13 @@ __all__ = [
 ]
 
 
+def _mean(of: Callable[..., Any], y_pred: Any, y_true: Any, **attributes: float) -> Tensor:
+    """The mean of differences along the last axis, or that of the numbers themselves."""
+    pair = (y_pred, y_true) if y_pred.ndim else (y_pred.reshape((1,)), y_true.reshape((1,)))
+    mean: Tensor = of(*pair, **attributes)
+    return mean
+
+
 def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Mean over the last axis of the squared differences.
 
@@ -45,7 +53,7 @@ def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Tensor([2.], float32, cpu:0)
     """
     y_true, y_pred = same_shape("mean_squared_error", y_true, y_pred)
-    return last_mean(squared_difference(y_pred, y_true))
+    return _mean(mean_squared_difference, y_pred, y_true)
 
 
 def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -57,7 +65,7 @@ def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Tensor([1.], float32, cpu:0)
     """
     y_true, y_pred = same_shape("mean_absolute_error", y_true, y_pred)
-    return last_mean(absolute_difference(y_pred, y_true))
+    return _mean(mean_absolute_difference, y_pred, y_true)
 
 
 def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -85,7 +93,7 @@ def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Te
     """
     y_true, y_pred = same_shape("mean_squared_logarithmic_error", y_true, y_pred)
     logs = [ops.log1p(ops.maximum(y, EPSILON)) for y in (y_pred, y_true)]
-    return last_mean(squared_difference(*logs))
+    return _mean(mean_squared_difference, *logs)
 
 
 def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
@@ -97,7 +105,7 @@ def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     Tensor([1.5], float32, cpu:0)
     """
     y_true, y_pred = same_shape("huber", y_true, y_pred)
-    return last_mean(huber_difference(y_pred, y_true, delta=delta))
+    return _mean(mean_huber_difference, y_pred, y_true, delta=delta)
 
 
 def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
