@@ -20,9 +20,7 @@ class _Activation(NamedTuple):
 _ACTIVATIONS = {
     "affine": _Activation(lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
     "elu": _Activation(lambda x, alpha: ef.elu(x, alpha=alpha), 1.0),
-    "hardsigmoid": _Activation(
-        lambda x, alpha, beta: ef.clip(alpha * x + beta, 0, 1), 0.2, 0.5
-    ),
+    "hardsigmoid": _Activation(lambda x, alpha, beta: ef.clip(alpha * x + beta, 0, 1), 0.2, 0.5),
     "leakyrelu": _Activation(lambda x, alpha: ef.leaky_relu(x, negative_slope=alpha), 0.01),
     "relu": _Activation(ef.relu),
     "scaledtanh": _Activation(lambda x, alpha, beta: alpha * ef.tanh(beta * x), 1.0, 1.0),

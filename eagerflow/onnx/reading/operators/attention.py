@@ -86,9 +86,9 @@ def _scores(call: Call, operands: _Operands, mask: _Mask, scale: float, softcap:
     groups = q.shape[1] // k.shape[1]
     k = ef.repeat(k, groups, axis=1) if groups > 1 else k
     # Rounded to the dtype, as ONNX's function has it.
-    root = ef.tensor(abs(scale) ** 0.5, dtype=q.dtype)
-    signed = root if scale >= 0 else -root
-    products = (q * signed) @ ef.swapaxes(k * root, 2, 3)
+    root = abs(scale) ** 0.5
+    left, right = (ef.tensor(t, dtype=q.dtype) for t in (root, root if scale >= 0 else -root))
+    products = (q * left) @ ef.swapaxes(k * right, 2, 3)
     capped = ef.tanh(products / softcap) * softcap if softcap > 0 else products
     bias = mask.bias(q.dtype)
     return products, capped, capped if bias is None else capped + bias, bias
@@ -205,34 +205,3 @@ def rotary_embedding(
     if x.ndim == 4:
         return y
     return ef.reshape(ef.permute_dims(y, (0, 2, 1, 3)), x.shape)
-
-
-# Caches ------------------------------------------------------------------------------------------
-
-
-@operator("TensorScatter")
-def tensor_scatter(
-    call: Call,
-    past_cache: Any,
-    update: Any,
-    write_indices: Any = None,
-    *,
-    axis: int = -2,
-    mode: str = "linear",
-) -> Any:
-    """A cache with new rows from given places on, for each example."""
-    axis %= past_cache.ndim
-    if axis == 0 or mode not in ("linear", "circular"):
-        call.refuse("the cache of one axis" if axis == 0 else f"there is no mode {mode!r}")
-    room, count = past_cache.shape[axis], update.shape[axis]
-    rows = ef.reshape(ef.arange(room), [-1 if a == axis else 1 for a in range(update.ndim)])
-    first = 0
-    if write_indices is not None:
-        first = ef.reshape(write_indices, (-1, *[1] * (update.ndim - 1)))
-    # Which row of the update each row of the cache takes, if it is one.
-    source = rows - first
-    if mode == "circular":
-        source = ef.remainder(source, room)
-    written = (source >= 0) & (source < count)
-    places = ef.clip(source, 0, count - 1)
-    return ef.where(written, ef.take_along_axis(update, places, axis=axis), past_cache)

@@ -9,7 +9,7 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.onnx.reading.calls import Call, known_list, operator
-from eagerflow.onnx.reading.operators.quantization import requantized, without_zero_point
+from eagerflow.onnx.reading.operators.quantized import requantized, without_zero_point
 from eagerflow.onnx.reading.operators.sampling import sample_linear
 from eagerflow.onnx.reading.operators.windows import (
     Pairs,

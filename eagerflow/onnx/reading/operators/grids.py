@@ -44,7 +44,10 @@ def grid_sample(
     mode: str = "linear",
     padding_mode: str = "zeros",
 ) -> Any:
-    """x (batch, channels, *sizes) at ``grid`` (batch, *new sizes, axes): from -1 to 1, last first."""
+    """Images at the places of ``grid`` (batch, *new sizes, axes).
+
+    They go from -1 to 1 over the image, the last axis first.
+    """
     if mode not in _SAMPLERS or padding_mode not in ("zeros", "border", "reflection"):
         call.refuse(f"there is no mode {mode!r}, or no padding_mode {padding_mode!r}")
     sizes, out = x.shape[2:], grid.shape[1:-1]

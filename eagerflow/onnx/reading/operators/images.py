@@ -169,12 +169,13 @@ def _axes(
     for what, given in (("scales", scales), ("sizes", sizes), ("roi", roi)):
         if given is not None and len(given) != (2 * count if what == "roi" else count):
             call.refuse(f"{len(given)} {what} for {count} axes")
-    if sizes is not None:
-        if policy != "stretch" and all(isinstance(x.shape[a], int) for a in axes):
-            choose = min if policy == "not_larger" else max
-            scale = choose(n / x.shape[a] for n, a in zip(sizes, axes, strict=True))
-            scales = [scale] * count
-            sizes = [int(scale * x.shape[a] + 0.5) for a in axes]
+    if sizes is not None and policy != "stretch":
+        if not all(isinstance(x.shape[a], int) for a in axes):
+            call.refuse(f"keep_aspect_ratio_policy {policy} for axes of unknown size")
+        choose = min if policy == "not_larger" else max
+        scale = choose(n / x.shape[a] for n, a in zip(sizes, axes, strict=True))
+        scales = [scale] * count
+        sizes = [int(scale * x.shape[a] + 0.5) for a in axes]
     found = {}
     for i, axis in enumerate(axes):
         size = x.shape[axis]

@@ -103,7 +103,8 @@ def max_pool(
             y = ef.maximum(y, tap)
         return y
     stacked = ef.stack(taps)
-    return ef.max(stacked, axis=0), _indices(call, x, found, ef.argmax(stacked, axis=0), storage_order)
+    best = ef.argmax(stacked, axis=0)
+    return ef.max(stacked, axis=0), _indices(call, x, found, best, storage_order)
 
 
 def _indices(call: Call, x: Any, found: Pooling, best: Any, column_major: int) -> Any:
@@ -169,15 +170,14 @@ def _counts(call: Call, x: Any, found: Pooling, with_padding: bool) -> Any:
     """How many elements each window has, with or without those of the padding."""
     if symbolic(x.shape[2:]):
         call.refuse("windows beside the edge of axes of unknown size")
-    columns = zip(x.shape[2:], found.windows.pads, found.extra, strict=True)
-    masks = [np.pad(np.ones(n), (*pad,), constant_values=float(with_padding)) for n, pad, _ in columns]
-    total: Any = np.ones(())
-    for axis, (mask, extra) in enumerate(zip(masks, found.extra, strict=True)):
-        windows = found.windows
-        mask = np.pad(mask, (0, extra))  # noqa: PLW2901 - the same mask
-        starts = np.arange(found.out[axis])[:, None] * windows.strides[axis]
+    windows, total = found.windows, np.ones(())
+    columns = zip(x.shape[2:], windows.pads, found.extra, found.out, strict=True)
+    for axis, (size, pad, extra, count) in enumerate(columns):
+        counted = np.pad(np.ones(size), pad, constant_values=float(with_padding))
+        counted = np.pad(counted, (0, extra))
+        starts = np.arange(count)[:, None] * windows.strides[axis]
         places = starts + np.arange(windows.kernel[axis]) * windows.dilations[axis]
-        total = total[..., None] * mask[places].sum(axis=1)
+        total = total[..., None] * counted[places].sum(axis=1)
     return total
 
 

@@ -214,9 +214,7 @@ def gru(
         kernel, recurrent = layer.gates((0, 1, 2))
         if linear_before_reset and _is_ours(layer, [ef.sigmoid, ef.tanh]):
             both = ef.stack(_parts(layer.bias, 2))
-            return [
-                ef.gru(x, kernel, recurrent, both, *layer.states, mask, reverse=layer.reverse)
-            ]
+            return [ef.gru(x, kernel, recurrent, both, *layer.states, mask, reverse=layer.reverse)]
         return _scan(layer, x, mask, _gru_cell(layer, recurrent, bool(linear_before_reset)))
 
     return node.outputs(run)

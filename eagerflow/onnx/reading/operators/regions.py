@@ -12,9 +12,7 @@ from eagerflow.onnx.reading.calls import Call, known, known_number, operator
 # Pooling -----------------------------------------------------------------------------------------
 
 
-def _samples(
-    call: Call, start: Any, length: Any, bins: int, ratio: int
-) -> tuple[Any, Any]:
+def _samples(call: Call, start: Any, length: Any, bins: int, ratio: int) -> tuple[Any, Any]:
     """Where each bin (regions, bins, samples) of an axis is looked at, and with what weight.
 
     Without a ratio a bin has as many samples as the region has pixels there.
@@ -24,7 +22,8 @@ def _samples(
     most = ratio or max(1, int(known(ef.max(counts)))) if size.shape[0] else 1
     number = ef.reshape(ef.arange(most, dtype=size.dtype), (1, 1, -1))
     counts = ef.reshape(counts, (-1, 1, 1))
-    first = ef.expand_dims(ef.reshape(start, (-1, 1)) + ef.arange(bins, dtype=size.dtype) * size, -1)
+    first = ef.reshape(start, (-1, 1)) + ef.arange(bins, dtype=size.dtype) * size
+    first = ef.expand_dims(first, -1)
     places = first + (number + 0.5) * ef.expand_dims(size, -1) / ef.maximum(counts, 1)
     return places, ef.where(number < counts, 1 / ef.maximum(counts, 1), 0)
 
@@ -158,7 +157,7 @@ def non_max_suppression(
     *,
     center_point_box: int = 0,
 ) -> Any:
-    """Rows (image, class, box) of the boxes that stay; how many there are depends on their values."""
+    """Rows (image, class, box) of the boxes that stay, as many as their values say."""
     boxes, scores = known(boxes), known(scores)
     limits = (
         int(_number(max_output_boxes_per_class) or 0),

@@ -44,7 +44,7 @@ def pixels(x: Any, places: Sequence[Any], outside: str, corners: bool = True) ->
             here = (place >= 0) & (place <= size - 1)
             inside = here if inside is None else inside & here
         if outside == "reflection":
-            place = ef.trunc(reflected(place, size, corners))  # noqa: PLW2901 - the same place
+            place = ef.trunc(reflected(place, size, corners))
         whole.append(ef.astype(ef.clip(place, 0, size - 1), "int64"))
     found = _pixels(x, whole)
     return found if inside is None else ef.where(ef.expand_dims(inside, 1), found, 0)
@@ -55,7 +55,7 @@ def _linear(way: Any) -> list[Any]:
 
 
 def cubic_weights(way: Any, a: float = -0.75) -> list[Any]:
-    """The weights of four pixels (Keys, 1981), of which the second lies ``way`` before the place."""
+    """The weights of four pixels (Keys, 1981), the second ``way`` before the place."""
     far, near, other = way + 1, way, 1 - way
 
     def outer(t: Any) -> Any:
@@ -85,7 +85,7 @@ def sample(
 
 
 def sample_linear(x: Any, places: Sequence[Any], outside: str, corners: bool = True) -> Any:
-    """x (batch, channels, *sizes) at ``places``, one tensor (batch, points) for each axis."""
+    """Images (batch, channels, *sizes) at ``places``: (batch, points) for each axis."""
     return sample(x, places, _linear, 0, outside, corners)
 
 

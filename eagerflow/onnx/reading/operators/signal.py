@@ -114,9 +114,7 @@ def stft(
 # Windows -----------------------------------------------------------------------------------------
 
 
-def _window(
-    call: Call, size: Any, periodic: int, output_datatype: int, *terms: float
-) -> Any:
+def _window(call: Call, size: Any, periodic: int, output_datatype: int, *terms: float) -> Any:
     """A sum of cosines with whole periods over ``size`` elements, the last of them the first again.
 
     ``periodic`` windows leave that last one out.
