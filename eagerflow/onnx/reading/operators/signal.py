@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices of roots of unity, and what goes with them."""
+"""Fourier transforms, as products with matrices of roots of unity, windows and mel weights."""
 
 from __future__ import annotations
 
@@ -12,61 +12,113 @@ from eagerflow.onnx.reading.calls import Call, known, known_number, operator
 from eagerflow.onnx.reading.element_types import dtype_of
 
 # Transforms --------------------------------------------------------------------------------------
+#
+# Complex numbers are pairs (..., 2) of real ones, which every graph and every file can hold. A
+# length p * m is transformed as m times p elements and then p times m (Cooley and Tukey, 1965);
+# what has no small factors is one product with the matrix of its roots.
+
+_SMALL = 64
+"""Factors are taken together up to this product."""
+_LARGEST = 4096
+"""A prime factor above this would need a matrix that is too large."""
+
+
+def _factor(length: int) -> int:
+    """The product of the smallest prime factors, or the whole length if it is small or prime."""
+    product, rest, prime = 1, length, 2
+    while rest > 1 and length > _SMALL:
+        while rest % prime and prime * prime <= rest:
+            prime += 1
+        prime = prime if rest % prime == 0 else rest
+        if product > 1 and product * prime > _SMALL:
+            return product
+        product, rest = product * prime, rest // prime
+    return length
 
 
 def _roots(rows: int, columns: int, length: int, sign: int) -> Any:
-    """exp(sign * 2 pi i * row * column / length), exact up to the rounding of one cosine."""
+    """exp(sign * 2 pi i * row * column / length), and quarters of a turn exactly."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    return np.exp(sign * 2j * np.pi / length * turns)
+    roots = np.exp(sign * 2j * np.pi / length * turns)
+    return np.where(turns * 4 % length == 0, np.round(roots), roots)
 
 
-def _matrix(rows: int, parts: int, length: int, inverse: bool, onesided: bool) -> Any:
-    """The transform of (rows, parts) numbers into (columns, parts), as one real array.
-
-    ``parts`` is 1 for real numbers and 2 for complex ones. From half a spectrum comes a real
-    signal, whose other half is the mirrored conjugate; from a signal, half a spectrum.
-    """
-    half = length // 2 + 1
-    if inverse and onesided:
-        rows = min(rows, half)
-    roots = _roots(rows, half if onesided and not inverse else length, length, 1 if inverse else -1)
-    if inverse:
-        roots = roots / length
-    if inverse and onesided:
-        twice = np.full(rows, 2.0)
-        twice[0] = 1
-        if length % 2 == 0 and rows == half:
-            twice[-1] = 1
-        roots = roots * twice[:, None]
-    # (rows, real or imaginary part of what comes in, columns, of what goes out)
+def _matrix(length: int, parts: int, sign: int) -> Any:
+    """The transform of (length, parts) numbers into (length, 2), as one real array."""
+    roots = _roots(length, length, length, sign)
     made = np.stack([roots, 1j * roots], axis=1)[:, :parts]
-    whole = np.stack([made.real, made.imag], axis=-1)
-    return whole[..., :1] if inverse and onesided else whole
+    return np.stack([made.real, made.imag], axis=-1)
+
+
+def _fourier(x: Any, length: int, sign: int) -> Any:
+    """The transform of x (..., length, 1 or 2) as (..., length, 2), without a factor."""
+    count = _factor(length)
+    matrix = ef.tensor(_matrix(count, x.shape[-1], sign), dtype=x.dtype)
+    if count == length:
+        return ef.tensordot(x, matrix, axes=2)
+    lead, rest = tuple(x.shape[:-2]), length // count
+    x = ef.reshape(x, (*lead, count, rest, x.shape[-1]))
+    y = ef.tensordot(x, matrix, axes=((x.ndim - 3, x.ndim - 1), (0, 1)))
+    turns = _roots(rest, count, length, sign)
+    c, s = (ef.tensor(t, dtype=x.dtype) for t in (turns.real, turns.imag))
+    real, imaginary = y[..., 0], y[..., 1]
+    y = ef.stack([real * c - imaginary * s, real * s + imaginary * c], axis=-1)
+    y = _fourier(ef.swapaxes(y, -3, -2), rest, sign)
+    return ef.reshape(ef.swapaxes(y, -3, -2), (*lead, length, 2))
+
+
+def _fitted(x: Any, length: int) -> Any:
+    """The first ``length`` elements of the axis before the last, zeros behind them."""
+    size = x.shape[-2]
+    if size < length:
+        return ef.pad(x, (*[(0, 0)] * (x.ndim - 2), (0, length - size), (0, 0)))
+    return x if size == length else x[..., :length, :]
+
+
+def _whole(x: Any, length: int) -> Any:
+    """All of a spectrum of which there is half: the other half mirrors it, conjugated."""
+    if x.shape[-1] == 1:
+        x = ef.concat([x, ef.zeros_like(x)], axis=-1)
+    half = _fitted(x, length // 2 + 1)
+    mirrored = ef.flip(half[..., 1 : (length + 1) // 2, :], axis=-2)
+    return ef.concat([half, mirrored * ef.tensor([1, -1], dtype=x.dtype)], axis=-2)
 
 
 def transform(
     call: Call, x: Any, axis: int, length: int | None, inverse: bool, onesided: bool
 ) -> Any:
-    """The Fourier transform of x (..., 1 or 2: real or complex) along ``axis``."""
-    if not -x.ndim <= axis < x.ndim or axis % x.ndim == x.ndim - 1:
-        call.refuse(f"axis {axis} of a signal with {x.ndim} axes, the last of which are its parts")
+    """The Fourier transform of x (..., 1 or 2: real or complex) along ``axis``.
+
+    From half a spectrum (``onesided``) comes a real signal, and from a signal half a spectrum.
+    """
+    if not -x.ndim <= axis < x.ndim or axis % x.ndim == x.ndim - 1 or x.shape[-1] not in (1, 2):
+        call.refuse(f"axis {axis} of a signal of shape {x.shape}, whose last axis is 1 or 2 parts")
     axis %= x.ndim
-    size, parts = x.shape[axis], x.shape[-1]
+    size = x.shape[axis]
     if not isinstance(size, int):
         call.refuse("a transform along an axis of unknown size")
-    if parts not in (1, 2):
-        call.refuse(f"the last axis has {parts} elements, where numbers have 1 or 2 parts")
     if length is None:
         length = 2 * (size - 1) if inverse and onesided else size
-    if length < 1:
+    if length < 1 or _largest_prime(length) > _LARGEST:
         call.refuse(f"a transform of {length} elements")
-    matrix = _matrix(min(size, length), parts, length, inverse, onesided)
-    dtype = "float32" if x.dtype in NARROW else x.dtype
-    x_last = ef.astype(ef.moveaxis(x, axis, -2), dtype)
-    if matrix.shape[0] < size:
-        x_last = x_last[..., : matrix.shape[0], :]
-    y = ef.tensordot(x_last, ef.tensor(matrix, dtype=dtype), axes=2)
+    y = ef.astype(ef.moveaxis(x, axis, -2), "float32" if x.dtype in NARROW else x.dtype)
+    y = _whole(y, length) if inverse and onesided else _fitted(y, length)
+    y = _fourier(y, length, 1 if inverse else -1)
+    if inverse:
+        y = y / length
+    if onesided:
+        y = y[..., :1] if inverse else y[..., : length // 2 + 1, :]
     return ef.astype(ef.moveaxis(y, -2, axis), x.dtype)
+
+
+def _largest_prime(length: int) -> int:
+    prime = 2
+    while prime * prime <= length:
+        if length % prime:
+            prime += 1
+        else:
+            length //= prime
+    return length
 
 
 @operator("DFT")
