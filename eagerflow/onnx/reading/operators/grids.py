@@ -61,9 +61,10 @@ def grid_sample(
         place = (place + 1) / 2 * (size - 1) if corners else ((place + 1) * size - 1) / 2
         if mode == "nearest":
             place = ef.round(place)
-        places.append(
-            place if padding_mode == "zeros" else _inside(place, size, padding_mode, corners)
-        )
+        # A cubic sum looks beyond the border at pixels, each of which is found on its own.
+        if padding_mode != "zeros" and "cubic" not in mode:
+            place = _inside(place, size, padding_mode, corners)
+        places.append(place)
     y = _SAMPLERS[mode](x, places, padding_mode, corners)
     return ef.astype(ef.reshape(y, (*x.shape[:2], *out)), x.dtype)
 
