@@ -1,5 +1,7 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
+from typing import TYPE_CHECKING, Any
+
 from eagerflow.capture import passes as passes
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
 from eagerflow.capture.function import Function, function
@@ -19,6 +21,9 @@ from eagerflow.graph.diff import Difference, difference
 from eagerflow.plan import Plan
 from eagerflow.recorder import scope
 
+if TYPE_CHECKING:
+    from eagerflow.onnx.reading.importing import import_onnx
+
 __all__ = [
     "CostModel",
     "Costs",
@@ -34,6 +39,7 @@ __all__ = [
     "difference",
     "fori_loop",
     "function",
+    "import_onnx",
     "load",
     "map",
     "partition",
@@ -45,3 +51,12 @@ __all__ = [
     "verify",
     "while_loop",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """What stands above this package, loaded when it is first used."""
+    if name == "import_onnx":
+        from eagerflow.onnx.reading.importing import import_onnx
+
+        return import_onnx
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -35,11 +35,13 @@ TRAINING = "ai.onnx.preview.training"
 class NotKnown(Exception):  # noqa: N818 - it asks for a value, and is no error of a user
     """A number is needed that follows from inputs of the model; ``names`` are theirs.
 
-    ``names`` is empty where it follows from what a loop or a branch hands to its body.
+    ``names`` is empty where it follows from what a loop hands to its body. ``of_shapes`` says that
+    it is a size that is known by name alone.
     """
 
-    def __init__(self, names: Iterable[str]) -> None:
+    def __init__(self, names: Iterable[str], of_shapes: bool = False) -> None:
         self.names = frozenset(names)
+        self.of_shapes = of_shapes
         super().__init__(", ".join(sorted(self.names)))
 
 
@@ -134,7 +136,7 @@ def known(x: Any) -> Any:
         return None
     if isinstance(x, SizeVector):
         if not is_known(x):
-            raise NotKnown(())
+            raise NotKnown((), of_shapes=True)
         return x.sizes.astype("int64")
     if type(x) is not Tensor:
         return np.asarray(x)
@@ -167,7 +169,7 @@ def size(x: Any) -> DimLike:
 
 
 def origins(tensors: Iterable[Any]) -> set[str]:
-    """The names of the inputs that traced tensors follow from, outside of the innermost body."""
+    """The names of the model's inputs that traced tensors follow from."""
     names: set[str] = set()
     seen: set[Value] = set()
     waiting = [t._array for t in tensors if type(t) is Tensor and type(t._array) is Value]
@@ -182,7 +184,7 @@ def origins(tensors: Iterable[Any]) -> set[str]:
         outer = [t for t, v in getattr(value.owner, "captured", {}).values() if v is value]
         if outer:
             waiting.extend(t._array for t in outer if type(t._array) is Value)
-        else:
+        elif not getattr(value.owner, "lifts", False):  # else a loop hands it to its body
             names.add(value.name)
     return names
 
@@ -191,26 +193,34 @@ def origins(tensors: Iterable[Any]) -> set[str]:
 
 
 class Operator(NamedTuple):
-    """The function of an operator; ``takes_sizes`` says that it handles SizeVectors itself."""
+    """The function of an operator.
+
+    ``takes_sizes`` says that it handles SizeVectors itself, ``pure`` that it gives the same for the
+    same inputs, so that it may be computed while a model is imported.
+    """
 
     function: Callable[..., Any]
     takes_sizes: bool
+    pure: bool
 
 
 OPERATORS: dict[tuple[str, str], Operator] = {}
 """All operators that can be read, by domain and name."""
 
 
-def operator(*names: str, domain: str = ONNX, takes_sizes: bool = False) -> Callable[[Any], Any]:
+def operator(
+    *names: str, domain: str = ONNX, takes_sizes: bool = False, pure: bool = True
+) -> Callable[[Any], Any]:
     """The decorator that registers the function of one operator or of several.
 
-    Unless it ``takes_sizes``, a SizeVector reaches it as an ordinary int64 Tensor.
+    Unless it ``takes_sizes``, a SizeVector reaches it as an ordinary int64 Tensor. What draws
+    random numbers is not ``pure``.
     """
 
     def register(function: Any) -> Any:
         for name in names:
             assert (domain, name) not in OPERATORS, name
-            OPERATORS[domain, name] = Operator(function, takes_sizes)
+            OPERATORS[domain, name] = Operator(function, takes_sizes, pure)
         return function
 
     return register
