@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import eagerflow as ef
+from eagerflow.dims import symbolic
 from eagerflow.onnx.reading.calls import Call, known_list, operator
+from eagerflow.onnx.reading.operators.limits import check_elements
 from eagerflow.onnx.reading.operators.quantized import requantized, without_zero_point
 from eagerflow.onnx.reading.operators.sampling import sample_linear
 from eagerflow.onnx.reading.operators.windows import (
@@ -186,6 +188,9 @@ def deform_conv(
     rank, taps = len(found.kernel), prod(found.kernel)
     channels, filters = x.shape[1], w.shape[0]
     out = tuple(offset.shape[2:])
+    if symbolic((*offset.shape[1:], *x.shape[1:])):
+        call.refuse("images or offsets of unknown size")
+    check_elements(call, taps, *out)
     # (batch and offset groups, window, axes, *positions)
     offset = ef.reshape(offset, (-1, taps, rank, *out))
     places = [offset[:, :, axis] + grid for axis, grid in enumerate(_grids(found, out))]

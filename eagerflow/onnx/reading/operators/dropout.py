@@ -8,7 +8,7 @@ import eagerflow as ef
 from eagerflow.onnx.reading.calls import Call, known_number, operator
 
 
-@operator("Dropout")
+@operator("Dropout", pure=False)
 def dropout(
     call: Call,
     x: Any,

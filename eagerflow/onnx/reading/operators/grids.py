@@ -9,6 +9,7 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.onnx.reading.calls import Call, known_list, operator
+from eagerflow.onnx.reading.operators.limits import check_elements
 from eagerflow.onnx.reading.operators.sampling import (
     reflected,
     sample_cubic,
@@ -76,6 +77,7 @@ def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) ->
     spatial = shape[2:]
     if len(spatial) not in (2, 3) or theta.shape[1:] != (len(spatial), len(spatial) + 1):
         call.refuse(f"matrices of shape {theta.shape} for images of shape {shape}")
+    check_elements(call, *spatial)
     lines = []
     for n in spatial:
         middle = (2 * np.arange(n) + 1) / n - 1

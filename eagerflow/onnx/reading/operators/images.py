@@ -13,6 +13,7 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.dims import DimLike
 from eagerflow.onnx.reading.calls import Call, known, known_list, operator
+from eagerflow.onnx.reading.operators.limits import check_elements
 
 _FEW = 8
 """Up to so many elements are gathered and added; more are a product with a matrix."""
@@ -199,6 +200,8 @@ def _resized(call: Call, x: Any, changes: dict[int, _Axis], mode: _Mode) -> Any:
     else:
         y = x if x.dtype.name == "float64" else ef.astype(x, "float32")
     for number, a in changes.items():
+        # In front of a product with a matrix stands an array as large.
+        check_elements(call, a.made, min(a.size, int(4 / min(a.scale, 1)) + 2))
         y = _along(y, number, a, mode)
     if x.dtype.kind in "iu" and y.dtype != x.dtype:
         limits = np.iinfo(x.dtype)

@@ -8,6 +8,7 @@ import eagerflow as ef
 from eagerflow.dtypes import NARROW, promote
 from eagerflow.onnx.reading.calls import Call, operator
 from eagerflow.onnx.reading.element_types import dtype_of
+from eagerflow.onnx.reading.operators.limits import check_steps
 
 # Batches -----------------------------------------------------------------------------------------
 
@@ -162,10 +163,13 @@ def local_response_normalization(
     if not isinstance(x.shape[1], int):
         call.refuse("an unknown number of channels")
     before = (size - 1) // 2
+    # A window that reaches beyond all channels has no more of them.
+    sides = min(before, x.shape[1]), min(size - 1 - before, x.shape[1])
+    check_steps(call, sum(sides))
     around = [(0, 0)] * x.ndim
-    around[1] = (before, size - 1 - before)
+    around[1] = sides
     squares = ef.pad(ef.square(x), tuple(around))
     total = squares[:, : x.shape[1]]
-    for first in range(1, size):
+    for first in range(1, sum(sides) + 1):
         total = total + squares[:, first : first + x.shape[1]]
     return x / (bias + (alpha / size) * total) ** beta

@@ -14,6 +14,7 @@ import eagerflow as ef
 from eagerflow.dims import symbolic
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.onnx.reading.calls import Call, known_list, operator
+from eagerflow.onnx.reading.operators.limits import check_elements
 from eagerflow.onnx.reading.operators.windows import (
     Windows,
     channels_first,
@@ -96,7 +97,7 @@ def max_pool(
             channels_last(x), windows.kernel, strides=windows.strides, padding=found.pads
         )
         return channels_first(y)
-    taps = list(tap_slices(found.padded(x, _lowest(x.dtype)), windows, found.out))
+    taps = list(tap_slices(call, found.padded(x, _lowest(x.dtype)), windows, found.out))
     if not call.wants(1):
         y = taps[0]
         for tap in taps[1:]:
@@ -112,6 +113,9 @@ def _indices(call: Call, x: Any, found: Pooling, best: Any, column_major: int) -
     sizes, windows = x.shape[2:], found.windows
     if symbolic(x.shape):
         call.refuse("indices into a tensor of unknown size")
+    check_elements(call, *x.shape[:2])
+    for count in found.out:
+        check_elements(call, count)
     order = range(len(sizes)) if column_major else range(len(sizes) - 1, -1, -1)
     pitch, number = 1, 0
     pitches = {}
@@ -158,10 +162,10 @@ def max_unpool(
 # Means and norms ---------------------------------------------------------------------------------
 
 
-def _sums(x: Any, found: Pooling) -> Any:
+def _sums(call: Call, x: Any, found: Pooling) -> Any:
     """The sum over each window, zeros being what stands around the tensor."""
     total: Any = None
-    for tap in tap_slices(found.padded(x, 0), found.windows, found.out):
+    for tap in tap_slices(call, found.padded(x, 0), found.windows, found.out):
         total = tap if total is None else total + tap
     return total
 
@@ -170,6 +174,9 @@ def _counts(call: Call, x: Any, found: Pooling, with_padding: bool) -> Any:
     """How many elements each window has, with or without those of the padding."""
     if symbolic(x.shape[2:]):
         call.refuse("windows beside the edge of axes of unknown size")
+    for count, kernel in zip(found.out, found.windows.kernel, strict=True):
+        check_elements(call, count, kernel)
+    check_elements(call, *x.shape[2:])
     windows, total = found.windows, np.ones(())
     columns = zip(x.shape[2:], windows.pads, found.extra, found.out, strict=True)
     for axis, (size, pad, extra, count) in enumerate(columns):
@@ -201,9 +208,9 @@ def average_pool(
         )
         return channels_first(y)
     if unpadded:
-        return _sums(x, found) / prod(windows.kernel)
+        return _sums(call, x, found) / prod(windows.kernel)
     counts = _counts(call, x, found, bool(count_include_pad))
-    return _sums(x, found) / ef.tensor(counts, dtype=x.dtype)
+    return _sums(call, x, found) / ef.tensor(counts, dtype=x.dtype)
 
 
 @operator("LpPool")
@@ -212,7 +219,7 @@ def lp_pool(
 ) -> Any:
     """The p-norm of each window."""
     found = pooling(call, x, kernel_shape, ceil_mode, attributes)
-    return _sums(ef.abs(x) ** p, found) ** (1 / p)
+    return _sums(call, ef.abs(x) ** p, found) ** (1 / p)
 
 
 # Over all of space -------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.onnx.reading.calls import Call, known, known_number, operator
+from eagerflow.onnx.reading.operators.limits import check_steps
 
 # Pooling -----------------------------------------------------------------------------------------
 
@@ -94,6 +95,7 @@ def max_roi_pool(
     call: Call, x: Any, rois: Any, *, pooled_shape: Any, spatial_scale: float = 1.0
 ) -> Any:
     """The maxima of the bins of regions (image, x1, y1, x2, y2) of whole pixels."""
+    check_steps(call, *pooled_shape)
     images = ef.take(x, ef.astype(rois[:, 0], "int64"), axis=0)
     edges = ef.floor(rois[:, 1:] * spatial_scale + 0.5)
     # Over the columns of each bin first, then over its rows.

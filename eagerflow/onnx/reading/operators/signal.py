@@ -10,6 +10,7 @@ import eagerflow as ef
 from eagerflow.dtypes import NARROW
 from eagerflow.onnx.reading.calls import Call, known, known_number, operator
 from eagerflow.onnx.reading.element_types import dtype_of
+from eagerflow.onnx.reading.operators.limits import check_elements
 
 # Transforms --------------------------------------------------------------------------------------
 #
@@ -99,6 +100,7 @@ def transform(
         call.refuse("a transform along an axis of unknown size")
     if length is None:
         length = 2 * (size - 1) if inverse and onesided else size
+    check_elements(call, length)
     if length < 1 or _largest_prime(length) > _LARGEST:
         call.refuse(f"a transform of {length} elements")
     y = ef.astype(ef.moveaxis(x, axis, -2), "float32" if x.dtype in NARROW else x.dtype)
@@ -156,6 +158,7 @@ def stft(
     if step < 1 or not 1 <= length <= signal.shape[1]:
         call.refuse(f"frames of {length} every {step} of a signal of {signal.shape[1]}")
     count = 1 + (signal.shape[1] - length) // step
+    check_elements(call, count, length)
     places = np.arange(count)[:, None] * step + np.arange(length)
     frames = ef.take(signal, places, axis=1)
     if window is not None:
@@ -174,6 +177,7 @@ def _window(call: Call, size: Any, periodic: int, output_datatype: int, *terms: 
     count = known_number(size)
     if count < 0:
         call.refuse(f"a window of {count} elements")
+    check_elements(call, count)
     span = count if periodic else max(count - 1, 1)
     turn = 2 * np.pi / max(span, 1) * np.arange(count)
     values = sum(term * np.cos(k * turn) for k, term in enumerate(terms))
@@ -214,6 +218,7 @@ def mel_weight_matrix(
 ) -> Any:
     """Weights (frequencies, mel bins): triangles whose corners lie evenly on the mel scale."""
     bins, length, rate = map(known_number, (num_mel_bins, dft_length, sample_rate))
+    check_elements(call, bins, length // 2 + 1)
     edges = np.array([known(e).item() for e in (lower_edge_hertz, upper_edge_hertz)])
     low, high = 2595 * np.log10(1 + edges / 700)
     mels = low + np.arange(bins + 2) * ((high - low) / (bins + 2))

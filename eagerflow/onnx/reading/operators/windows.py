@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import eagerflow as ef
 from eagerflow.dims import Dim
 from eagerflow.onnx.reading.calls import Call
+from eagerflow.onnx.reading.operators.limits import check_steps
 
 Pairs = tuple[tuple[Any, Any], ...]
 
@@ -117,8 +118,9 @@ def _same(call: Call, sizes: tuple[Any, ...], found: Windows, auto_pad: str) -> 
     return tuple(made)
 
 
-def tap_slices(x: Any, windows: Windows, out: tuple[Any, ...]) -> Iterator[Any]:
+def tap_slices(call: Call, x: Any, windows: Windows, out: tuple[Any, ...]) -> Iterator[Any]:
     """For each place in the window the elements of a padded (n, c, *spatial) tensor there."""
+    check_steps(call, *windows.kernel)
     for tap in windows.taps():
         index: list[Any] = [slice(None), slice(None)]
         columns = zip(tap, windows.dilations, windows.strides, out, strict=True)
