@@ -468,7 +468,7 @@ class Lowering:
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
         for value, name in zip(node.outputs, names, strict=True):
-            if nbytes(value) >= MIN_DELETED_BYTES:
+            if node.op.late or nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:

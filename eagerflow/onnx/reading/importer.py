@@ -25,13 +25,13 @@ from eagerflow.onnx.reading.calls import (
 from eagerflow.onnx.reading.folding import Budget, TooLarge, as_plain
 from eagerflow.onnx.reading.model import OLDEST, Model, domain_of, graphs_in
 from eagerflow.onnx.reading.refusals import Problem, label_of
-from eagerflow.onnx.reading.scopes import MAX_CALLS, Scope, body_of, resolved
+from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
 from eagerflow.recorder import recorder_state, scope, with_recorder
 from eagerflow.tensor import Tensor
 
-MAX_STEPS = 100_000
-"""Nodes that may be walked through, besides those of the file: bodies of loops and functions."""
+MAX_STEPS = 50_000
+"""Nodes and bodies that may be walked through, besides the file's: of loops and functions."""
 
 BROKEN: Any = object()
 """Stands for what a node gives that could not be imported."""
@@ -64,13 +64,17 @@ class Importer:
             self._node(node, scope_, number)
         return [scope_.find(info.name, "an output of the graph") for info in graph.output]
 
+    def step(self, label: str) -> None:
+        """Count one more node or body; FileFormatError where a small file asks for too many."""
+        self.steps -= 1
+        if self.steps < 0:
+            fail("the loops and functions of the model are too long to be unrolled", received=label)
+
     # One node ---------------------------------------------------------------------------------
 
     def _node(self, node: Any, around: Scope, number: int) -> None:
-        self.steps -= 1
         label = label_of(node)
-        if self.steps < 0:
-            fail("the loops and functions of the model are too large to be unrolled", at=label)
+        self.step(label)
         given = [around.find(name, label) if name else None for name in node.input]
         while given and given[-1] is None:
             given.pop()
@@ -206,6 +210,7 @@ class Subgraph:
         """The values of the outputs for these inputs, and for what is around the node."""
         if len(given) != len(self.inputs):
             raise Refused(f"a body of {len(self.inputs)} inputs is given {len(given)}")
+        self._importer.step(self._graph.name)
         inner = self._around.inside()
         add_initializers(self._importer.model, self._graph, inner)
         inner.values.update(zip(self.inputs, given, strict=True))

@@ -14,6 +14,10 @@ from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
 
+MAX_PARTS = 2**16
+"""Of a sequence, each of which is a node of the graph."""
+
+
 @operator("Concat", takes_sizes=True)
 @with_sizes(lambda *xs, axis: np.concatenate(xs, axis))
 def concat(call: Call, *xs: Any, axis: int) -> Tensor:
@@ -38,7 +42,9 @@ def split(
     axis = normalize_axis(axis, x.ndim)
     parts = known_list(split)
     if parts is None:
-        count = num_outputs or len(call.outputs)
+        count = len(call.outputs)
+        if num_outputs not in (None, count):
+            call.refuse(f"{num_outputs} parts for {count} outputs")
         whole = x.shape[axis]
         each = whole // count if num_outputs is None else -(-whole // count)
         if num_outputs is None and each * count != whole:
@@ -54,6 +60,8 @@ def split_to_sequence(
     """The parts of a tensor as a sequence; a single number is the size of all but the last."""
     axis = normalize_axis(axis, x.ndim)
     whole = x.shape[axis]
+    if whole > MAX_PARTS:
+        call.refuse(f"a sequence of up to {whole} parts")
     if split is None:
         parts = [1] * int(whole)
     elif getattr(split, "ndim", 1) == 0:

@@ -66,8 +66,9 @@ def _extreme(x: Tensor, of_numbers: Any, of_bools: Any, nothing: float, **how: A
     if x.dtype not in FLOATS:
         limits = np.iinfo(x.dtype)
         nothing = limits.min if nothing < 0 else limits.max
-    shape = np.empty(x.shape, "bool").any(axis=how["axis"], keepdims=how["keepdims"]).shape
-    return ops.full(shape, nothing, dtype=x.dtype)  # type: ignore[no-any-return]
+    kept = [1 if i in how["axis"] else size for i, size in enumerate(x.shape)]
+    shape = kept if how["keepdims"] else [s for i, s in enumerate(kept) if i not in how["axis"]]
+    return ops.full(tuple(shape), nothing, dtype=x.dtype)  # type: ignore[no-any-return]
 
 
 _REDUCTIONS: dict[str, Callable[..., Tensor]] = {

@@ -22,6 +22,8 @@ from eagerflow.onnx.reading.sizing import with_sizes
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
+MAX_PLACES = 2**26
+"""Elements of blocks whose places in images are written down."""
 FAR = 2**31 - 1
 """What files write for the end of an axis, or more."""
 
@@ -273,12 +275,13 @@ def col2im(
     n, columns, length = x.shape
     channels = columns // math.prod(block)
     padded = [image[i] + pads[i] + pads[i + count] for i in range(count)]
+    if math.prod(block) * length > MAX_PLACES or min(*block, *strides, *dilations) < 1:
+        call.refuse(f"blocks of {block}")
     spans = [dilations[i] * (block[i] - 1) + 1 for i in range(count)]
-    starts = [
-        np.arange(0, padded[i] - spans[i] + 1, strides[i], dtype="int64") for i in range(count)
-    ]
-    if math.prod(map(len, starts)) != length:
-        call.refuse(f"{length} blocks where {math.prod(map(len, starts))} fit")
+    fits = [max((padded[i] - spans[i]) // strides[i] + 1, 0) for i in range(count)]
+    if math.prod(fits) != length:
+        call.refuse(f"{length} blocks where {math.prod(fits)} fit")
+    starts = [np.arange(fits[i], dtype="int64") * strides[i] for i in range(count)]
     flat = np.zeros((1, 1), "int64")
     for i in range(count):  # where each element of each block lies in the padded image
         own = np.arange(block[i])[:, None] * dilations[i] + starts[i]

@@ -11,16 +11,18 @@ import numpy as np
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
-from eagerflow.dtypes import FLOAT8, DType, is_complex
+from eagerflow.dtypes import FLOAT8, NARROW, DType, is_complex
 from eagerflow.onnx.reading.calls import (
     Call,
     SizeVector,
     as_sizes,
+    is_known,
     known,
     known_number,
     operator,
     sizes,
 )
+from eagerflow.onnx.reading.calls import size as size_of
 from eagerflow.onnx.reading.element_types import dtype_of
 from eagerflow.onnx.reading.folding import as_plain
 from eagerflow.tensor import Tensor
@@ -77,17 +79,22 @@ def constant_of_shape(call: Call, shape: Any, value: Any = None) -> Tensor:
 
 
 @operator("Range", takes_sizes=True)
-def range_(call: Call, start: Any, limit: Any, delta: Any) -> Any:
-    """Numbers from a start on, before a limit."""
-    if isinstance(limit, SizeVector) and not known(start).any() and known_number(delta) == 1:
-        (end,) = sizes(limit)
-        return ops.cumulative_sum(ops.ones((end,), dtype="int64")) - 1
-    first, last, step = (known_number(as_plain(x)) for x in (start, limit, delta))
+def range_(call: Call, start: Any, limit: Any, delta: Any, stash_type: int = 0) -> Any:
+    """Numbers from a start on, before a limit; ``stash_type`` is what short floats are made in."""
+    if isinstance(limit, SizeVector) and is_known([start, delta]):
+        first, step = known_number(start), known_number(delta)
+        if first == 0 and step == 1:
+            return ops.cumulative_sum(ops.ones((size_of(limit),), dtype="int64")) - 1
+    start, limit, delta = (as_plain(x) for x in (start, limit, delta))
+    first, last, step = (known_number(x) for x in (start, limit, delta))
     if step == 0:
         call.refuse("a step of 0")
     count = max(math.ceil((last - first) / step), 0)
-    dtype = limit.dtype
-    return ops.astype(ops.arange(count, dtype="int64"), dtype) * as_tensor(delta) + start
+    dtype = start.dtype
+    made_in = dtype_of(stash_type) if stash_type and dtype in NARROW else dtype
+    numbers = ops.astype(ops.arange(count, dtype="int64"), made_in)
+    start, delta = (ops.reshape(ops.astype(x, made_in), ()) for x in (start, delta))
+    return ops.astype(numbers * delta + start, dtype)
 
 
 @operator("EyeLike")
