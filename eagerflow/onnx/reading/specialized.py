@@ -88,9 +88,7 @@ HINTS["Names"] = tuple_of(lambda x: type(x) is str), "names"
 
 
 def _infer(*operands: Any, source: Any, by_value: Any, shapes: Any, dtypes: Any) -> Any:
-    return tuple(
-        TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)
-    )
+    return tuple(TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
 
 
 @define(
@@ -135,7 +133,9 @@ def _run(
     graph = source.graph(named, by_value)
     found = interpret(graph, [named[name] for name in graph.inputs.names])
     for name, x, shape, dtype in zip(graph.outputs.names, found, shapes, dtypes, strict=True):
-        known = [isinstance(size, Dim) or size == own for size, own in zip(shape, x.shape)]
+        known = [
+            isinstance(size, Dim) or size == own for size, own in zip(shape, x.shape, strict=False)
+        ]
         if len(shape) != x.ndim or not all(known) or x.dtype != dtype:
             raise ShapeError(
                 f"the output {name!r} is not what the model says",

@@ -122,7 +122,9 @@ def test_a_size_that_is_computed_with_becomes_a_number_of_the_graph():
 
 
 def test_the_standard_s_own_function_stands_in_for_an_operator():
-    model = parsed("net (float[2, 3] x) => (float[2, 3] y) { y = MeanVarianceNormalization<axes=[1]>(x) }")
+    model = parsed(
+        "net (float[2, 3] x) => (float[2, 3] y) { y = MeanVarianceNormalization<axes=[1]>(x) }"
+    )
     graph = imported(model)
     x = np.arange(6, dtype="float32").reshape(2, 3)
     wanted = (x - x.mean(1, keepdims=True)) / x.std(1, keepdims=True)

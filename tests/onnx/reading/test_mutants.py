@@ -16,7 +16,14 @@ SECONDS = 20  # the longest that a file of a kilobyte may take, on a slow machin
 def seeds():
     """Good files of many kinds, as bytes."""
     rng = np.random.default_rng(0)
-    texts = [IF, LOOP.format(count=3), LOOP.format(count=40), SCAN.format(how=""), FUNCTION, RESHAPE]
+    texts = [
+        IF,
+        LOOP.format(count=3),
+        LOOP.format(count=40),
+        SCAN.format(how=""),
+        FUNCTION,
+        RESHAPE,
+    ]
     return [m.SerializeToString() for m in (mlp(rng), *map(parsed, texts))]
 
 

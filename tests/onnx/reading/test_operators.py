@@ -4,12 +4,11 @@ import inspect
 
 import pytest
 
-from tests.onnx.reading.models import onnx
-
 from eagerflow.onnx.reading import operators  # noqa: F401 - they register themselves
 from eagerflow.onnx.reading.attributes import schema_of
 from eagerflow.onnx.reading.calls import OPERATORS
 from eagerflow.onnx.reading.model import NEWEST, OLDEST
+from tests.onnx.reading.models import onnx
 
 GRAPH = onnx.AttributeProto.GRAPH
 
@@ -30,9 +29,7 @@ def test_functions_take_what_the_schemas_say(domain, name):
     kinds = [p.kind for p in signature.parameters.values()][1:]
     names = list(signature.parameters)[1:]
     for schema in known.values():
-        attributes = {
-            key for key, a in schema.proto.attributes.items() if int(a.type) != GRAPH
-        }
+        attributes = {key for key, a in schema.proto.attributes.items() if int(a.type) != GRAPH}
         assert attributes <= set(names), (schema.since, attributes - set(names))
         if inspect.Parameter.VAR_POSITIONAL not in kinds:
             assert schema.inputs[1] <= len(names), schema.since
