@@ -20,6 +20,7 @@ from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Values
 from eagerflow.graph.run import interpret
+from eagerflow.graph.sizes import LATE
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.model import Model, dtype_and_shape
 from eagerflow.onnx.reading.refusals import Problem, refusal
@@ -104,7 +105,6 @@ def _infer(*operands: Any, source: Any, by_value: Any, shapes: Any, dtypes: Any)
     cost=lambda *operands, **attributes: Cost(0, 0),
     onnx=_REASON,
     samples=lambda rng, dtype: [],
-    late=True,
     reference=_REASON,
 )
 def _specialized(
@@ -149,6 +149,7 @@ def _run(
 
 
 SPECIALIZED = op_of(_specialized)
+LATE.add(SPECIALIZED.name)
 
 
 def specialized_graph(model: Model, facts: Facts, found: Imported) -> Graph:
