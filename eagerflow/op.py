@@ -163,8 +163,6 @@ class Op(Record):
     they may depend on how many threads the libraries below use: a bool, or a function of the
     arguments' specs.
 
-    Sizes of the results that no input has are known ``late``, when it has run.
-
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.
     """
@@ -202,7 +200,6 @@ class Op(Record):
     views: str = ""
     fills: bool = False
     fails: bool = False
-    late: bool = False
     keeps_order: bool = False
     into: Rule | None = None
     threaded: bool | Rule = False

@@ -1,6 +1,6 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eagerflow.capture import passes as passes
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
@@ -20,9 +20,6 @@ from eagerflow.graph.costs import Costs
 from eagerflow.graph.diff import Difference, difference
 from eagerflow.plan import Plan
 from eagerflow.recorder import scope
-
-if TYPE_CHECKING:
-    from eagerflow.onnx.reading.importing import import_onnx
 
 __all__ = [
     "CostModel",

@@ -25,7 +25,7 @@ from eagerflow.graph.devices import homes
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
-from eagerflow.graph.sizes import bind, concrete
+from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.profile import Profile
@@ -194,7 +194,7 @@ def _size_names(graph: Graph) -> dict[str, tuple[int, int]]:
 
 def _late_sizes(graph: Graph) -> dict[str, Any]:
     """The named dimensions of results that stay names in a plan, as only a run shows them."""
-    shapes = [v.shape for node in graph.nodes if node.op.late for v in node.outputs]
+    shapes = [v.shape for node in graph.nodes if node.op.name in LATE for v in node.outputs]
     return {str(size): size for shape in shapes for size in shape if isinstance(size, Dim)}
 
 

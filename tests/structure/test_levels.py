@@ -36,8 +36,7 @@ LEVELS = {
             ["fusion"],
             ["plan"],
             ["capture"],
-            ["onnx"],
-            ["nn", "data"],
+            ["nn", "data", "onnx"],
             ["distributed", "serving", "summary", "testing"],
         ]
     )

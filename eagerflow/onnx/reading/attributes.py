@@ -55,7 +55,9 @@ def schema_of(domain: str, name: str, version: int) -> Schema | None:
     }
     required = tuple(key for key, a in found.attributes.items() if a.required)
     bounds = found.min_input, found.max_input
-    return Schema(found, defaults, frozenset(found.attributes), required, bounds, found.since_version)
+    return Schema(
+        found, defaults, frozenset(found.attributes), required, bounds, found.since_version
+    )
 
 
 def value_of(attribute: Any, folder: Path | None) -> Any:

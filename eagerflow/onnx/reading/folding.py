@@ -32,6 +32,7 @@ class Budget(Recorder):
         self.left = FREE_ELEMENTS + 16 * file_size
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """The result, or TooLarge."""
         specs = check(op, args, attributes)
         count = sum(s.size for s in (specs if isinstance(specs, tuple) else (specs,)))
         if not isinstance(count, int) or count > self.left:
@@ -49,6 +50,7 @@ class ImportTrace(Trace):
         self.labels: dict[int, tuple[str, Tensor]] = {}
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+        """The result, computed where all arguments are known and else a node's."""
         if op.family not in ("random", "control") and all(map(is_known, args)):
             try:
                 return with_recorder(self.budget, op.call, *args, **attributes)

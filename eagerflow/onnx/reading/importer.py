@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,19 +18,16 @@ from eagerflow.onnx.reading.calls import (
     Refused,
     SizeVector,
     is_known,
-    known,
-    origins,
 )
 from eagerflow.onnx.reading.folding import Budget, TooLarge, as_plain
 from eagerflow.onnx.reading.model import OLDEST, Model, domain_of, graphs_in
 from eagerflow.onnx.reading.refusals import Problem, label_of
-from eagerflow.onnx.reading.scopes import MAX_CALLS, Scope, body_of, resolved
+from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
 from eagerflow.recorder import recorder_state, scope, with_recorder
-from eagerflow.tensor import Tensor
 
-MAX_STEPS = 100_000
-"""Nodes that may be walked through, besides those of the file: bodies of loops and functions."""
+MAX_STEPS = 50_000
+"""Nodes and bodies that may be walked through, besides the file's: of loops and functions."""
 
 BROKEN: Any = object()
 """Stands for what a node gives that could not be imported."""
@@ -64,13 +60,17 @@ class Importer:
             self._node(node, scope_, number)
         return [scope_.find(info.name, "an output of the graph") for info in graph.output]
 
+    def step(self, label: str) -> None:
+        """Count one more node or body; FileFormatError where a small file asks for too many."""
+        self.steps -= 1
+        if self.steps < 0:
+            fail("the loops and functions of the model are too long to be unrolled", received=label)
+
     # One node ---------------------------------------------------------------------------------
 
     def _node(self, node: Any, around: Scope, number: int) -> None:
-        self.steps -= 1
         label = label_of(node)
-        if self.steps < 0:
-            fail("the loops and functions of the model are too large to be unrolled", at=label)
+        self.step(label)
         given = [around.find(name, label) if name else None for name in node.input]
         while given and given[-1] is None:
             given.pop()
@@ -149,9 +149,7 @@ class Importer:
             if body is None:
                 raise Refused("the operator is not supported")
             return self._function(body, node, around, given)
-        graphs = {
-            name: Subgraph(self, graph, around) for name, graph in graphs_in(node).items()
-        }
+        graphs = {name: Subgraph(self, graph, around) for name, graph in graphs_in(node).items()}
         attributes = attributes_of(node, schema, self.model.folder)
         call = Call(node, version, graphs)
         return self._listed(call, self._apply(found, call, given, attributes))
@@ -169,7 +167,9 @@ class Importer:
     def _listed(self, call: Call, result: Any) -> tuple[Any, ...]:
         """The results as a tuple, in which all that is wanted is there."""
         results = result if type(result) is tuple else (result,)
-        found = tuple(as_tensor(x) if isinstance(x, np.ndarray | np.generic) else x for x in results)
+        found = tuple(
+            as_tensor(x) if isinstance(x, np.ndarray | np.generic) else x for x in results
+        )
         for i, is_wanted in enumerate(call.outputs):
             if is_wanted and i >= len(found):
                 call.refuse(f"its output {i + 1}")
@@ -206,6 +206,7 @@ class Subgraph:
         """The values of the outputs for these inputs, and for what is around the node."""
         if len(given) != len(self.inputs):
             raise Refused(f"a body of {len(self.inputs)} inputs is given {len(given)}")
+        self._importer.step(self._graph.name)
         inner = self._around.inside()
         add_initializers(self._importer.model, self._graph, inner)
         inner.values.update(zip(self.inputs, given, strict=True))
@@ -267,7 +268,9 @@ def _check_count(node: Any, schema: Schema) -> None:
 def _is_symbolic(x: Any) -> bool:
     if isinstance(x, list):
         return any(map(_is_symbolic, x))
-    return isinstance(x, SizeVector) or any(isinstance(size, Dim) for size in getattr(x, "shape", ()))
+    return isinstance(x, SizeVector) or any(
+        isinstance(size, Dim) for size in getattr(x, "shape", ())
+    )
 
 
 def _reason(error: BaseException) -> str:

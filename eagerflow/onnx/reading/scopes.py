@@ -12,8 +12,8 @@ from eagerflow.onnx.reading.element_types import element_type_of
 from eagerflow.onnx.reading.model import NEWEST, domain_of, opsets_of
 from eagerflow.onnx.reading.tensors import fail
 
-MAX_CALLS = 32
-"""Functions within functions."""
+MAX_LEVELS = 32
+"""Functions and bodies within each other."""
 
 
 class Scope:
@@ -30,11 +30,19 @@ class Scope:
         self.attributes: dict[str, Any] = {}
         self.calls: tuple[Any, ...] = ()
         self.is_body = False
+        self.level = 0
         self._outer: Scope | None = None
+
+    def _below(self, opsets: dict[str, int]) -> Scope:
+        inner = Scope(opsets, self.sizes)
+        inner.level = self.level + 1
+        if inner.level > MAX_LEVELS:
+            fail("functions and bodies are nested too deeply", expected=f"{MAX_LEVELS} levels")
+        return inner
 
     def inside(self) -> Scope:
         """The scope of a graph within a node of this one."""
-        inner = Scope(self.opsets, self.sizes)
+        inner = self._below(self.opsets)
         inner.attributes, inner.calls = self.attributes, self.calls
         inner.is_body, inner._outer = True, self
         return inner
@@ -44,9 +52,7 @@ class Scope:
         key = domain_of(body.domain), body.name, body.overload
         if key in self.calls:
             fail(f"the function {body.name!r} calls itself")
-        if len(self.calls) >= MAX_CALLS:
-            fail("functions are nested too deeply", expected=f"at most {MAX_CALLS} levels")
-        inner = Scope(opsets_of(body.opset_import) or self.opsets, self.sizes)
+        inner = self._below(opsets_of(body.opset_import) or self.opsets)
         inner.calls = (*self.calls, key)
         inner.is_body = self.is_body
         given = {a.name: a for a in node.attribute}
@@ -106,18 +112,18 @@ def resolved(node: Any, around: Scope) -> Any:
 
 def body_of(schema: Schema, node: Any, version: int, given: list[Any]) -> Any:
     """The function that the standard says an operator is, None where it says none."""
-    proto, body = schema.proto, None
+    proto, data = schema.proto, None
     if proto.has_function:
-        body = proto.get_function_with_opset_version(version) or proto.function_body
+        data = proto.get_function_with_opset_version(version)
     elif proto.has_context_dependent_function:
         types = [_type_of(x) for x in given]
         data = proto.get_context_dependent_function_with_opset_version(
             version, node.SerializeToString(), types
         )
-        body = onnx_package().FunctionProto()
-        body.ParseFromString(data)
-    if body is None or not body.node:
+    if not data:
         return None
+    body = onnx_package().FunctionProto()
+    body.ParseFromString(data)
     body.name = body.name or proto.name
     if not any(domain_of(entry.domain) == "" for entry in body.opset_import):
         own = body.opset_import.add()  # an operator of another domain, made of the latest ones

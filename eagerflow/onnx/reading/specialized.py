@@ -20,6 +20,7 @@ from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Values
 from eagerflow.graph.run import interpret
+from eagerflow.graph.sizes import LATE
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.model import Model, dtype_and_shape
 from eagerflow.onnx.reading.refusals import Problem, refusal
@@ -88,9 +89,7 @@ HINTS["Names"] = tuple_of(lambda x: type(x) is str), "names"
 
 
 def _infer(*operands: Any, source: Any, by_value: Any, shapes: Any, dtypes: Any) -> Any:
-    return tuple(
-        TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True)
-    )
+    return tuple(TensorSpec(shape, dtype) for shape, dtype in zip(shapes, dtypes, strict=True))
 
 
 @define(
@@ -106,7 +105,6 @@ def _infer(*operands: Any, source: Any, by_value: Any, shapes: Any, dtypes: Any)
     cost=lambda *operands, **attributes: Cost(0, 0),
     onnx=_REASON,
     samples=lambda rng, dtype: [],
-    late=True,
     reference=_REASON,
 )
 def _specialized(
@@ -135,7 +133,9 @@ def _run(
     graph = source.graph(named, by_value)
     found = interpret(graph, [named[name] for name in graph.inputs.names])
     for name, x, shape, dtype in zip(graph.outputs.names, found, shapes, dtypes, strict=True):
-        known = [isinstance(size, Dim) or size == own for size, own in zip(shape, x.shape)]
+        known = [
+            isinstance(size, Dim) or size == own for size, own in zip(shape, x.shape, strict=False)
+        ]
         if len(shape) != x.ndim or not all(known) or x.dtype != dtype:
             raise ShapeError(
                 f"the output {name!r} is not what the model says",
@@ -149,6 +149,7 @@ def _run(
 
 
 SPECIALIZED = op_of(_specialized)
+LATE.add(SPECIALIZED.name)
 
 
 def specialized_graph(model: Model, facts: Facts, found: Imported) -> Graph:

@@ -104,7 +104,8 @@ def _external(proto: Any, folder: Path | None, wanted: int) -> bytes:
     entries = {entry.key: entry.value for entry in proto.external_data}
     if folder is None:
         fail(
-            f"the data of the tensor {proto.name!r} is in another file, {entries.get('location')!r}",
+            f"the data of the tensor {proto.name!r} is in another file",
+            received=repr(entries.get("location")),
             hint="import_onnx(path): the folder of the model is needed",
         )
     path = _inside(folder, entries.get("location", ""), proto.name)

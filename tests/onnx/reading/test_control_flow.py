@@ -128,14 +128,23 @@ SCAN = """net (float[2] s, float[5, 2] x) => (float[2] last, float[a, b] all)
 }}"""
 
 
-@pytest.mark.parametrize(
-    "how",
-    ["", ", scan_input_directions = [1]", ", scan_output_directions = [1]", ", scan_output_axes = [1]"],
-)
-def test_scans_in_all_directions(how, rng):
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scans_in_all_directions(backwards, turned, axis, rng):
     x = rng.standard_normal((5, 2)).astype("float32")
-    graph = agree(SCAN.format(how=how), s=np.ones(2, "float32"), x=x)
+    how = f", scan_input_directions = [{int(backwards)}], scan_output_axes = [{axis}]"
+    how += f", scan_output_directions = [{int(turned)}]"
+    graph = imported(SCAN.format(how=how))
     assert "scan" in {node.op.name for node in graph.nodes}
+    a, rows = np.ones(2, "float32"), []
+    for row in x[::-1] if backwards else x:  # ONNX's evaluator goes forwards alone
+        a = a + row
+        rows.append(a * row)
+    found = run(graph, s=np.ones(2, "float32"), x=x)
+    np.testing.assert_allclose(found["last"], a, rtol=1e-5)
+    wanted = np.stack(rows[::-1] if turned else rows, axis)
+    np.testing.assert_allclose(found["all"], wanted, rtol=1e-4, atol=1e-6)
 
 
 def test_a_loop_in_a_loop_reads_what_is_around_both():

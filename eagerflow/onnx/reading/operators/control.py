@@ -1,4 +1,4 @@
-"""If, Loop and Scan: folded or unrolled where what they ask for is known, else ops that hold graphs."""
+"""If, Loop and Scan: unrolled where what they ask for is known, else ops that hold graphs."""
 
 from __future__ import annotations
 
@@ -41,9 +41,7 @@ def if_(call: Call, cond: Any) -> tuple[Any, ...]:
     if is_known(cond):
         return tuple((then if known(cond).reshape(()) else other)())
     try:
-        found = control.cond(
-            ops.reshape(cond, ()), lambda: as_plain(then()), lambda: as_plain(other())
-        )
+        found = control.cond(_flag(cond), lambda: as_plain(then()), lambda: as_plain(other()))
     except (CaptureError, DTypeError, ShapeError) as error:
         if getattr(error, "unlike", ()):
             raise
@@ -71,6 +69,11 @@ def loop(call: Call, most: Any = None, cond: Any = None, *state: Any) -> tuple[A
         except _Dynamic:
             pass
     return _while(body, count, cond, [as_plain(x) for x in state], rows)
+
+
+def _flag(cond: Any) -> Any:
+    """A condition without axes."""
+    return ops.reshape(cond, ()) if cond.ndim else cond
 
 
 def _count(most: Any) -> Any:
@@ -152,8 +155,10 @@ def _while(body: Any, count: Any, cond: Any, state: list[Any], rows: int) -> tup
     around = body.outer_values()
     if rows or any(isinstance(x, list) or x is None for x in state):
         raise NotKnown(origins([count, cond, *state, *around]))
-    going = as_tensor(True) if cond is None else ops.reshape(cond, ())
-    bound = None if count is None else as_plain(SizeVector(count)) if isinstance(count, Dim) else count
+    going = as_tensor(True) if cond is None else _flag(cond)
+    bound = (
+        None if count is None else as_plain(SizeVector(count)) if isinstance(count, Dim) else count
+    )
 
     def goes_on(now: Any) -> Any:
         return now[1] if bound is None else ops.logical_and(now[1], now[0] < bound)
@@ -161,10 +166,10 @@ def _while(body: Any, count: Any, cond: Any, state: list[Any], rows: int) -> tup
     def step(now: Any) -> Any:
         number, goes, values = now
         after, *found = as_plain(body(number, goes, *values))
-        return number + 1, ops.reshape(after, ()), found
+        return number + 1, _flag(after), found
 
     if bound is not None and isinstance(bound, Tensor):
-        bound = ops.reshape(bound, ())
+        bound = _flag(bound)
     most = count if isinstance(count, int) else None
     try:
         first = as_tensor(0, dtype="int64"), going, state
@@ -215,10 +220,10 @@ def scan(
     return (*found[:at], *back)
 
 
-def _along(x: Tensor, axis: int, way: int) -> Tensor:
+def _along(x: Tensor, axis: int, way: int) -> Any:
     """The slices along an axis in the order in which they come."""
     rows = ops.moveaxis(x, normalize_axis(axis, x.ndim), 0)
-    return ops.flip(rows, axis=0) if way else rows  # type: ignore[no-any-return]
+    return ops.flip(rows, axis=0) if way else rows
 
 
 def _over_rows(body: Any, state: list[Any], rows: list[Any]) -> tuple[Any, ...]:

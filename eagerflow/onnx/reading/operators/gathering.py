@@ -10,7 +10,6 @@ from eagerflow import ops
 from eagerflow.onnx.reading.calls import Call, known, known_number, operator
 from eagerflow.onnx.reading.sizing import with_sizes
 from eagerflow.spec import normalize_axis
-from eagerflow.tensor import Tensor
 
 
 def _gathered_sizes(data: Any, indices: Any, axis: int = 0) -> Any:
@@ -19,20 +18,20 @@ def _gathered_sizes(data: Any, indices: Any, axis: int = 0) -> Any:
 
 @operator("Gather", takes_sizes=True)
 @with_sizes(_gathered_sizes)
-def gather(call: Call, data: Any, indices: Any, axis: int = 0) -> Tensor:
+def gather(call: Call, data: Any, indices: Any, axis: int = 0) -> Any:
     """Slices of a tensor along an axis, by their numbers."""
-    return ops.take(data, indices, axis=axis)  # type: ignore[no-any-return]
+    return ops.take(data, indices, axis=axis)
 
 
 @operator("GatherElements")
-def gather_elements(call: Call, data: Any, indices: Any, axis: int = 0) -> Tensor:
+def gather_elements(call: Call, data: Any, indices: Any, axis: int = 0) -> Any:
     """One element for each index along an axis, with the other axes in step."""
     axis = normalize_axis(axis, data.ndim)
     part = tuple(
         slice(None) if i == axis or size == own else slice(0, size)
         for i, (size, own) in enumerate(zip(indices.shape, data.shape, strict=True))
     )
-    return ops.take_along_axis(data[part], indices, axis=axis)  # type: ignore[no-any-return]
+    return ops.take_along_axis(data[part], indices, axis=axis)
 
 
 def grid(shape: tuple[Any, ...], count: int) -> list[Any]:
@@ -46,32 +45,32 @@ def grid(shape: tuple[Any, ...], count: int) -> list[Any]:
 
 
 @operator("GatherND")
-def gather_nd(call: Call, data: Any, indices: Any, batch_dims: int = 0) -> Tensor:
+def gather_nd(call: Call, data: Any, indices: Any, batch_dims: int = 0) -> Any:
     """Slices of a tensor at the places that the rows of indices say."""
     if not batch_dims:
-        return ops.gather_nd(data, indices)  # type: ignore[no-any-return]
+        return ops.gather_nd(data, indices)
     if batch_dims >= min(data.ndim, indices.ndim) or batch_dims < 0:
         call.refuse(f"{batch_dims} axes of a batch")
     around = grid(indices.shape[:-1], batch_dims)
     along = [indices[..., i] for i in range(indices.shape[-1])]
-    return data[(*around, *along)]  # type: ignore[no-any-return]
+    return data[(*around, *along)]
 
 
 _REDUCTIONS = {"none": "set", "add": "add", "mul": "multiply", "max": "max", "min": "min"}
 
 
-def _updated(call: Call, data: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> Tensor:
+def _updated(call: Call, data: Any, index: tuple[Any, ...], updates: Any, reduction: str) -> Any:
     if reduction not in _REDUCTIONS:
         call.refuse(f"the reduction {reduction!r}")
     if data.dtype == bool and reduction != "none":
         call.refuse("reductions of bools")
-    return getattr(data.at[index], _REDUCTIONS[reduction])(updates)  # type: ignore[no-any-return]
+    return getattr(data.at[index], _REDUCTIONS[reduction])(updates)
 
 
 @operator("ScatterElements", "Scatter")
 def scatter_elements(
     call: Call, data: Any, indices: Any, updates: Any, axis: int = 0, reduction: str = "none"
-) -> Tensor:
+) -> Any:
     """Elements put at places along an axis, with the other axes in step."""
     axis = normalize_axis(axis, data.ndim)
     index = grid(indices.shape, indices.ndim)
@@ -80,9 +79,7 @@ def scatter_elements(
 
 
 @operator("ScatterND")
-def scatter_nd(
-    call: Call, data: Any, indices: Any, updates: Any, reduction: str = "none"
-) -> Tensor:
+def scatter_nd(call: Call, data: Any, indices: Any, updates: Any, reduction: str = "none") -> Any:
     """Slices put at the places that the rows of indices say."""
     index = tuple(indices[..., i] for i in range(indices.shape[-1]))
     return _updated(call, data, index, updates, reduction)
@@ -96,7 +93,7 @@ def tensor_scatter(
     write_indices: Any = None,
     axis: int = -2,
     mode: str = "linear",
-) -> Tensor:
+) -> Any:
     """Slices written into a cache from a place on, which each example of a batch has of its own."""
     axis = normalize_axis(axis, past_cache.ndim)
     batch, length = update.shape[0], update.shape[axis]
@@ -107,11 +104,11 @@ def tensor_scatter(
     moved = ops.moveaxis(past_cache, axis, 1)
     rows = ops.reshape(ops.arange(batch, dtype="int64"), (batch, 1))
     written = moved.at[rows, places].set(ops.moveaxis(update, axis, 1))
-    return ops.moveaxis(written, 1, axis)  # type: ignore[no-any-return]
+    return ops.moveaxis(written, 1, axis)
 
 
 @operator("OneHot")
-def one_hot(call: Call, indices: Any, depth: Any, values: Any, axis: int = -1) -> Tensor:
+def one_hot(call: Call, indices: Any, depth: Any, values: Any, axis: int = -1) -> Any:
     """A new axis with one value at the place of an index, and another elsewhere."""
     count = int(known_number(depth))
     axis = normalize_axis(axis, indices.ndim + 1)
@@ -120,14 +117,14 @@ def one_hot(call: Call, indices: Any, depth: Any, values: Any, axis: int = -1) -
     indices = ops.expand_dims(indices, axis)
     at = ops.where(indices < 0, indices + count, indices)
     numbers = ops.astype(ops.reshape(ops.arange(count, dtype="int64"), tuple(places)), at.dtype)
-    return ops.where(ops.equal(at, numbers), values[1], values[0])  # type: ignore[no-any-return]
+    return ops.where(ops.equal(at, numbers), values[1], values[0])
 
 
 @operator("Compress")
-def compress(call: Call, x: Any, condition: Any, axis: int | None = None) -> Tensor:
+def compress(call: Call, x: Any, condition: Any, axis: int | None = None) -> Any:
     """The slices for which a condition holds."""
     places = np.flatnonzero(known(condition))
-    return ops.take(x if axis is not None else ops.reshape(x, (-1,)), places, axis=axis or 0)  # type: ignore[no-any-return]
+    return ops.take(x if axis is not None else ops.reshape(x, (-1,)), places, axis=axis or 0)
 
 
 @operator("NonZero")
@@ -141,7 +138,7 @@ def non_zero(call: Call, x: Any) -> Any:
 @operator("ReverseSequence")
 def reverse_sequence(
     call: Call, x: Any, sequence_lens: Any, batch_axis: int = 1, time_axis: int = 0
-) -> Tensor:
+) -> Any:
     """The first steps of each example in reverse order."""
     axes = (batch_axis, time_axis)
     rows = ops.moveaxis(x, axes, (0, 1))
@@ -149,4 +146,4 @@ def reverse_sequence(
     lengths = ops.reshape(sequence_lens, (-1, 1))
     places = ops.where(steps < lengths, lengths - 1 - steps, steps)
     batch = ops.reshape(ops.arange(rows.shape[0], dtype="int64"), (-1, 1))
-    return ops.moveaxis(rows[batch, places], (0, 1), axes)  # type: ignore[no-any-return]
+    return ops.moveaxis(rows[batch, places], (0, 1), axes)

@@ -13,12 +13,15 @@ from eagerflow.onnx.reading.sizing import with_sizes
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
+MAX_PARTS = 2**16
+"""Of a sequence, each of which is a node of the graph."""
+
 
 @operator("Concat", takes_sizes=True)
 @with_sizes(lambda *xs, axis: np.concatenate(xs, axis))
-def concat(call: Call, *xs: Any, axis: int) -> Tensor:
+def concat(call: Call, *xs: Any, axis: int) -> Any:
     """The tensors one after another along an axis."""
-    return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]  # type: ignore[no-any-return]
+    return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]
 
 
 def cut(call: Call, x: Tensor, parts: list[int], axis: int) -> tuple[Tensor, ...]:
@@ -38,7 +41,9 @@ def split(
     axis = normalize_axis(axis, x.ndim)
     parts = known_list(split)
     if parts is None:
-        count = num_outputs or len(call.outputs)
+        count = len(call.outputs)
+        if num_outputs not in (None, count):
+            call.refuse(f"{num_outputs} parts for {count} outputs")
         whole = x.shape[axis]
         each = whole // count if num_outputs is None else -(-whole // count)
         if num_outputs is None and each * count != whole:
@@ -54,6 +59,8 @@ def split_to_sequence(
     """The parts of a tensor as a sequence; a single number is the size of all but the last."""
     axis = normalize_axis(axis, x.ndim)
     whole = x.shape[axis]
+    if whole > MAX_PARTS:
+        call.refuse(f"a sequence of up to {whole} parts")
     if split is None:
         parts = [1] * int(whole)
     elif getattr(split, "ndim", 1) == 0:
@@ -68,10 +75,10 @@ def split_to_sequence(
 
 
 @operator("ConcatFromSequence")
-def concat_from_sequence(call: Call, xs: list[Any], axis: int, new_axis: int = 0) -> Tensor:
+def concat_from_sequence(call: Call, xs: list[Any], axis: int, new_axis: int = 0) -> Any:
     """The tensors of a sequence along an axis of theirs, or along a new one."""
     if not xs:
         call.refuse("a sequence without tensors")
     if new_axis:
-        return ops.stack(*xs, axis=axis)  # type: ignore[no-any-return]
-    return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]  # type: ignore[no-any-return]
+        return ops.stack(*xs, axis=axis)
+    return ops.concat(*xs, axis=axis) if len(xs) > 1 else xs[0]

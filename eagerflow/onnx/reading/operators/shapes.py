@@ -22,6 +22,8 @@ from eagerflow.onnx.reading.sizing import with_sizes
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
+MAX_PLACES = 2**26
+"""Elements of blocks whose places in images are written down."""
 FAR = 2**31 - 1
 """What files write for the end of an axis, or more."""
 
@@ -57,24 +59,24 @@ def reshape(call: Call, data: Any, shape: Any, allowzero: int = 0) -> Any:
 
 
 @operator("Flatten")
-def flatten(call: Call, x: Any, axis: int = 1) -> Tensor:
+def flatten(call: Call, x: Any, axis: int = 1) -> Any:
     """A matrix: the axes before one of them, and those from it on."""
     if not -x.ndim <= axis <= x.ndim:
         call.refuse(f"the axis {axis} does not exist")
     axis = axis + x.ndim if axis < 0 else axis
-    return ops.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))  # type: ignore[no-any-return]
+    return ops.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
 @operator("Transpose")
-def transpose(call: Call, x: Any, perm: Any = None) -> Tensor:
+def transpose(call: Call, x: Any, perm: Any = None) -> Any:
     """The axes in another order, reversed by default."""
     order = tuple(reversed(range(x.ndim))) if perm is None else perm
-    return ops.permute_dims(x, order)  # type: ignore[no-any-return]
+    return ops.permute_dims(x, order)
 
 
 @operator("Squeeze", takes_sizes=True)
 @with_sizes(lambda data, axes=None: data.reshape(()))
-def squeeze(call: Call, data: Any, axes: Any = None) -> Tensor:
+def squeeze(call: Call, data: Any, axes: Any = None) -> Any:
     """Without axes of size 1: all of them, or those that are given."""
     if axes is None:
         named = any(isinstance(size, Dim) for size in data.shape)
@@ -83,7 +85,7 @@ def squeeze(call: Call, data: Any, axes: Any = None) -> Tensor:
         where = tuple(i for i, size in enumerate(data.shape) if size == 1)
     else:
         where = axes_of(axes, data.ndim)
-    return ops.squeeze(data, where) if where else data  # type: ignore[no-any-return]
+    return ops.squeeze(data, where) if where else data
 
 
 def _with_axis(data: Any, axes: Any) -> Any:
@@ -96,32 +98,32 @@ def _no_vector() -> Any:
 
 @operator("Unsqueeze", takes_sizes=True)
 @with_sizes(_with_axis)
-def unsqueeze(call: Call, data: Any, axes: Any) -> Tensor:
+def unsqueeze(call: Call, data: Any, axes: Any) -> Any:
     """With new axes of size 1."""
     count = data.ndim + len(known_list(axes))
     where = axes_of(axes, count)
     rest = iter(data.shape)
-    return ops.reshape(data, tuple(1 if i in where else next(rest) for i in range(count)))  # type: ignore[no-any-return]
+    return ops.reshape(data, tuple(1 if i in where else next(rest) for i in range(count)))
 
 
 @operator("Expand", takes_sizes=True)
-def expand(call: Call, x: Any, shape: Any) -> Tensor:
+def expand(call: Call, x: Any, shape: Any) -> Any:
     """Repeated along axes of size 1 until it meets a shape."""
     from_shape = ops.broadcast_shapes(x.shape, sizes(shape))
-    return ops.broadcast_to(x, from_shape)  # type: ignore[no-any-return]
+    return ops.broadcast_to(x, from_shape)
 
 
 @operator("Tile", takes_sizes=True)
-def tile(call: Call, x: Any, repeats: Any) -> Tensor:
+def tile(call: Call, x: Any, repeats: Any) -> Any:
     """Laid out several times along each axis."""
     often = sizes(repeats)
     if len(often) != x.ndim:
         call.refuse(f"{len(often)} repeats for {x.ndim} axes")
-    return ops.tile(x, often)  # type: ignore[no-any-return]
+    return ops.tile(x, often)
 
 
 @operator("DepthToSpace")
-def depth_to_space(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Tensor:
+def depth_to_space(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Any:
     """Blocks of pixels out of channels."""
     n, c, h, w = x.shape
     b = blocksize
@@ -131,17 +133,17 @@ def depth_to_space(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Ten
         parts = ops.permute_dims(ops.reshape(x, (n, c // (b * b), b, b, h, w)), (0, 1, 4, 2, 5, 3))
     else:
         call.refuse(f"the mode {mode!r}")
-    return ops.reshape(parts, (n, c // (b * b), h * b, w * b))  # type: ignore[no-any-return]
+    return ops.reshape(parts, (n, c // (b * b), h * b, w * b))
 
 
 @operator("SpaceToDepth")
-def space_to_depth(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Tensor:
+def space_to_depth(call: Call, x: Any, blocksize: int, mode: str = "DCR") -> Any:
     """Channels out of blocks of pixels."""
     n, c, h, w = x.shape
     b = blocksize
     parts = ops.reshape(x, (n, c, h // b, b, w // b, b))
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)
-    return ops.reshape(ops.permute_dims(parts, order), (n, c * b * b, h // b, w // b))  # type: ignore[no-any-return]
+    return ops.reshape(ops.permute_dims(parts, order), (n, c * b * b, h // b, w // b))
 
 
 # Parts --------------------------------------------------------------------------------------------
@@ -162,7 +164,7 @@ def slice_(
     return with_sizes(_sliced_sizes)(_slice)(call, data, starts, ends, axes, steps)
 
 
-def _slice(call: Call, data: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Tensor:
+def _slice(call: Call, data: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
     first, last = sizes(starts), sizes(ends)
     where = range(len(first)) if axes is None else axes_of(axes, data.ndim)
     step = [1] * len(first) if steps is None else known_list(steps)
@@ -171,7 +173,7 @@ def _slice(call: Call, data: Any, starts: Any, ends: Any, axes: Any, steps: Any)
     index = [slice(None)] * data.ndim
     for axis, a, b, by in zip(where, first, last, step, strict=True):
         index[axis] = _part(data.shape[axis], a, b, int(by))
-    return data[tuple(index)] if index else data  # type: ignore[no-any-return]
+    return data[tuple(index)] if index else data
 
 
 def _part(size: Any, start: Any, end: Any, step: int) -> slice:
@@ -199,7 +201,7 @@ def pad(
     axes: Any = None,
     mode: str = "constant",
     value: float = 0.0,
-) -> Tensor:
+) -> Any:
     """Elements added before and behind axes, or taken away where a number is negative."""
     if mode not in _MODES:
         call.refuse(f"the mode {mode!r}")
@@ -215,13 +217,13 @@ def pad(
         data = data[cut]
     grown = tuple((max(a, 0), max(b, 0)) for a, b in widths)
     if not any(map(any, grown)):
-        return data  # type: ignore[no-any-return]
+        return data
     fill = value if constant_value is None else ops.reshape(constant_value, ())
-    return ops.pad(data, grown, mode, fill)  # type: ignore[no-any-return]
+    return ops.pad(data, grown, mode, fill)
 
 
 @operator("CenterCropPad", takes_sizes=True)
-def center_crop_pad(call: Call, x: Any, shape: Any, axes: Any = None) -> Tensor:
+def center_crop_pad(call: Call, x: Any, shape: Any, axes: Any = None) -> Any:
     """Brought to a shape by cutting or padding both sides alike."""
     wanted = sizes(shape)
     where = range(x.ndim) if axes is None else axes_of(axes, x.ndim)
@@ -235,21 +237,21 @@ def center_crop_pad(call: Call, x: Any, shape: Any, axes: Any = None) -> Tensor:
         elif own < size:
             widths[axis] = (size - own) // 2, (size - own) - (size - own) // 2
     x = x[tuple(index)]
-    return ops.pad(x, tuple(widths)) if any(map(any, widths)) else x  # type: ignore[no-any-return]
+    return ops.pad(x, tuple(widths)) if any(map(any, widths)) else x
 
 
 @operator("Trilu")
-def trilu(call: Call, x: Any, k: Any = None, upper: int = 1) -> Tensor:
+def trilu(call: Call, x: Any, k: Any = None, upper: int = 1) -> Any:
     """The upper or lower triangle of matrices, with zeros elsewhere."""
     number = 0 if k is None else int(known_number(k))
     number = max(-FAR, min(FAR, number))
     if x.dtype == bool:
-        return ops.astype(_triangle(ops.astype(x, "int8"), number, upper), "bool")  # type: ignore[no-any-return]
+        return ops.astype(_triangle(ops.astype(x, "int8"), number, upper), "bool")
     return _triangle(x, number, upper)
 
 
-def _triangle(x: Tensor, k: int, upper: int) -> Tensor:
-    return ops.triu(x, k=k) if upper else ops.tril(x, k=k)  # type: ignore[no-any-return]
+def _triangle(x: Tensor, k: int, upper: int) -> Any:
+    return ops.triu(x, k=k) if upper else ops.tril(x, k=k)
 
 
 # Columns and images -------------------------------------------------------------------------------
@@ -264,7 +266,7 @@ def col2im(
     dilations: Any = None,
     pads: Any = None,
     strides: Any = None,
-) -> Tensor:
+) -> Any:
     """Images in which overlapping blocks, the columns of a matrix, are added up."""
     image, block = known_list(image_shape), known_list(block_shape)
     count = len(image)
@@ -273,12 +275,13 @@ def col2im(
     n, columns, length = x.shape
     channels = columns // math.prod(block)
     padded = [image[i] + pads[i] + pads[i + count] for i in range(count)]
+    if math.prod(block) * length > MAX_PLACES or min(*block, *strides, *dilations) < 1:
+        call.refuse(f"blocks of {block}")
     spans = [dilations[i] * (block[i] - 1) + 1 for i in range(count)]
-    starts = [
-        np.arange(0, padded[i] - spans[i] + 1, strides[i], dtype="int64") for i in range(count)
-    ]
-    if math.prod(map(len, starts)) != length:
-        call.refuse(f"{length} blocks where {math.prod(map(len, starts))} fit")
+    fits = [max((padded[i] - spans[i]) // strides[i] + 1, 0) for i in range(count)]
+    if math.prod(fits) != length:
+        call.refuse(f"{length} blocks where {math.prod(fits)} fit")
+    starts = [np.arange(fits[i], dtype="int64") * strides[i] for i in range(count)]
     flat = np.zeros((1, 1), "int64")
     for i in range(count):  # where each element of each block lies in the padded image
         own = np.arange(block[i])[:, None] * dilations[i] + starts[i]
@@ -289,4 +292,4 @@ def col2im(
     summed = zeros.at[:, flat.reshape(-1)].add(rows)
     whole = ops.reshape(summed, (n, channels, *padded))
     inside = tuple(slice(pads[i], pads[i] + image[i]) for i in range(count))
-    return whole[(slice(None), slice(None), *inside)]  # type: ignore[no-any-return]
+    return whole[(slice(None), slice(None), *inside)]

@@ -16,12 +16,12 @@ def _register_arg(name: str, op: Any) -> None:
     @operator(name)
     def where(
         call: Call, x: Any, axis: int = 0, keepdims: int = 1, select_last_index: int = 0
-    ) -> Tensor:
+    ) -> Any:
         axis = normalize_axis(axis, x.ndim)
         if not select_last_index:
-            return op(x, axis=axis, keepdims=bool(keepdims))  # type: ignore[no-any-return]
+            return op(x, axis=axis, keepdims=bool(keepdims))
         found = op(ops.flip(x, axis=axis), axis=axis, keepdims=bool(keepdims))
-        return x.shape[axis] - 1 - found  # type: ignore[no-any-return]
+        return x.shape[axis] - 1 - found
 
 
 _register_arg("ArgMax", ops.argmax)
@@ -41,7 +41,7 @@ def top_k(
     count = int(known_number(k))
     axis = normalize_axis(axis, x.ndim)
     if largest:
-        return ops.top_k(x, count, axis=axis)  # type: ignore[no-any-return]
+        return ops.top_k(x, count, axis=axis)
     part = (slice(None),) * axis + (slice(0, count),)
     if isinstance(x.shape[axis], int) and not 0 <= count <= x.shape[axis]:
         call.refuse(f"{count} elements of an axis of {x.shape[axis]}")

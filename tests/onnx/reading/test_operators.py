@@ -1,0 +1,39 @@
+"""Each operator's function takes all that the standard's schemas say, in all versions."""
+
+import inspect
+
+import pytest
+
+from eagerflow.onnx.reading import operators  # noqa: F401 - they register themselves
+from eagerflow.onnx.reading.attributes import schema_of
+from eagerflow.onnx.reading.calls import OPERATORS
+from eagerflow.onnx.reading.model import NEWEST, OLDEST
+from tests.onnx.reading.models import onnx
+
+GRAPH = onnx.AttributeProto.GRAPH
+
+
+def versions(domain, name):
+    """The schemas of an operator, one for each time that it changed."""
+    latest = NEWEST if not domain else 1
+    first = OLDEST if not domain else 1
+    found = (schema_of(domain, name, version) for version in range(first, latest + 1))
+    return {schema.since: schema for schema in found if schema is not None}
+
+
+@pytest.mark.parametrize(("domain", "name"), sorted(OPERATORS))
+def test_functions_take_what_the_schemas_say(domain, name):
+    known = versions(domain, name)
+    assert known, "there is no such operator"
+    signature = inspect.signature(OPERATORS[domain, name].function)
+    kinds = [p.kind for p in signature.parameters.values()][1:]
+    names = list(signature.parameters)[1:]
+    for schema in known.values():
+        attributes = {key for key, a in schema.proto.attributes.items() if int(a.type) != GRAPH}
+        assert attributes <= set(names), (schema.since, attributes - set(names))
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            assert schema.inputs[1] <= len(names), schema.since
+        # Inputs come in order: none may stand where an attribute of the same version is meant.
+        places = names[: len(schema.proto.inputs)]
+        if inspect.Parameter.VAR_POSITIONAL not in kinds:
+            assert not attributes & set(places), (schema.since, attributes & set(places))
