@@ -1,5 +1,6 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
+import importlib
 from typing import Any
 
 from eagerflow.capture import passes as passes
@@ -50,10 +51,11 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """What stands above this package, loaded when it is first used."""
-    if name == "import_onnx":
-        from eagerflow.onnx.reading.importing import import_onnx
+_ABOVE = {"import_onnx": "onnx.reading.importing"}  # what stands above, and is loaded when used
 
-        return import_onnx
+
+def __getattr__(name: str) -> Any:
+    if name in _ABOVE:
+        package = __name__.partition(".")[0]
+        return getattr(importlib.import_module(f"{package}.{_ABOVE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

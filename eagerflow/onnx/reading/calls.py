@@ -15,7 +15,7 @@ sequence is a list of Tensors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -96,7 +96,7 @@ class Call:
     __slots__ = ("_graphs", "node", "outputs", "version")
 
     def __init__(
-        self, node: Any, version: int, graphs: dict[str, Callable[..., list[Any]]]
+        self, node: Any, version: int, graphs: Mapping[str, Callable[..., list[Any]]]
     ) -> None:
         self.node = node
         self.version = version

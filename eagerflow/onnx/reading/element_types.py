@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow import ops
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.onnx.reading.calls import Refused
 
@@ -66,3 +67,8 @@ def dtype_of(element_type: Any) -> DType:
 def element_type_of(dtype: DType) -> int:
     """The number of a dtype of ours in ONNX."""
     return next(number for number, name in NAMES.items() if name == dtype.name)
+
+
+def converted(x: Any, dtype: DType) -> Any:
+    """A tensor in a dtype; itself where it is of it."""
+    return x if x.dtype == dtype else ops.astype(x, dtype)

@@ -123,7 +123,7 @@ def tensor_type(info: Any) -> Any:
     what = kind.WhichOneof("value")
     if what is None:
         raise Refused("it has no type")
-    raise Refused(f"{what.removesuffix('_type').replace('_', ' ')} inputs and outputs")
+    raise Refused(f"a {what.removesuffix('_type').replace('_', ' ')} as an input or output")
 
 
 def dtype_and_shape(info: Any, named: Any) -> tuple[DType, tuple[int | Dim, ...] | None]:

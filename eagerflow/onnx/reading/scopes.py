@@ -125,6 +125,9 @@ def body_of(schema: Schema, node: Any, version: int, given: list[Any]) -> Any:
     body = onnx_package().FunctionProto()
     body.ParseFromString(data)
     body.name = body.name or proto.name
+    for name, attribute in proto.attributes.items():
+        if attribute.default_value.type and name in body.attribute:
+            body.attribute_proto.append(attribute.default_value)
     if not any(domain_of(entry.domain) == "" for entry in body.opset_import):
         own = body.opset_import.add()  # an operator of another domain, made of the latest ones
         own.version = NEWEST

@@ -24,7 +24,7 @@ from eagerflow.graph.sizes import LATE
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.model import Model, dtype_and_shape
 from eagerflow.onnx.reading.refusals import Problem, refusal
-from eagerflow.onnx.reading.walk import Facts, Imported, imported
+from eagerflow.onnx.reading.walk import BIND, Facts, Imported, imported
 from eagerflow.op import Cost, Missing, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import FLOAT8, define, op_of
@@ -42,7 +42,7 @@ class Source:
     """A model that is imported when values are known; ``inputs`` are the names of the operands."""
 
     not_saved = "a graph whose shapes follow from the values of inputs cannot be saved"
-    hint = "import_onnx(..., values={name: array}) binds these inputs"
+    hint = BIND
 
     def __init__(self, model: Model, facts: Facts, inputs: list[str]) -> None:
         self.inputs = inputs
@@ -185,10 +185,8 @@ def _declared(model: Model, found: Imported) -> tuple[tuple[Any, ...], tuple[Any
             if shape is None:
                 raise Refused("its rank is not known")
         except Refused as reason:
-            what = ", ".join(sorted(found.needs.names)) or "the sizes of inputs"
-            text = f"{reason.reason}, and follows from the values of {what}"
-            hint = "import_onnx(..., values={name: array}) binds inputs"
-            problems.append(Problem("output", "", info.name, f"{text}; {hint}"))
+            text = f"{reason.reason}, where shapes follow from the values of inputs; {BIND}"
+            problems.append(Problem("output", "", info.name, text))
             continue
         shapes.append(shape)
         dtypes.append(dtype)

@@ -165,7 +165,7 @@ def dense_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
     if indices.dtype.kind not in "iu" or values.ndim != 1:
         fail(f"the sparse tensor {name!r} has no places for its values")
     if indices.ndim == 2 and indices.shape == (values.size, len(shape)):
-        inside = (indices >= 0).all() and (indices < np.array(shape)).all()
+        inside = bool((indices >= 0).all() and (indices < np.array(shape)).all())
         places = np.ravel_multi_index(tuple(indices.T), shape) if inside else None
     else:
         inside = indices.shape == values.shape and bool(

@@ -25,6 +25,9 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 
+BIND = "import_onnx(..., values={name: ...}) binds inputs"
+
+
 class Facts(NamedTuple):
     """What is known of the inputs: the values of some, and the shapes of some."""
 
@@ -118,10 +121,9 @@ class Walk:
             if name in self.facts.shapes:
                 shape = self.facts.shapes[name]
             if shape is None:
-                raise Refused("its rank is not known")
+                raise Refused(f"its rank is not known; {BIND}")
         except Refused as refusal_:
-            hint = f"{refusal_.reason}; import_onnx(..., values={{{name!r}: ...}}) binds it"
-            self._note(Problem("input", "", name, hint))
+            self._note(Problem("input", "", name, refusal_.reason))
             self.around.values[name] = BROKEN
             return None
         spec = self.inputs[name] = TensorSpec(shape, dtype)

@@ -165,7 +165,7 @@ def test_such_a_graph_can_neither_be_saved_nor_differentiated(tmp_path):
     graph = imported(RESHAPE)
     with pytest.raises(ef.errors.FileFormatError, match="cannot be saved") as error:
         graph.save(tmp_path / "graph.ef")
-    assert "values={name: array}" in str(error.value)
+    assert "values={name: ...}" in str(error.value)
 
 
 def test_values_that_are_bound_are_no_inputs():

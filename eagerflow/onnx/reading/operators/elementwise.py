@@ -13,6 +13,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, INTEGERS, UNSIGNED_INTEGERS
 from eagerflow.errors import CaptureError
 from eagerflow.onnx.reading.calls import Call, operator
+from eagerflow.onnx.reading.element_types import converted
 from eagerflow.onnx.reading.sizing import answers, with_sizes
 from eagerflow.tensor import Tensor
 
@@ -135,7 +136,7 @@ def thresholded_relu(call: Call, x: Any, alpha: float = 1.0) -> Any:
 def shrink(call: Call, x: Any, bias: float = 0.0, lambd: float = 0.5) -> Any:
     """X brought nearer to 0 by bias outside of -lambd ... lambd, and 0 within."""
     outside = ops.where(x < -lambd, x + bias, ops.zeros_like(x))
-    return ops.astype(ops.where(x > lambd, x - bias, outside), x.dtype)
+    return converted(ops.where(x > lambd, x - bias, outside), x.dtype)
 
 
 @operator("Gelu")
@@ -184,7 +185,7 @@ def divide(call: Call, a: Any, b: Any) -> Any:
     if a.dtype in UNSIGNED_INTEGERS:
         return down
     differs = ops.logical_and(ops.logical_xor(a < 0, b < 0), ops.not_equal(down * b, a))
-    return down + ops.astype(differs, a.dtype)
+    return down + converted(differs, a.dtype)
 
 
 @operator("Mod", takes_sizes=True)
@@ -205,7 +206,7 @@ def mod(call: Call, a: Any, b: Any, fmod: int = 0) -> Any:
 @operator("Pow")
 def power(call: Call, x: Any, y: Any) -> Any:
     """X to the power y, in the dtype of x."""
-    return ops.astype(ops.power(x, y), x.dtype)
+    return converted(ops.power(x, y), x.dtype)
 
 
 @operator("Max", takes_sizes=True)

@@ -6,13 +6,13 @@ from typing import Any
 
 from eagerflow import ops
 from eagerflow.onnx.reading.calls import Call, operator
-from eagerflow.tensor import Tensor
+from eagerflow.onnx.reading.element_types import converted
 
 
 @operator("MatMul")
 def matmul(call: Call, a: Any, b: Any) -> Any:
     """The product of matrices, or of stacks of them."""
-    return ops.astype(ops.matmul(a, b), a.dtype)
+    return converted(ops.matmul(a, b), a.dtype)
 
 
 @operator("Gemm")
@@ -34,10 +34,10 @@ def gemm(
     )
     y = _scaled(y, alpha)
     y = y if c is None or beta == 0 else y + _scaled(c, beta)
-    return ops.astype(y, a.dtype)
+    return converted(y, a.dtype)
 
 
-def _scaled(x: Tensor, factor: float) -> Any:
+def _scaled(x: Any, factor: float) -> Any:
     if factor == 1.0:
         return x
     return x * (factor if x.dtype.kind == "f" or not factor.is_integer() else int(factor))
@@ -46,7 +46,7 @@ def _scaled(x: Tensor, factor: float) -> Any:
 @operator("Einsum")
 def einsum(call: Call, *xs: Any, equation: str) -> Any:
     """Sums of products along the axes that an equation names."""
-    return ops.astype(ops.einsum(equation.replace(" ", ""), *xs), xs[0].dtype)
+    return converted(ops.einsum(equation.replace(" ", ""), *xs), xs[0].dtype)
 
 
 @operator("Det")

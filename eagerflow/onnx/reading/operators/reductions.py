@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow import ops
 from eagerflow.dtypes import BOOL, FLOATS
 from eagerflow.onnx.reading.calls import Call, known_list, known_number, operator
+from eagerflow.onnx.reading.element_types import converted
 from eagerflow.onnx.reading.operators.shapes import axes_of
 from eagerflow.onnx.reading.sizing import with_sizes
 from eagerflow.spec import normalize_axis
@@ -104,7 +105,7 @@ def _register_reduction(name: str, reduced: Callable[..., Tensor]) -> None:
         if empty and noop_with_empty_axes:
             where = ()
         found = reduced(data, axis=where, keepdims=bool(keepdims))
-        return ops.astype(found, data.dtype)
+        return converted(found, data.dtype)
 
     takes_sizes = name in _OF_SIZES
     if takes_sizes:
@@ -128,7 +129,7 @@ def _running(call: Call, op: Any, x: Any, axis: Any, exclusive: int, reverse: in
     found = op(x, axis=where, include_initial=bool(exclusive))
     if exclusive:
         found = found[(slice(None),) * where + (slice(0, -1),)]
-    found = ops.astype(found, x.dtype)
+    found = converted(found, x.dtype)
     return ops.flip(found, axis=where) if reverse else found
 
 
@@ -162,7 +163,7 @@ def _hardmax(x: Tensor, axis: int) -> Any:
     places[axis] = count
     numbers = ops.reshape(ops.arange(count, dtype="int64"), tuple(places))
     first = ops.argmax(x, axis=axis, keepdims=True)
-    return ops.astype(ops.equal(first, numbers), x.dtype)
+    return converted(ops.equal(first, numbers), x.dtype)
 
 
 @operator("Softmax")

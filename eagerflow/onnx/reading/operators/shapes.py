@@ -218,7 +218,7 @@ def pad(
     grown = tuple((max(a, 0), max(b, 0)) for a, b in widths)
     if not any(map(any, grown)):
         return data
-    fill = value if constant_value is None else ops.reshape(constant_value, ())
+    fill = (value or 0) if constant_value is None else ops.reshape(constant_value, ())
     return ops.pad(data, grown, mode, fill)
 
 
