@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.onnx.reading.calls import Call
 
 
@@ -19,16 +19,16 @@ class _Activation(NamedTuple):
 
 _ACTIVATIONS = {
     "affine": _Activation(lambda x, alpha, beta: alpha * x + beta, 1.0, 0.0),
-    "elu": _Activation(lambda x, alpha: ef.elu(x, alpha=alpha), 1.0),
-    "hardsigmoid": _Activation(lambda x, alpha, beta: ef.clip(alpha * x + beta, 0, 1), 0.2, 0.5),
-    "leakyrelu": _Activation(lambda x, alpha: ef.leaky_relu(x, negative_slope=alpha), 0.01),
-    "relu": _Activation(ef.relu),
-    "scaledtanh": _Activation(lambda x, alpha, beta: alpha * ef.tanh(beta * x), 1.0, 1.0),
-    "sigmoid": _Activation(ef.sigmoid),
-    "softplus": _Activation(ef.softplus),
-    "softsign": _Activation(ef.softsign),
-    "tanh": _Activation(ef.tanh),
-    "thresholdedrelu": _Activation(lambda x, alpha: ef.where(x > alpha, x, 0), 1.0),
+    "elu": _Activation(lambda x, alpha: ops.elu(x, alpha=alpha), 1.0),
+    "hardsigmoid": _Activation(lambda x, alpha, beta: ops.clip(alpha * x + beta, 0, 1), 0.2, 0.5),
+    "leakyrelu": _Activation(lambda x, alpha: ops.leaky_relu(x, negative_slope=alpha), 0.01),
+    "relu": _Activation(ops.relu),
+    "scaledtanh": _Activation(lambda x, alpha, beta: alpha * ops.tanh(beta * x), 1.0, 1.0),
+    "sigmoid": _Activation(ops.sigmoid),
+    "softplus": _Activation(ops.softplus),
+    "softsign": _Activation(ops.softsign),
+    "tanh": _Activation(ops.tanh),
+    "thresholdedrelu": _Activation(lambda x, alpha: ops.where(x > alpha, x, 0), 1.0),
 }
 
 

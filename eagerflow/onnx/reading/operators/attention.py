@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.onnx.reading.calls import Call, operator
 from eagerflow.onnx.reading.element_types import dtype_of
 
@@ -36,7 +37,7 @@ class _Mask(NamedTuple):
         if self.seen is None:
             return self.added
         zero = 0 if self.added is None else self.added
-        return ef.astype(ef.where(self.seen, zero, -np.inf), dtype)
+        return ops.astype(ops.where(self.seen, zero, -np.inf), dtype)
 
 
 def _heads(call: Call, x: Any, count: int | None) -> Any:
@@ -45,8 +46,8 @@ def _heads(call: Call, x: Any, count: int | None) -> Any:
         return x
     if x.ndim != 3 or not count or x.shape[2] % count:
         call.refuse(f"{x.ndim} axes of which the last does not hold {count} heads")
-    split = ef.reshape(x, (*x.shape[:2], count, x.shape[2] // count))
-    return ef.permute_dims(split, (0, 2, 1, 3))
+    split = ops.reshape(x, (*x.shape[:2], count, x.shape[2] // count))
+    return ops.permute_dims(split, (0, 2, 1, 3))
 
 
 def _and(a: Any, b: Any) -> Any:
@@ -62,21 +63,21 @@ def _mask(call: Call, given: Any, operands: _Operands, causal: int, left: int, r
         if not isinstance(short, int) or short > 0:
             sides = [(0, 0)] * (given.ndim - 1) + [(0, short)]
             none = False if given.dtype.kind == "b" else -np.inf
-            given = ef.pad(given, tuple(sides), constant_values=none)
+            given = ops.pad(given, tuple(sides), constant_values=none)
         seen, added = (given, None) if given.dtype.kind == "b" else (None, given)
-    keys = ef.reshape(ef.arange(lengths[1]), (1, -1))
+    keys = ops.reshape(ops.arange(lengths[1]), (1, -1))
     if causal or left >= 0 or right >= 0:
         offset: Any = operands.past
         if operands.filled is not None and not operands.past:
-            offset = ef.reshape(operands.filled, (-1, 1, 1, 1)) - lengths[0]
-        behind = ef.reshape(ef.arange(lengths[0]), (-1, 1)) + offset - keys
+            offset = ops.reshape(operands.filled, (-1, 1, 1, 1)) - lengths[0]
+        behind = ops.reshape(ops.arange(lengths[0]), (-1, 1)) + offset - keys
         right = min(right, 0) if causal and right >= 0 else (0 if causal else right)
         if right >= 0:
             seen = _and(seen, behind >= -right)
         if left >= 0:
             seen = _and(seen, behind <= left)
     if operands.filled is not None:
-        seen = _and(seen, keys < ef.reshape(operands.filled, (-1, 1, 1, 1)))
+        seen = _and(seen, keys < ops.reshape(operands.filled, (-1, 1, 1, 1)))
     return _Mask(seen, added)
 
 
@@ -84,12 +85,12 @@ def _scores(call: Call, operands: _Operands, mask: _Mask, scale: float, softcap:
     """The products of queries and keys: before anything, capped, and with the mask."""
     q, k, _, _, _ = operands
     groups = q.shape[1] // k.shape[1]
-    k = ef.repeat(k, groups, axis=1) if groups > 1 else k
+    k = ops.repeat(k, groups, axis=1) if groups > 1 else k
     # Rounded to the dtype, as ONNX's function has it.
     root = abs(scale) ** 0.5
-    left, right = (ef.tensor(t, dtype=q.dtype) for t in (root, root if scale >= 0 else -root))
-    products = (q * left) @ ef.swapaxes(k * right, 2, 3)
-    capped = ef.tanh(products / softcap) * softcap if softcap > 0 else products
+    left, right = (as_tensor(t, dtype=q.dtype) for t in (root, root if scale >= 0 else -root))
+    products = (q * left) @ ops.swapaxes(k * right, 2, 3)
+    capped = ops.tanh(products / softcap) * softcap if softcap > 0 else products
     bias = mask.bias(q.dtype)
     return products, capped, capped if bias is None else capped + bias, bias
 
@@ -106,17 +107,17 @@ def _explicit(
     """Attention step by step, with what ``mode`` wants to see of it."""
     q, _, v, _, _ = operands
     products, capped, biased, bias = _scores(call, operands, mask, scale, softcap)
-    wide = biased if precision is None else ef.astype(biased, dtype_of(precision))
+    wide = biased if precision is None else ops.astype(biased, dtype_of(precision))
     if bias is None:
-        weights = ef.softmax(wide)
+        weights = ops.softmax(wide)
     else:
         # A query that sees no key has no weights.
-        blind = ef.max(bias, axis=-1, keepdims=True) == -np.inf
-        weights = ef.where(blind, 0, ef.softmax(ef.where(blind, 0, wide)))
-    weights = ef.astype(weights, q.dtype)
+        blind = ops.max(bias, axis=-1, keepdims=True) == -np.inf
+        weights = ops.where(blind, 0, ops.softmax(ops.where(blind, 0, wide)))
+    weights = ops.astype(weights, q.dtype)
     groups = q.shape[1] // v.shape[1]
-    y = weights @ (ef.repeat(v, groups, axis=1) if groups > 1 else v)
-    return y, ef.astype((products, capped, biased, weights)[mode], q.dtype)
+    y = weights @ (ops.repeat(v, groups, axis=1) if groups > 1 else v)
+    return y, ops.astype((products, capped, biased, weights)[mode], q.dtype)
 
 
 @operator("Attention")
@@ -152,20 +153,20 @@ def attention(
     )
     past = 0 if past_key is None else past_key.shape[2]
     if past_key is not None:
-        k, v = (ef.concat([old, new], axis=2) for old, new in ((past_key, k), (past_value, v)))
+        k, v = (ops.concat([old, new], axis=2) for old, new in ((past_key, k), (past_value, v)))
     operands = _Operands(q, k, v, past, nonpad_kv_seqlen)
     mask = _mask(call, attn_mask, operands, is_causal, left_window_size, right_window_size)
     scale = float(q.shape[3]) ** -0.5 if scale is None else scale
     plain = not (softcap or softmax_precision or call.wants(3))
     if plain:
-        y, scores = ef.dot_product_attention(q, k, v, mask.whole(q.dtype), scale=scale), None
+        y, scores = ops.dot_product_attention(q, k, v, mask.whole(q.dtype), scale=scale), None
     else:
         y, scores = _explicit(
             call, operands, mask, scale, softcap, softmax_precision, qk_matmul_output_mode
         )
     if flat:
-        y = ef.permute_dims(y, (0, 2, 1, 3))
-        y = ef.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
+        y = ops.permute_dims(y, (0, 2, 1, 3))
+        y = ops.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
     return y, k, v, scores
 
 
@@ -187,8 +188,8 @@ def rotary_embedding(
     """Pairs of elements turned by angles that grow with the position."""
     heads = _heads(call, x, num_heads)
     if position_ids is not None:
-        cos_cache, sin_cache = (ef.take(t, position_ids, axis=0) for t in (cos_cache, sin_cache))
-    cos, sin = (ef.expand_dims(t, 1) for t in (cos_cache, sin_cache))
+        cos_cache, sin_cache = (ops.take(t, position_ids, axis=0) for t in (cos_cache, sin_cache))
+    cos, sin = (ops.expand_dims(t, 1) for t in (cos_cache, sin_cache))
     size = rotary_embedding_dim or heads.shape[3]
     turned, rest = heads[..., :size], heads[..., size:]
     if interleaved:
@@ -197,11 +198,11 @@ def rotary_embedding(
         a, b = turned[..., : size // 2], turned[..., size // 2 :]
     parts = [cos * a - sin * b, sin * a + cos * b]
     if interleaved:
-        y = ef.reshape(ef.stack(parts, axis=-1), turned.shape)
+        y = ops.reshape(ops.stack(parts, axis=-1), turned.shape)
     else:
-        y = ef.concat(parts, axis=-1)
+        y = ops.concat(parts, axis=-1)
     if size != heads.shape[3]:
-        y = ef.concat([y, rest], axis=-1)
+        y = ops.concat([y, rest], axis=-1)
     if x.ndim == 4:
         return y
-    return ef.reshape(ef.permute_dims(y, (0, 2, 1, 3)), x.shape)
+    return ops.reshape(ops.permute_dims(y, (0, 2, 1, 3)), x.shape)

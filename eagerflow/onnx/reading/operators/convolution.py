@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.dims import symbolic
 from eagerflow.onnx.reading.calls import Call, known_list, operator
 from eagerflow.onnx.reading.operators.limits import check_elements
@@ -27,7 +27,7 @@ from eagerflow.onnx.reading.operators.windows import (
 
 def _filters(w: Any) -> Any:
     """(filters, channels, *window) as (*window, channels, filters)."""
-    return ef.permute_dims(w, (*range(2, w.ndim), 1, 0))
+    return ops.permute_dims(w, (*range(2, w.ndim), 1, 0))
 
 
 def _windows(call: Call, x: Any, w: Any, attributes: dict[str, Any]) -> Windows:
@@ -45,7 +45,7 @@ def _windows(call: Call, x: Any, w: Any, attributes: dict[str, Any]) -> Windows:
 def convolve(call: Call, x: Any, w: Any, group: int = 1, **attributes: Any) -> Any:
     """The convolution of a channels-first tensor, channels last, before a bias is added."""
     found = _windows(call, x, w, attributes)
-    return ef.conv(
+    return ops.conv(
         channels_last(x),
         _filters(w),
         strides=found.strides,
@@ -110,7 +110,7 @@ def conv_transpose(
     if len(more) != len(sizes) or (wanted and len(wanted) != len(sizes)):
         call.refuse(f"output_padding or output_shape do not fit {len(sizes)} spatial axes")
     room = _room(sizes, found, more, wanted or None, auto_pad)
-    y = ef.conv_input_gradient(
+    y = ops.conv_input_gradient(
         channels_last(x),
         _filters(w),
         size=room.sizes,
@@ -120,7 +120,7 @@ def conv_transpose(
         groups=int(group or 1),
     )
     if any(map(any, room.added)):
-        y = ef.pad(y, ((0, 0), *room.added, (0, 0)))
+        y = ops.pad(y, ((0, 0), *room.added, (0, 0)))
     return channels_first(y if bias is None else y + bias)
 
 
@@ -132,7 +132,7 @@ def _integer_convolution(
 ) -> Any:
     """Sums of products of small integers, exact in float64, channels last."""
     if w_zero is not None and w_zero.ndim == 1:
-        w_zero = ef.reshape(w_zero, (-1, *[1] * (w.ndim - 1)))
+        w_zero = ops.reshape(w_zero, (-1, *[1] * (w.ndim - 1)))
     x = without_zero_point(x, x_zero, "float64")
     return convolve(call, x, without_zero_point(w, w_zero, "float64"), **attributes)
 
@@ -143,7 +143,7 @@ def conv_integer(
 ) -> Any:
     """A convolution of small integers, in int32."""
     y = _integer_convolution(call, x, w, x_zero, w_zero, attributes)
-    return channels_first(ef.astype(y, "int32"))
+    return channels_first(ops.astype(y, "int32"))
 
 
 @operator("QLinearConv")
@@ -163,7 +163,7 @@ def qlinear_conv(
     """A convolution of quantized tensors, quantized again."""
     y = _integer_convolution(call, x, w, x_zero, w_zero, attributes)
     if bias is not None:
-        y = y + ef.astype(bias, "float64")
+        y = y + ops.astype(bias, "float64")
     return channels_first(requantized(y, x_scale * w_scale / y_scale, y_zero))
 
 
@@ -192,16 +192,16 @@ def deform_conv(
         call.refuse("images or offsets of unknown size")
     check_elements(call, taps, *out)
     # (batch and offset groups, window, axes, *positions)
-    offset = ef.reshape(offset, (-1, taps, rank, *out))
+    offset = ops.reshape(offset, (-1, taps, rank, *out))
     places = [offset[:, :, axis] + grid for axis, grid in enumerate(_grids(found, out))]
-    flat = [ef.reshape(place, (-1, taps * prod(out))) for place in places]
-    parts = ef.reshape(x, (-1, channels // offset_group, *x.shape[2:]))
-    seen = sample_linear(parts, [ef.astype(p, x.dtype) for p in flat], outside="zeros")
+    flat = [ops.reshape(place, (-1, taps * prod(out))) for place in places]
+    parts = ops.reshape(x, (-1, channels // offset_group, *x.shape[2:]))
+    seen = sample_linear(parts, [ops.astype(p, x.dtype) for p in flat], outside="zeros")
     if mask is not None:
-        seen = seen * ef.reshape(mask, (-1, 1, taps * prod(out)))
-    columns = ef.reshape(seen, (-1, group, channels // group * taps, prod(out)))
-    weights = ef.reshape(w, (group, filters // group, -1))
-    y = ef.reshape(weights @ columns, (-1, filters, *out))
+        seen = seen * ops.reshape(mask, (-1, 1, taps * prod(out)))
+    columns = ops.reshape(seen, (-1, group, channels // group * taps, prod(out)))
+    weights = ops.reshape(w, (group, filters // group, -1))
+    y = ops.reshape(weights @ columns, (-1, filters, *out))
     return y if bias is None else y + per_channel(bias, y.ndim)
 
 

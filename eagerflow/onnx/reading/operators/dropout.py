@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.onnx.reading.calls import Call, known_number, operator
 
 
@@ -21,10 +21,10 @@ def dropout(
     trains = training_mode is not None and bool(known_number(training_mode))
     rate = 0.5 if ratio is None else known_number(ratio)
     if not trains or rate == 0:
-        return x, ef.ones_like(x, dtype="bool") if call.wants(1) else None
+        return x, ops.ones_like(x, dtype="bool") if call.wants(1) else None
     if seed is not None:
         call.refuse("numbers of another library's generator for a seed")
     if not 0 <= rate < 1:
         call.refuse(f"dropout at a rate of {rate}")
-    scaled = ef.dropout(ef.ones_like(x), rate)
-    return x * scaled, scaled > 0
+    scaled = ops.dropout(ops.ones_like(x), rate)
+    return x * scaled, ops.greater(scaled, 0)

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.onnx.reading.calls import Call, known_list, operator
 from eagerflow.onnx.reading.operators.limits import check_elements
 from eagerflow.onnx.reading.operators.sampling import (
@@ -29,10 +30,10 @@ _SAMPLERS = {
 def _inside(place: Any, size: int, outside: str, corners: bool) -> Any:
     """Places beside the image brought to its border, or mirrored there."""
     if outside == "border":
-        return ef.clip(place, 0, size - 1)
+        return ops.clip(place, 0, size - 1)
     low, high = (0.0, size - 1.0) if corners else (-0.5, size - 0.5)
     beside = (place < low) | (place > high)
-    return ef.where(beside, reflected(place, size, corners), place)
+    return ops.where(beside, reflected(place, size, corners), place)
 
 
 @operator("GridSample")
@@ -58,16 +59,16 @@ def grid_sample(
         call.refuse(f"a grid of shape {grid.shape} for images with {len(sizes)} spatial axes")
     corners, places = bool(align_corners), []
     for axis, size in enumerate(sizes):
-        place = ef.reshape(grid[..., len(sizes) - 1 - axis], (-1, prod(out)))
+        place = ops.reshape(grid[..., len(sizes) - 1 - axis], (-1, prod(out)))
         place = (place + 1) / 2 * (size - 1) if corners else ((place + 1) * size - 1) / 2
         if mode == "nearest":
-            place = ef.round(place)
+            place = ops.round(place)
         # A cubic sum looks beyond the border at pixels, each of which is found on its own.
         if padding_mode != "zeros" and "cubic" not in mode:
             place = _inside(place, size, padding_mode, corners)
         places.append(place)
     y = _SAMPLERS[mode](x, places, padding_mode, corners)
-    return ef.astype(ef.reshape(y, (*x.shape[:2], *out)), x.dtype)
+    return ops.astype(ops.reshape(y, (*x.shape[:2], *out)), x.dtype)
 
 
 @operator("AffineGrid")
@@ -85,5 +86,5 @@ def affine_grid(call: Call, theta: Any, size: Any, *, align_corners: int = 0) ->
     # The last axis comes first, and a 1 at the end.
     axes = np.meshgrid(*lines, indexing="ij")[::-1]
     points = np.stack([*axes, np.ones(spatial)], axis=-1).reshape(-1, len(spatial) + 1)
-    moved = ef.tensor(points, dtype=theta.dtype) @ ef.swapaxes(theta, 1, 2)
-    return ef.reshape(moved, (-1, *spatial, len(spatial)))
+    moved = as_tensor(points, dtype=theta.dtype) @ ops.swapaxes(theta, 1, 2)
+    return ops.reshape(moved, (-1, *spatial, len(spatial)))

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.dims import DimLike
 from eagerflow.onnx.reading.calls import Call, known, known_list, operator
 from eagerflow.onnx.reading.operators.limits import check_elements
@@ -126,14 +127,14 @@ def _along(x: Any, number: int, a: _Axis, mode: _Mode) -> Any:
     at = _COORDINATES[mode.coordinates](a, np.arange(a.made, dtype="float64"))
     if mode.mode == "nearest":
         places = np.clip(_NEAREST[mode.nearest](at), 0, a.size - 1).astype("int64")
-        y = ef.take(x, places, axis=number)
+        y = ops.take(x, places, axis=number)
     else:
         y = _weighted(x, number, *_taps(a, mode, at))
     outside = (at < 0) | (at > a.size - 1)
     if mode.coordinates != "tf_crop_and_resize" or not outside.any():
         return y
     shape = [-1 if axis == number else 1 for axis in range(x.ndim)]
-    return ef.where(outside.reshape(shape), mode.extrapolation, y)
+    return ops.where(outside.reshape(shape), mode.extrapolation, y)
 
 
 def _weighted(x: Any, number: int, places: Any, weights: Any) -> Any:
@@ -141,13 +142,13 @@ def _weighted(x: Any, number: int, places: Any, weights: Any) -> Any:
     if places.shape[1] > _FEW:
         matrix = np.zeros((len(places), x.shape[number]))
         np.add.at(matrix, (np.arange(len(places))[:, None], places), weights)
-        made = ef.tensordot(x, ef.tensor(matrix, dtype=x.dtype), axes=((number,), (1,)))
-        return ef.moveaxis(made, -1, number)
+        made = ops.tensordot(x, as_tensor(matrix, dtype=x.dtype), axes=((number,), (1,)))
+        return ops.moveaxis(made, -1, number)
     shape = [-1 if axis == number else 1 for axis in range(x.ndim)]
     total: Any = None
     for place, weight in zip(places.T, weights.T, strict=True):
-        factor = ef.tensor(weight.reshape(shape), dtype=x.dtype)
-        term = ef.take(x, place, axis=number) * factor
+        factor = as_tensor(weight.reshape(shape), dtype=x.dtype)
+        term = ops.take(x, place, axis=number) * factor
         total = term if total is None else total + term
     return total
 
@@ -198,15 +199,15 @@ def _resized(call: Call, x: Any, changes: dict[int, _Axis], mode: _Mode) -> Any:
     if mode.mode == "nearest":
         y = x
     else:
-        y = x if x.dtype.name == "float64" else ef.astype(x, "float32")
+        y = x if x.dtype.name == "float64" else ops.astype(x, "float32")
     for number, a in changes.items():
         # In front of a product with a matrix stands an array as large.
         check_elements(call, a.made, min(a.size, int(4 / min(a.scale, 1)) + 2))
         y = _along(y, number, a, mode)
     if x.dtype.kind in "iu" and y.dtype != x.dtype:
         limits = np.iinfo(x.dtype)
-        y = ef.clip(ef.round(y), limits.min, limits.max)
-    return ef.astype(y, x.dtype)
+        y = ops.clip(ops.round(y), limits.min, limits.max)
+    return ops.astype(y, x.dtype)
 
 
 @operator("Resize")

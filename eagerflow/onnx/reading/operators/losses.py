@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.onnx.reading.calls import Call, operator
 
 
@@ -15,10 +15,10 @@ def _reduced(call: Call, loss: Any, weight: Any, reduction: str) -> Any:
     if reduction == "none":
         return loss
     if reduction == "sum":
-        return ef.sum(loss)
+        return ops.sum(loss)
     if reduction != "mean":
         call.refuse(f"there is no reduction {reduction!r}")
-    return ef.mean(loss) if weight is None else ef.sum(loss) / ef.sum(weight)
+    return ops.mean(loss) if weight is None else ops.sum(loss) / ops.sum(weight)
 
 
 def _likelihood_loss(
@@ -28,14 +28,14 @@ def _likelihood_loss(
     ignored = None
     if ignore_index is not None:
         ignored = target == ignore_index
-        target = ef.where(ignored, 0, target)
-    loss = -ef.take_along_axis(logs, ef.expand_dims(target, 1), axis=1)
-    loss = ef.squeeze(loss, axis=1)
-    each = None if weight is None else ef.take(weight, target, axis=0)
+        target = ops.where(ignored, 0, target)
+    loss = -ops.take_along_axis(logs, ops.expand_dims(target, 1), axis=1)
+    loss = ops.squeeze(loss, axis=1)
+    each = None if weight is None else ops.take(weight, target, axis=0)
     if ignored is not None:
-        each = ef.where(ignored, 0, 1 if each is None else each)
+        each = ops.where(ignored, 0, 1 if each is None else each)
         # Where nothing counts there may be infinities.
-        loss, each = ef.where(ignored, 0, loss), ef.astype(each, logs.dtype)
+        loss, each = ops.where(ignored, 0, loss), ops.astype(each, logs.dtype)
     return _reduced(call, loss, each, reduction)
 
 
@@ -64,5 +64,5 @@ def softmax_cross_entropy_loss(
     reduction: str = "mean",
 ) -> Any:
     """The loss of scores (batch, classes, *places) for classes, and their log-softmax."""
-    logs = ef.log_softmax(scores, axis=1)
+    logs = ops.log_softmax(scores, axis=1)
     return _likelihood_loss(call, logs, labels, weights, ignore_index, reduction), logs

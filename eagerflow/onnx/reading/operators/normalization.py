@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.dtypes import NARROW, promote
 from eagerflow.onnx.reading.calls import Call, operator
 from eagerflow.onnx.reading.element_types import dtype_of
@@ -35,14 +35,14 @@ def batch_normalization(
         call.refuse("statistics for each place (spatial=0)")
     trains = training_mode if call.version >= 14 else any(call.outputs[1:])
     if not trains:
-        y, _, _ = ef.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon)
-        return ef.astype(y, x.dtype)
-    y, batch_mean, batch_variance = ef.batch_norm(x, scale, bias, axis=1, epsilon=epsilon)
+        y, _, _ = ops.batch_norm(x, scale, bias, mean, variance, axis=1, epsilon=epsilon)
+        return ops.astype(y, x.dtype)
+    y, batch_mean, batch_variance = ops.batch_norm(x, scale, bias, axis=1, epsilon=epsilon)
     running = [
-        ef.astype(old * momentum + new * (1 - momentum), old.dtype)
+        ops.astype(old * momentum + new * (1 - momentum), old.dtype)
         for old, new in ((mean, batch_mean), (variance, batch_variance))
     ]
-    made = (ef.astype(y, x.dtype), *running)
+    made = (ops.astype(y, x.dtype), *running)
     return made if call.version >= 14 else (*made, batch_mean, batch_variance)
 
 
@@ -54,7 +54,7 @@ def instance_normalization(
     call: Call, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5
 ) -> Any:
     """Each channel of each example."""
-    return ef.group_norm(x, x.shape[1], scale, bias, axis=1, epsilon=epsilon)
+    return ops.group_norm(x, x.shape[1], scale, bias, axis=1, epsilon=epsilon)
 
 
 @operator("GroupNormalization")
@@ -71,16 +71,16 @@ def group_normalization(
     """Groups of channels of each example; before version 21 a group has one scale and bias."""
     if call.version < 21:
         each = x.shape[1] // num_groups
-        scale, bias = (ef.repeat(t, each, axis=0) for t in (scale, bias))
+        scale, bias = (ops.repeat(t, each, axis=0) for t in (scale, bias))
     wide = _stashed(x, stash_type)
-    y = ef.group_norm(wide, num_groups, scale, bias, axis=1, epsilon=epsilon)
-    return ef.astype(y, x.dtype)
+    y = ops.group_norm(wide, num_groups, scale, bias, axis=1, epsilon=epsilon)
+    return ops.astype(y, x.dtype)
 
 
 def _stashed(x: Any, stash_type: int) -> Any:
     """``x`` in the dtype to compute in; kernels compute narrow floats in float32 anyhow."""
     dtype = promote(x.dtype, dtype_of(stash_type))
-    return x if x.dtype in NARROW and dtype.name == "float32" else ef.astype(x, dtype)
+    return x if x.dtype in NARROW and dtype.name == "float32" else ops.astype(x, dtype)
 
 
 def _behind(call: Call, x: Any, axis: int) -> tuple[int, ...]:
@@ -105,16 +105,16 @@ def layer_normalization(
     wide = _stashed(x, stash_type)
     fits = scale.shape == x.shape[axes[0] :] and (bias is None or bias.shape == scale.shape)
     if fits and scale.dtype == wide.dtype:
-        y = ef.astype(ef.layer_norm(wide, scale, bias, axis=axes, epsilon=epsilon), x.dtype)
+        y = ops.astype(ops.layer_norm(wide, scale, bias, axis=axes, epsilon=epsilon), x.dtype)
     else:
-        y = ef.astype(ef.layer_norm(wide, axis=axes, epsilon=epsilon), x.dtype) * scale
+        y = ops.astype(ops.layer_norm(wide, axis=axes, epsilon=epsilon), x.dtype) * scale
         y = y if bias is None else y + bias
     if not (call.wants(1) or call.wants(2)):
         return y
-    wide = ef.astype(x, dtype_of(stash_type))
-    mean = ef.mean(wide, axis=axes, keepdims=True)
-    variance = ef.mean(ef.square(wide - mean), axis=axes, keepdims=True)
-    return y, mean, ef.rsqrt(variance + epsilon)
+    wide = ops.astype(x, dtype_of(stash_type))
+    mean = ops.mean(wide, axis=axes, keepdims=True)
+    variance = ops.mean(ops.square(wide - mean), axis=axes, keepdims=True)
+    return y, mean, ops.rsqrt(variance + epsilon)
 
 
 @operator("RMSNormalization")
@@ -131,16 +131,16 @@ def rms_normalization(
     axes = _behind(call, x, axis)
     wide = _stashed(x, stash_type)
     if scale.shape == x.shape[axes[0] :] and scale.dtype == wide.dtype:
-        return ef.astype(ef.rms_norm(wide, scale, axis=axes, epsilon=epsilon), x.dtype)
-    return ef.astype(ef.rms_norm(wide, axis=axes, epsilon=epsilon), x.dtype) * scale
+        return ops.astype(ops.rms_norm(wide, scale, axis=axes, epsilon=epsilon), x.dtype)
+    return ops.astype(ops.rms_norm(wide, axis=axes, epsilon=epsilon), x.dtype) * scale
 
 
 @operator("MeanVarianceNormalization")
 def mean_variance_normalization(call: Call, x: Any, *, axes: Any = (0, 2, 3)) -> Any:
     """Mean 0 and deviation 1 over axes."""
     axes = tuple(axes)
-    rest = x - ef.mean(x, axis=axes, keepdims=True)
-    return rest / (ef.sqrt(ef.mean(ef.square(rest), axis=axes, keepdims=True)) + 1e-9)
+    rest = x - ops.mean(x, axis=axes, keepdims=True)
+    return rest / (ops.sqrt(ops.mean(ops.square(rest), axis=axes, keepdims=True)) + 1e-9)
 
 
 # Norms -------------------------------------------------------------------------------------------
@@ -151,8 +151,8 @@ def lp_normalization(call: Call, x: Any, *, axis: int = -1, p: int = 2) -> Any:
     """Vectors along an axis divided by their 1-norm or 2-norm; zeros stay."""
     if p not in (1, 2):
         call.refuse(f"the {p}-norm")
-    norm = ef.vector_norm(x, axis=axis, keepdims=True, ord=p)
-    return x / ef.where(norm == 0, 1, norm)
+    norm = ops.vector_norm(x, axis=axis, keepdims=True, ord=p)
+    return x / ops.where(norm == 0, 1, norm)
 
 
 @operator("LRN")
@@ -168,7 +168,7 @@ def local_response_normalization(
     check_steps(call, sum(sides))
     around = [(0, 0)] * x.ndim
     around[1] = sides
-    squares = ef.pad(ef.square(x), tuple(around))
+    squares = ops.pad(ops.square(x), tuple(around))
     total = squares[:, : x.shape[1]]
     for first in range(1, sum(sides) + 1):
         total = total + squares[:, first : first + x.shape[1]]

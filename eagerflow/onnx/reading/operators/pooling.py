@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.dims import symbolic
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.onnx.reading.calls import Call, known_list, operator
@@ -48,7 +49,7 @@ class Pooling(NamedTuple):
 
     def padded(self, x: Any, value: Any) -> Any:
         """A channels-first tensor with the padding around it."""
-        return ef.pad(x, ((0, 0), (0, 0), *self.pads), constant_values=value)
+        return ops.pad(x, ((0, 0), (0, 0), *self.pads), constant_values=value)
 
 
 def pooling(call: Call, x: Any, kernel: Any, ceil_mode: int, attributes: dict[str, Any]) -> Pooling:
@@ -93,7 +94,7 @@ def max_pool(
     found = pooling(call, x, kernel_shape, ceil_mode, attributes)
     windows = found.windows
     if not call.wants(1) and found.fits_ours and x.dtype in FLOATS:
-        y = ef.max_pool(
+        y = ops.max_pool(
             channels_last(x), windows.kernel, strides=windows.strides, padding=found.pads
         )
         return channels_first(y)
@@ -101,11 +102,11 @@ def max_pool(
     if not call.wants(1):
         y = taps[0]
         for tap in taps[1:]:
-            y = ef.maximum(y, tap)
+            y = ops.maximum(y, tap)
         return y
-    stacked = ef.stack(taps)
-    best = ef.argmax(stacked, axis=0)
-    return ef.max(stacked, axis=0), _indices(call, x, found, best, storage_order)
+    stacked = ops.stack(taps)
+    best = ops.argmax(stacked, axis=0)
+    return ops.max(stacked, axis=0), _indices(call, x, found, best, storage_order)
 
 
 def _indices(call: Call, x: Any, found: Pooling, best: Any, column_major: int) -> Any:
@@ -150,13 +151,13 @@ def max_unpool(
     steps = strides or (1,) * len(sizes)
     columns = zip(sizes, kernel_shape, steps, pairs(call, pads, len(sizes)), strict=True)
     whole = [*x.shape[:2], *((n - 1) * step + k - sum(pad) for n, k, step, pad in columns)]
-    y = ef.zeros((prod(whole),), dtype=x.dtype)
-    y = y.at[ef.reshape(indices, (-1,))].set(ef.reshape(x, (-1,)))
-    y = ef.reshape(y, tuple(whole))
+    y = ops.zeros((prod(whole),), dtype=x.dtype)
+    y = y.at[ops.reshape(indices, (-1,))].set(ops.reshape(x, (-1,)))
+    y = ops.reshape(y, tuple(whole))
     wanted = known_list(output_shape) or whole
     if any(n < m for n, m in zip(wanted, whole, strict=True)):
         call.refuse(f"output_shape {wanted} is smaller than {whole}")
-    return ef.pad(y, tuple((0, n - m) for n, m in zip(wanted, whole, strict=True)))
+    return ops.pad(y, tuple((0, n - m) for n, m in zip(wanted, whole, strict=True)))
 
 
 # Means and norms ---------------------------------------------------------------------------------
@@ -203,14 +204,14 @@ def average_pool(
     windows = found.windows
     unpadded = not any(map(any, found.pads))
     if found.fits_ours and (unpadded or not count_include_pad):
-        y = ef.avg_pool(
+        y = ops.avg_pool(
             channels_last(x), windows.kernel, strides=windows.strides, padding=found.pads
         )
         return channels_first(y)
     if unpadded:
         return _sums(call, x, found) / prod(windows.kernel)
     counts = _counts(call, x, found, bool(count_include_pad))
-    return _sums(call, x, found) / ef.tensor(counts, dtype=x.dtype)
+    return _sums(call, x, found) / as_tensor(counts, dtype=x.dtype)
 
 
 @operator("LpPool")
@@ -219,7 +220,7 @@ def lp_pool(
 ) -> Any:
     """The p-norm of each window."""
     found = pooling(call, x, kernel_shape, ceil_mode, attributes)
-    return _sums(call, ef.abs(x) ** p, found) ** (1 / p)
+    return _sums(call, ops.abs(x) ** p, found) ** (1 / p)
 
 
 # Over all of space -------------------------------------------------------------------------------
@@ -228,17 +229,17 @@ def lp_pool(
 @operator("GlobalAveragePool")
 def global_average_pool(call: Call, x: Any) -> Any:
     """The mean over all spatial axes."""
-    return ef.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
+    return ops.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 @operator("GlobalMaxPool")
 def global_max_pool(call: Call, x: Any) -> Any:
     """The largest element over all spatial axes."""
-    return ef.max(x, axis=tuple(range(2, x.ndim)), keepdims=True)
+    return ops.max(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 
 @operator("GlobalLpPool")
 def global_lp_pool(call: Call, x: Any, *, p: int = 2) -> Any:
     """The p-norm over all spatial axes."""
-    total = ef.sum(ef.abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True)
+    total = ops.sum(ops.abs(x) ** p, axis=tuple(range(2, x.ndim)), keepdims=True)
     return total ** (1 / p)

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.capture import control
 from eagerflow.onnx.reading.calls import Call, operator
 from eagerflow.onnx.reading.operators.activations import activation
 
@@ -31,13 +32,13 @@ class _Layer(NamedTuple):
 
     def gates(self, order: Sequence[int]) -> tuple[Any, Any]:
         """Kernel and recurrent kernel, transposed, with their gates in another order."""
-        return tuple(_reordered(ef.permute_dims(t, (1, 0)), order) for t in (self.w, self.r))
+        return tuple(_reordered(ops.permute_dims(t, (1, 0)), order) for t in (self.w, self.r))
 
 
 def _reordered(x: Any, order: Sequence[int]) -> Any:
     """The parts of the last axis, as many as there are numbers in ``order``, in that order."""
     size = x.shape[-1] // len(order)
-    return ef.concat([x[..., i * size : (i + 1) * size] for i in order], axis=-1)
+    return ops.concat([x[..., i * size : (i + 1) * size] for i in order], axis=-1)
 
 
 def _parts(x: Any, count: int) -> list[Any]:
@@ -46,7 +47,7 @@ def _parts(x: Any, count: int) -> list[Any]:
 
 
 def _clipped(x: Any, clip: float | None) -> Any:
-    return x if clip is None else ef.clip(x, -clip, clip)
+    return x if clip is None else ops.clip(x, -clip, clip)
 
 
 # Running -----------------------------------------------------------------------------------------
@@ -54,19 +55,19 @@ def _clipped(x: Any, clip: float | None) -> Any:
 
 def _scan(layer: _Layer, x: Any, mask: Any, cell: Cell) -> list[Any]:
     """The states after each step of x (batch, steps, features), held where the mask is False."""
-    kernel = ef.permute_dims(layer.w, (1, 0))
-    products = ef.swapaxes(x @ kernel, 0, 1)
-    held = None if mask is None else ef.expand_dims(ef.swapaxes(mask, 0, 1), -1)
+    kernel = ops.permute_dims(layer.w, (1, 0))
+    products = ops.swapaxes(x @ kernel, 0, 1)
+    held = None if mask is None else ops.expand_dims(ops.swapaxes(mask, 0, 1), -1)
 
     def step(states: Any, row: Any) -> Any:
         made = cell(row if held is None else row[0], *states)
         if held is not None:
-            made = tuple(ef.where(row[1], n, o) for n, o in zip(made, states, strict=True))
+            made = tuple(ops.where(row[1], n, o) for n, o in zip(made, states, strict=True))
         return made, made
 
     rows = products if held is None else (products, held)
-    _, sequences = ef.scan(step, tuple(layer.states), rows, reverse=layer.reverse)
-    return [ef.swapaxes(s, 0, 1) for s in sequences]
+    _, sequences = control.scan(step, tuple(layer.states), rows, reverse=layer.reverse)
+    return [ops.swapaxes(s, 0, 1) for s in sequences]
 
 
 class _Node(NamedTuple):
@@ -84,15 +85,15 @@ class _Node(NamedTuple):
             found = run(layer, self.x, self.mask)
             h = found[0]
             if self.mask is not None:
-                h = ef.where(ef.expand_dims(self.mask, -1), h, 0)
+                h = ops.where(ops.expand_dims(self.mask, -1), h, 0)
             sequences.append(h)
             at = 0 if layer.reverse else -1
             last.append([s[:, at] for s in found])
         axis = 1 if self.layout else 0
-        states = [ef.stack(list(each), axis=axis) for each in zip(*last, strict=True)]
+        states = [ops.stack(list(each), axis=axis) for each in zip(*last, strict=True)]
         # (batch, steps, directions, units), or (steps, directions, batch, units)
-        y = ef.stack(sequences, axis=2)
-        return (y if self.layout else ef.permute_dims(y, (1, 2, 0, 3)), *states)
+        y = ops.stack(sequences, axis=2)
+        return (y if self.layout else ops.permute_dims(y, (1, 2, 0, 3)), *states)
 
 
 _DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, True)}
@@ -115,21 +116,21 @@ def _node(
         call.refuse(f"weights for {w.shape[0]} directions, where the node has {len(directions)}")
     layout = attributes.get("layout") or 0
     if not layout:
-        x = ef.swapaxes(x, 0, 1)
-        states = [None if s is None else ef.swapaxes(s, 0, 1) for s in states]
+        x = ops.swapaxes(x, 0, 1)
+        states = [None if s is None else ops.swapaxes(s, 0, 1) for s in states]
     mask = None
     if lengths is not None:
-        steps = ef.reshape(ef.arange(x.shape[1]), (1, -1))
-        mask = steps < ef.expand_dims(lengths, -1)
+        steps = ops.reshape(ops.arange(x.shape[1]), (1, -1))
+        mask = steps < ops.expand_dims(lengths, -1)
     names = attributes.get("activations") or defaults * len(directions)
     functions = _activations(call, names, len(defaults) * len(directions), attributes)
-    zeros = ef.zeros((x.shape[0], r.shape[2]), dtype=x.dtype)
+    zeros = ops.zeros((x.shape[0], r.shape[2]), dtype=x.dtype)
     clip = attributes.get("clip")
     layers = [
         _Layer(
             w[i],
             r[i],
-            ef.zeros((2 * w.shape[1],), dtype=x.dtype) if bias is None else bias[i],
+            ops.zeros((2 * w.shape[1],), dtype=x.dtype) if bias is None else bias[i],
             None if peepholes is None else peepholes[i],
             [zeros if s is None else s[:, i] for s in states],
             functions[i * len(defaults) : (i + 1) * len(defaults)],
@@ -177,9 +178,9 @@ def rnn(
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         added = sum(_parts(layer.bias, 2))
         kernel, recurrent = layer.gates((0,))
-        if _is_ours(layer, [ef.tanh]):
+        if _is_ours(layer, [ops.tanh]):
             return [
-                ef.simple_rnn(
+                ops.simple_rnn(
                     x, kernel, recurrent, added, *layer.states, mask, reverse=layer.reverse
                 )
             ]
@@ -212,9 +213,9 @@ def gru(
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         kernel, recurrent = layer.gates((0, 1, 2))
-        if linear_before_reset and _is_ours(layer, [ef.sigmoid, ef.tanh]):
-            both = ef.stack(_parts(layer.bias, 2))
-            return [ef.gru(x, kernel, recurrent, both, *layer.states, mask, reverse=layer.reverse)]
+        if linear_before_reset and _is_ours(layer, [ops.sigmoid, ops.tanh]):
+            both = ops.stack(_parts(layer.bias, 2))
+            return [ops.gru(x, kernel, recurrent, both, *layer.states, mask, reverse=layer.reverse)]
         return _scan(layer, x, mask, _gru_cell(layer, recurrent, bool(linear_before_reset)))
 
     return node.outputs(run)
@@ -257,13 +258,13 @@ def lstm(
     node = _node(call, given, states, peepholes, defaults, attributes)
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
-        if not input_forget and _is_ours(layer, [ef.sigmoid, ef.tanh, ef.tanh]):
+        if not input_forget and _is_ours(layer, [ops.sigmoid, ops.tanh, ops.tanh]):
             # ONNX: input, output, forget, cell. Ours: input, forget, cell, output.
             order = (0, 2, 3, 1)
             kernel, recurrent = layer.gates(order)
             added = _reordered(sum(_parts(layer.bias, 2)), order)
             return list(
-                ef.lstm(x, kernel, recurrent, added, *layer.states, mask, reverse=layer.reverse)
+                ops.lstm(x, kernel, recurrent, added, *layer.states, mask, reverse=layer.reverse)
             )
         return _scan(layer, x, mask, _lstm_cell(layer, bool(input_forget)))
 
@@ -272,7 +273,7 @@ def lstm(
 
 def _lstm_cell(layer: _Layer, coupled: bool) -> Cell:
     f, g, last = layer.activations
-    added, recurrent = sum(_parts(layer.bias, 2)), ef.permute_dims(layer.r, (1, 0))
+    added, recurrent = sum(_parts(layer.bias, 2)), ops.permute_dims(layer.r, (1, 0))
     looks = [0, 0, 0] if layer.peepholes is None else _parts(layer.peepholes, 3)
 
     def cell(row: Any, h: Any, c: Any) -> tuple[Any, ...]:

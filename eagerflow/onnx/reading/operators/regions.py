@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.onnx.reading.calls import Call, known, known_number, operator
 from eagerflow.onnx.reading.operators.limits import check_steps
 
@@ -18,26 +19,26 @@ def _samples(call: Call, start: Any, length: Any, bins: int, ratio: int) -> tupl
 
     Without a ratio a bin has as many samples as the region has pixels there.
     """
-    size = ef.expand_dims(length, -1) / bins
-    counts = ef.full(size.shape, ratio, dtype=size.dtype) if ratio else ef.ceil(size)
-    most = ratio or max(1, int(known(ef.max(counts)))) if size.shape[0] else 1
-    number = ef.reshape(ef.arange(most, dtype=size.dtype), (1, 1, -1))
-    counts = ef.reshape(counts, (-1, 1, 1))
-    first = ef.reshape(start, (-1, 1)) + ef.arange(bins, dtype=size.dtype) * size
-    first = ef.expand_dims(first, -1)
-    places = first + (number + 0.5) * ef.expand_dims(size, -1) / ef.maximum(counts, 1)
-    return places, ef.where(number < counts, 1 / ef.maximum(counts, 1), 0)
+    size = ops.expand_dims(length, -1) / bins
+    counts = ops.full(size.shape, ratio, dtype=size.dtype) if ratio else ops.ceil(size)
+    most = ratio or max(1, int(known(ops.max(counts)))) if size.shape[0] else 1
+    number = ops.reshape(ops.arange(most, dtype=size.dtype), (1, 1, -1))
+    counts = ops.reshape(counts, (-1, 1, 1))
+    first = ops.reshape(start, (-1, 1)) + ops.arange(bins, dtype=size.dtype) * size
+    first = ops.expand_dims(first, -1)
+    places = first + (number + 0.5) * ops.expand_dims(size, -1) / ops.maximum(counts, 1)
+    return places, ops.where(number < counts, 1 / ops.maximum(counts, 1), 0)
 
 
 def _corners(place: Any, size: int) -> list[tuple[Any, Any]]:
     """The two pixels around each place and their weights, which are 0 beside the image."""
     beside = (place < -1) | (place > size)
-    place = ef.clip(place, 0, size - 1)
-    low = ef.floor(place)
+    place = ops.clip(place, 0, size - 1)
+    low = ops.floor(place)
     way = place - low
-    high = ef.minimum(low + 1, size - 1)
+    high = ops.minimum(low + 1, size - 1)
     return [
-        (ef.astype(pixel, "int64"), ef.where(beside, 0, share))
+        (ops.astype(pixel, "int64"), ops.where(beside, 0, share))
         for pixel, share in ((low, 1 - way), (high, way))
     ]
 
@@ -67,27 +68,27 @@ def roi_align(
     axes = []
     for axis, (bins, size) in enumerate(((output_height, height), (output_width, width))):
         start, end = edges[:, 1 - axis], edges[:, 3 - axis]
-        length = end - start if half else ef.maximum(end - start, 1)
+        length = end - start if half else ops.maximum(end - start, 1)
         places, weights = _samples(call, start, length, bins, sampling_ratio)
         axes.append((_corners(places, size), weights))
     # Channels first, and the pixels of all images in a row.
-    pixels = ef.reshape(ef.permute_dims(x, (1, 0, 2, 3)), (x.shape[1], -1))
-    image = ef.reshape(ef.astype(batch_indices, "int64"), (-1, 1, 1, 1, 1)) * (height * width)
+    pixels = ops.reshape(ops.permute_dims(x, (1, 0, 2, 3)), (x.shape[1], -1))
+    image = ops.reshape(ops.astype(batch_indices, "int64"), (-1, 1, 1, 1, 1)) * (height * width)
     rows, columns = (corners for corners, _ in axes)
     terms = []
     for row, row_share in rows:
         for column, column_share in columns:
             place = image + row[:, :, :, None, None] * width + column[:, None, None]
             share = row_share[:, :, :, None, None] * column_share[:, None, None]
-            terms.append(ef.take(pixels, place, axis=1) * share)
+            terms.append(ops.take(pixels, place, axis=1) * share)
     counted = axes[0][1][:, :, :, None, None] * axes[1][1][:, None, None]
     if mode == "avg":
-        y = ef.sum(sum(terms) * counted, axis=(3, 5))
+        y = ops.sum(sum(terms) * counted, axis=(3, 5))
     else:
-        largest = ef.max(ef.stack(terms), axis=0)
-        y = ef.max(ef.where(counted > 0, largest, -np.inf), axis=(3, 5))
-        y = ef.where(ef.isinf(y), 0, y)
-    return ef.astype(ef.swapaxes(y, 0, 1), x.dtype)
+        largest = ops.max(ops.stack(terms), axis=0)
+        y = ops.max(ops.where(counted > 0, largest, -np.inf), axis=(3, 5))
+        y = ops.where(ops.isinf(y), 0, y)
+    return ops.astype(ops.swapaxes(y, 0, 1), x.dtype)
 
 
 @operator("MaxRoiPool")
@@ -96,23 +97,23 @@ def max_roi_pool(
 ) -> Any:
     """The maxima of the bins of regions (image, x1, y1, x2, y2) of whole pixels."""
     check_steps(call, *pooled_shape)
-    images = ef.take(x, ef.astype(rois[:, 0], "int64"), axis=0)
-    edges = ef.floor(rois[:, 1:] * spatial_scale + 0.5)
+    images = ops.take(x, ops.astype(rois[:, 0], "int64"), axis=0)
+    edges = ops.floor(rois[:, 1:] * spatial_scale + 0.5)
     # Over the columns of each bin first, then over its rows.
     for axis, bins in ((3, pooled_shape[1]), (2, pooled_shape[0])):
         start, end = edges[:, 3 - axis], edges[:, 5 - axis]
-        size = ef.maximum(end - start + 1, 1) / bins
+        size = ops.maximum(end - start + 1, 1) / bins
         shape = [1] * 4
         shape[axis] = -1
-        place = ef.reshape(ef.arange(x.shape[axis], dtype=size.dtype), shape)
+        place = ops.reshape(ops.arange(x.shape[axis], dtype=size.dtype), shape)
         made = []
         for number in range(bins):
-            first, behind = start + ef.floor(number * size), start + ef.ceil((number + 1) * size)
-            first, behind = (ef.reshape(t, (-1, 1, 1, 1)) for t in (first, behind))
+            first, behind = start + ops.floor(number * size), start + ops.ceil((number + 1) * size)
+            first, behind = (ops.reshape(t, (-1, 1, 1, 1)) for t in (first, behind))
             within = (place >= first) & (place < behind)
-            made.append(ef.max(ef.where(within, images, -np.inf), axis=axis, keepdims=True))
-        images = ef.concat(made, axis=axis)
-    return ef.where(images == -np.inf, 0, images)
+            made.append(ops.max(ops.where(within, images, -np.inf), axis=axis, keepdims=True))
+        images = ops.concat(made, axis=axis)
+    return ops.where(images == -np.inf, 0, images)
 
 
 # Choosing ----------------------------------------------------------------------------------------
@@ -171,7 +172,7 @@ def non_max_suppression(
         low, high = _sides(places, bool(center_point_box))
         for kind, values in enumerate(scores[image]):
             rows += [(image, kind, box) for box in _chosen(low, high, values, limits)]
-    return ef.tensor(np.array(rows, "int64").reshape(-1, 3))
+    return as_tensor(np.array(rows, "int64").reshape(-1, 3))
 
 
 def _number(x: Any) -> Any:

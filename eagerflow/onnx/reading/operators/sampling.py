@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import eagerflow as ef
+from eagerflow import ops
 
 Weights = Callable[[Any], list[Any]]
 """From the way behind a pixel (0 to 1) to the weights of the pixels around."""
@@ -15,11 +15,11 @@ Weights = Callable[[Any], list[Any]]
 def _pixels(x: Any, places: Sequence[Any]) -> Any:
     """The elements of x (batch, channels, *sizes) at whole ``places`` (batch, points) an axis."""
     sizes = x.shape[2:]
-    flat = ef.reshape(x, (*x.shape[:2], -1))
+    flat = ops.reshape(x, (*x.shape[:2], -1))
     number = places[0]
     for place, size in zip(places[1:], sizes[1:], strict=True):
         number = number * size + place
-    return ef.take_along_axis(flat, ef.expand_dims(number, 1), axis=2)
+    return ops.take_along_axis(flat, ops.expand_dims(number, 1), axis=2)
 
 
 def reflected(place: Any, size: int, corners: bool) -> Any:
@@ -27,10 +27,10 @@ def reflected(place: Any, size: int, corners: bool) -> Any:
     low, span = (0.0, size - 1.0) if corners else (-0.5, float(size))
     if span == 0:
         return place * 0
-    way = ef.abs(place - low)
-    turns = ef.floor(way / span)
+    way = ops.abs(place - low)
+    turns = ops.floor(way / span)
     rest = way - turns * span
-    return low + ef.where(ef.remainder(turns, 2) == 0, rest, span - rest)
+    return low + ops.where(ops.remainder(turns, 2) == 0, rest, span - rest)
 
 
 def pixels(x: Any, places: Sequence[Any], outside: str, corners: bool = True) -> Any:
@@ -44,10 +44,10 @@ def pixels(x: Any, places: Sequence[Any], outside: str, corners: bool = True) ->
             here = (place >= 0) & (place <= size - 1)
             inside = here if inside is None else inside & here
         if outside == "reflection":
-            place = ef.trunc(reflected(place, size, corners))
-        whole.append(ef.astype(ef.clip(place, 0, size - 1), "int64"))
+            place = ops.trunc(reflected(place, size, corners))
+        whole.append(ops.astype(ops.clip(place, 0, size - 1), "int64"))
     found = _pixels(x, whole)
-    return found if inside is None else ef.where(ef.expand_dims(inside, 1), found, 0)
+    return found if inside is None else ops.where(ops.expand_dims(inside, 1), found, 0)
 
 
 def _linear(way: Any) -> list[Any]:
@@ -71,7 +71,7 @@ def sample(
     x: Any, places: Sequence[Any], weights: Weights, first: int, outside: str, corners: bool = True
 ) -> Any:
     """Weighted sums of the pixels around ``places``, the first of them ``first`` from the floor."""
-    floors = [ef.floor(place) for place in places]
+    floors = [ops.floor(place) for place in places]
     shares = [weights(place - f) for place, f in zip(places, floors, strict=True)]
     total: Any = None
     for tap in itertools.product(*(range(len(share)) for share in shares)):
@@ -79,7 +79,7 @@ def sample(
         weight: Any = None
         for share, t in zip(shares, tap, strict=True):
             weight = share[t] if weight is None else weight * share[t]
-        term = pixels(x, at, outside, corners) * ef.expand_dims(weight, 1)
+        term = pixels(x, at, outside, corners) * ops.expand_dims(weight, 1)
         total = term if total is None else total + term
     return total
 
@@ -96,4 +96,4 @@ def sample_cubic(x: Any, places: Sequence[Any], outside: str, corners: bool = Tr
 
 def sample_nearest(x: Any, places: Sequence[Any], outside: str, corners: bool = True) -> Any:
     """The pixels next to ``places``; halves go to the even one."""
-    return pixels(x, [ef.round(place) for place in places], outside, corners)
+    return pixels(x, [ops.round(place) for place in places], outside, corners)

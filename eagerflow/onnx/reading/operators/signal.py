@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-import eagerflow as ef
+from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.dtypes import NARROW
 from eagerflow.onnx.reading.calls import Call, known, known_number, operator
 from eagerflow.onnx.reading.element_types import dtype_of
@@ -54,35 +55,35 @@ def _matrix(length: int, parts: int, sign: int) -> Any:
 def _fourier(x: Any, length: int, sign: int) -> Any:
     """The transform of x (..., length, 1 or 2) as (..., length, 2), without a factor."""
     count = _factor(length)
-    matrix = ef.tensor(_matrix(count, x.shape[-1], sign), dtype=x.dtype)
+    matrix = as_tensor(_matrix(count, x.shape[-1], sign), dtype=x.dtype)
     if count == length:
-        return ef.tensordot(x, matrix, axes=2)
+        return ops.tensordot(x, matrix, axes=2)
     lead, rest = tuple(x.shape[:-2]), length // count
-    x = ef.reshape(x, (*lead, count, rest, x.shape[-1]))
-    y = ef.tensordot(x, matrix, axes=((x.ndim - 3, x.ndim - 1), (0, 1)))
+    x = ops.reshape(x, (*lead, count, rest, x.shape[-1]))
+    y = ops.tensordot(x, matrix, axes=((x.ndim - 3, x.ndim - 1), (0, 1)))
     turns = _roots(rest, count, length, sign)
-    c, s = (ef.tensor(t, dtype=x.dtype) for t in (turns.real, turns.imag))
+    c, s = (as_tensor(t, dtype=x.dtype) for t in (turns.real, turns.imag))
     real, imaginary = y[..., 0], y[..., 1]
-    y = ef.stack([real * c - imaginary * s, real * s + imaginary * c], axis=-1)
-    y = _fourier(ef.swapaxes(y, -3, -2), rest, sign)
-    return ef.reshape(ef.swapaxes(y, -3, -2), (*lead, length, 2))
+    y = ops.stack([real * c - imaginary * s, real * s + imaginary * c], axis=-1)
+    y = _fourier(ops.swapaxes(y, -3, -2), rest, sign)
+    return ops.reshape(ops.swapaxes(y, -3, -2), (*lead, length, 2))
 
 
 def _fitted(x: Any, length: int) -> Any:
     """The first ``length`` elements of the axis before the last, zeros behind them."""
     size = x.shape[-2]
     if size < length:
-        return ef.pad(x, (*[(0, 0)] * (x.ndim - 2), (0, length - size), (0, 0)))
+        return ops.pad(x, (*[(0, 0)] * (x.ndim - 2), (0, length - size), (0, 0)))
     return x if size == length else x[..., :length, :]
 
 
 def _whole(x: Any, length: int) -> Any:
     """All of a spectrum of which there is half: the other half mirrors it, conjugated."""
     if x.shape[-1] == 1:
-        x = ef.concat([x, ef.zeros_like(x)], axis=-1)
+        x = ops.concat([x, ops.zeros_like(x)], axis=-1)
     half = _fitted(x, length // 2 + 1)
-    mirrored = ef.flip(half[..., 1 : (length + 1) // 2, :], axis=-2)
-    return ef.concat([half, mirrored * ef.tensor([1, -1], dtype=x.dtype)], axis=-2)
+    mirrored = ops.flip(half[..., 1 : (length + 1) // 2, :], axis=-2)
+    return ops.concat([half, mirrored * as_tensor([1, -1], dtype=x.dtype)], axis=-2)
 
 
 def transform(
@@ -103,14 +104,14 @@ def transform(
     check_elements(call, length)
     if length < 1 or _largest_prime(length) > _LARGEST:
         call.refuse(f"a transform of {length} elements")
-    y = ef.astype(ef.moveaxis(x, axis, -2), "float32" if x.dtype in NARROW else x.dtype)
+    y = ops.astype(ops.moveaxis(x, axis, -2), "float32" if x.dtype in NARROW else x.dtype)
     y = _whole(y, length) if inverse and onesided else _fitted(y, length)
     y = _fourier(y, length, 1 if inverse else -1)
     if inverse:
         y = y / length
     if onesided:
         y = y[..., :1] if inverse else y[..., : length // 2 + 1, :]
-    return ef.astype(ef.moveaxis(y, -2, axis), x.dtype)
+    return ops.astype(ops.moveaxis(y, -2, axis), x.dtype)
 
 
 def _largest_prime(length: int) -> int:
@@ -160,9 +161,9 @@ def stft(
     count = 1 + (signal.shape[1] - length) // step
     check_elements(call, count, length)
     places = np.arange(count)[:, None] * step + np.arange(length)
-    frames = ef.take(signal, places, axis=1)
+    frames = ops.take(signal, places, axis=1)
     if window is not None:
-        frames = frames * ef.reshape(window, (1, 1, -1, 1))
+        frames = frames * ops.reshape(window, (1, 1, -1, 1))
     return transform(call, frames, 2, length, False, bool(onesided))
 
 
@@ -181,7 +182,7 @@ def _window(call: Call, size: Any, periodic: int, output_datatype: int, *terms: 
     span = count if periodic else max(count - 1, 1)
     turn = 2 * np.pi / max(span, 1) * np.arange(count)
     values = sum(term * np.cos(k * turn) for k, term in enumerate(terms))
-    return ef.tensor(np.asarray(values, "float64"), dtype=dtype_of(output_datatype))
+    return as_tensor(np.asarray(values, "float64"), dtype=dtype_of(output_datatype))
 
 
 @operator("HannWindow")
@@ -234,4 +235,4 @@ def mel_weight_matrix(
     rising = np.where((middle == left) & (row == middle), 1, rising)
     falling = (right - row) / np.maximum(right - middle, 1)
     weights = np.where((row >= middle) & (row < right), falling, rising)
-    return ef.tensor(weights, dtype=dtype_of(output_datatype))
+    return as_tensor(weights, dtype=dtype_of(output_datatype))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.onnx.reading.calls import TRAINING, Call, operator
 
 
@@ -32,12 +32,12 @@ def adagrad(
     norm_coefficient: float = 0.0,
 ) -> Any:
     """New tensors and sums of squared gradients."""
-    rate = rate / (1 + ef.astype(step, rate.dtype) * decay_factor)
+    rate = rate / (1 + ops.astype(step, rate.dtype) * decay_factor)
 
     def update(x: Any, gradient: Any, squares: Any) -> Any:
         gradient = norm_coefficient * x + gradient
-        squares = squares + ef.square(gradient)
-        return x - rate * gradient / (ef.sqrt(squares) + epsilon), squares
+        squares = squares + ops.square(gradient)
+        return x - rate * gradient / (ops.sqrt(squares) + epsilon), squares
 
     return _each(call, state, 3, update)
 
@@ -55,15 +55,15 @@ def adam(
     norm_coefficient_post: float = 0.0,
 ) -> Any:
     """New tensors, and means of gradients and of their squares; step 0 corrects no bias."""
-    t = ef.astype(ef.maximum(step, 1), rate.dtype)
-    bias = ef.sqrt(1 - ef.power(beta, t)) / (1 - ef.power(alpha, t))
-    rate = ef.where(step > 0, rate * bias, rate)
+    t = ops.astype(ops.maximum(step, 1), rate.dtype)
+    bias = ops.sqrt(1 - ops.power(beta, t)) / (1 - ops.power(alpha, t))
+    rate = ops.where(step > 0, rate * bias, rate)
 
     def update(x: Any, gradient: Any, mean: Any, square: Any) -> Any:
         gradient = norm_coefficient * x + gradient
         mean = alpha * mean + (1 - alpha) * gradient
-        square = beta * square + (1 - beta) * ef.square(gradient)
-        new = x - rate * (mean / (ef.sqrt(square) + epsilon))
+        square = beta * square + (1 - beta) * ops.square(gradient)
+        new = x - rate * (mean / (ops.sqrt(square) + epsilon))
         return (1 - norm_coefficient_post) * new, mean, square
 
     return _each(call, state, 4, update)
@@ -83,7 +83,7 @@ def momentum(
     """New tensors and momenta, plain or as Nesterov has them; step 0 takes the whole gradient."""
     if mode not in ("standard", "nesterov"):
         call.refuse(f"there is no mode {mode!r}")
-    share = ef.where(step > 0, ef.full((), beta, dtype=rate.dtype), 1)
+    share = ops.where(step > 0, ops.full((), beta, dtype=rate.dtype), 1)
 
     def update(x: Any, gradient: Any, velocity: Any) -> Any:
         gradient = norm_coefficient * x + gradient

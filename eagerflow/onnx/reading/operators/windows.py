@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-import eagerflow as ef
+from eagerflow import ops
 from eagerflow.dims import Dim
 from eagerflow.onnx.reading.calls import Call
 from eagerflow.onnx.reading.operators.limits import check_steps
@@ -16,17 +16,17 @@ Pairs = tuple[tuple[Any, Any], ...]
 
 def channels_last(x: Any) -> Any:
     """(batch, channels, *spatial) as (batch, *spatial, channels)."""
-    return ef.permute_dims(x, (0, *range(2, x.ndim), 1))
+    return ops.permute_dims(x, (0, *range(2, x.ndim), 1))
 
 
 def channels_first(x: Any) -> Any:
     """(batch, *spatial, channels) as (batch, channels, *spatial)."""
-    return ef.permute_dims(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+    return ops.permute_dims(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
 def per_channel(x: Any, rank: int) -> Any:
     """A vector with one element for each channel, to broadcast with channels-first tensors."""
-    return ef.reshape(x, (1, -1, *[1] * (rank - 2)))
+    return ops.reshape(x, (1, -1, *[1] * (rank - 2)))
 
 
 class Windows(NamedTuple):
