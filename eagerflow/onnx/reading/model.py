@@ -40,6 +40,7 @@ class Model:
             data = path.read_bytes()
         self.size = len(data)
         self.proto = _parsed(data)
+        _check_texts(self.proto)
         self.graph = self.proto.graph
         self.opsets = opsets_of(self.proto.opset_import)
         self.functions: Functions = {}
@@ -97,6 +98,21 @@ def opsets_of(imports: Any) -> dict[str, int]:
 def graphs_in(node: Any) -> dict[str, Any]:
     """The subgraphs of a node by the names of their attributes."""
     return {a.name: a.g for a in node.attribute if a.HasField("g")}
+
+
+def _check_texts(proto: Any) -> None:
+    """All texts are texts: protobuf gives the bytes of those that are not UTF-8."""
+    waiting = [proto]
+    while waiting:
+        for field, value in waiting.pop().ListFields():
+            if field.type not in (field.TYPE_STRING, field.TYPE_MESSAGE):
+                continue
+            several = hasattr(value, "append") or hasattr(value, "add")
+            parts = list(value) if several else [value]
+            if field.type == field.TYPE_MESSAGE:
+                waiting += parts
+            elif not all(isinstance(part, str) for part in parts):
+                fail(f"a {field.name} is no text", received=repr(value)[:100])
 
 
 def _check_depth(graph: Any, depth: int) -> None:

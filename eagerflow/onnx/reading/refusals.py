@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from eagerflow.errors import ArgumentError, printable
 
 SHOWN = 40
+BIND = "import_onnx(..., values={name: ...}) binds inputs"
 
 
 class Problem(NamedTuple):
@@ -34,9 +35,12 @@ def refusal(problems: Iterable[Problem]) -> ArgumentError:
     lines = [str(problem) for problem in listed[:SHOWN]]
     if len(listed) > SHOWN:
         lines.append(f"and {len(listed) - SHOWN} more")
-    count = "one node" if len(listed) == 1 else f"{len(listed)} nodes"
+    count = "one part" if len(listed) == 1 else f"{len(listed)} parts"
     error = ArgumentError(
-        f"{count} of the model cannot be imported", op="import_onnx", received="\n    ".join(lines)
+        f"{count} of the model cannot be imported",
+        op="import_onnx",
+        received="\n    ".join(lines),
+        hint=BIND if any(p.operator in ("input", "output") for p in listed) else None,
     )
     error.problems = tuple(listed)  # type: ignore[attr-defined]
     return error

@@ -23,8 +23,8 @@ from eagerflow.graph.run import interpret
 from eagerflow.graph.sizes import LATE
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.model import Model, dtype_and_shape
-from eagerflow.onnx.reading.refusals import Problem, refusal
-from eagerflow.onnx.reading.walk import BIND, Facts, Imported, imported
+from eagerflow.onnx.reading.refusals import BIND, Problem, refusal
+from eagerflow.onnx.reading.walk import Facts, Imported, imported
 from eagerflow.op import Cost, Missing, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import FLOAT8, define, op_of
@@ -185,7 +185,7 @@ def _declared(model: Model, found: Imported) -> tuple[tuple[Any, ...], tuple[Any
             if shape is None:
                 raise Refused("its rank is not known")
         except Refused as reason:
-            text = f"{reason.reason}, where shapes follow from the values of inputs; {BIND}"
+            text = f"{reason.reason}, and shapes follow from the values of inputs"
             problems.append(Problem("output", "", info.name, text))
             continue
         shapes.append(shape)

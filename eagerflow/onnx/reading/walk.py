@@ -25,9 +25,6 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 
-BIND = "import_onnx(..., values={name: ...}) binds inputs"
-
-
 class Facts(NamedTuple):
     """What is known of the inputs: the values of some, and the shapes of some."""
 
@@ -121,7 +118,7 @@ class Walk:
             if name in self.facts.shapes:
                 shape = self.facts.shapes[name]
             if shape is None:
-                raise Refused(f"its rank is not known; {BIND}")
+                raise Refused("its rank is not known")
         except Refused as refusal_:
             self._note(Problem("input", "", name, refusal_.reason))
             self.around.values[name] = BROKEN

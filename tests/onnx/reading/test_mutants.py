@@ -132,7 +132,7 @@ def run(mutate, count):
 
 @pytest.mark.parametrize("mutate", [of_bytes, of_fields])
 def test_mutants(mutate):
-    run(mutate, 1000)
+    run(mutate, 2000)
 
 
 @pytest.mark.soak
