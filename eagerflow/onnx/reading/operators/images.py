@@ -211,34 +211,47 @@ def _resized(call: Call, x: Any, changes: dict[int, _Axis], mode: _Mode) -> Any:
 
 
 @operator("Resize")
-def resize(call: Call, x: Any, *inputs: Any, **attributes: Any) -> Any:
+def resize(
+    call: Call,
+    x: Any,
+    *inputs: Any,
+    mode: str = "nearest",
+    antialias: int = 0,
+    axes: Any = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    extrapolation_value: float = 0.0,
+    keep_aspect_ratio_policy: str = "stretch",
+    nearest_mode: str = "round_prefer_floor",
+) -> Any:
     """A tensor of other sizes, by scales or to sizes; version 10 has scales alone."""
     if call.version < 11:
-        return _upsampled(call, x, inputs[0], attributes["mode"])
-    roi, scales, sizes = (*inputs, None, None, None)[:3]
-    scales, sizes, roi = (_values(t) for t in (scales, sizes, roi))
+        return _upsampled(call, x, inputs[0], mode)
+    roi, scales, sizes = map(_values, (*inputs, None, None, None)[:3])
     if (scales is None) == (sizes is None):
         call.refuse("either scales or sizes are needed")
-    coordinates = attributes["coordinate_transformation_mode"]
-    mode = _Mode(
-        attributes["mode"],
-        attributes["nearest_mode"],
-        coordinates,
-        attributes["cubic_coeff_a"],
-        bool(attributes.get("antialias")),
-        bool(attributes["exclude_outside"]),
-        attributes["extrapolation_value"],
+    asked = _Mode(
+        mode,
+        nearest_mode,
+        coordinate_transformation_mode,
+        cubic_coeff_a,
+        bool(antialias),
+        bool(exclude_outside),
+        extrapolation_value,
     )
-    policy = attributes.get("keep_aspect_ratio_policy") or "stretch"
-    if coordinates not in _COORDINATES or mode.nearest not in _NEAREST:
-        call.refuse(f"there is no {coordinates!r} or no {mode.nearest!r}")
-    if mode.mode not in ("nearest", "linear", "cubic"):
-        call.refuse(f"there is no mode {mode.mode!r}")
-    if policy not in ("stretch", "not_larger", "not_smaller"):
-        call.refuse(f"there is no keep_aspect_ratio_policy {policy!r}")
-    axes = [int(a) % x.ndim for a in attributes.get("axes") or range(x.ndim)]
-    roi = roi if coordinates == "tf_crop_and_resize" else None
-    return _resized(call, x, _axes(call, x, axes, scales, sizes, policy, roi), mode)
+    for name, choices in (
+        (mode, ("nearest", "linear", "cubic")),
+        (nearest_mode, _NEAREST),
+        (coordinate_transformation_mode, _COORDINATES),
+        (keep_aspect_ratio_policy, ("stretch", "not_larger", "not_smaller")),
+    ):
+        if name not in choices:
+            call.refuse(f"there is no {name!r} among {list(choices)}")
+    numbers = [int(a) % x.ndim for a in axes or range(x.ndim)]
+    roi = roi if coordinate_transformation_mode == "tf_crop_and_resize" else None
+    changes = _axes(call, x, numbers, scales, sizes, keep_aspect_ratio_policy, roi)
+    return _resized(call, x, changes, asked)
 
 
 def _values(t: Any) -> Any:
@@ -247,7 +260,7 @@ def _values(t: Any) -> Any:
 
 
 @operator("Upsample")
-def upsample(call: Call, x: Any, scales: Any = None, *, mode: str = "nearest", **_: Any) -> Any:
+def upsample(call: Call, x: Any, scales: Any = None, *, mode: str = "nearest") -> Any:
     """A larger tensor; ``scales`` were an attribute before version 9."""
     return _upsampled(call, x, scales, mode)
 

@@ -105,16 +105,24 @@ def _node(
     states: Sequence[Any],
     peepholes: Any,
     defaults: tuple[str, ...],
-    attributes: dict[str, Any],
+    *,
+    activation_alpha: Any = (),
+    activation_beta: Any = (),
+    activations: Any = (),
+    clip: float | None = None,
+    direction: str = "forward",
+    hidden_size: int | None = None,
+    layout: int = 0,
 ) -> _Node:
     """The node's inputs (X, W, R, B, sequence_lens) and attributes, for each direction."""
     x, w, r, bias, lengths = inputs
-    directions = _DIRECTIONS.get(attributes.get("direction") or "forward")
+    directions = _DIRECTIONS.get(direction)
     if directions is None:
-        call.refuse(f"there is no direction {attributes['direction']!r}")
+        call.refuse(f"there is no direction {direction!r}")
+    if hidden_size not in (None, r.shape[2]):
+        call.refuse(f"hidden_size {hidden_size} with weights for {r.shape[2]} units")
     if w.shape[0] != len(directions):
         call.refuse(f"weights for {w.shape[0]} directions, where the node has {len(directions)}")
-    layout = attributes.get("layout") or 0
     if not layout:
         x = ops.swapaxes(x, 0, 1)
         states = [None if s is None else ops.swapaxes(s, 0, 1) for s in states]
@@ -122,10 +130,13 @@ def _node(
     if lengths is not None:
         steps = ops.reshape(ops.arange(x.shape[1]), (1, -1))
         mask = steps < ops.expand_dims(lengths, -1)
-    names = attributes.get("activations") or defaults * len(directions)
-    functions = _activations(call, names, len(defaults) * len(directions), attributes)
+    names = (activations or defaults * len(directions))[: len(defaults) * len(directions)]
+    # The schema of RNN names an activation for a second direction that a node may not have.
+    if len(names) < len(defaults) * len(directions):
+        call.refuse(f"{len(names)} activations for {len(directions)} directions")
+    alphas, betas = list(activation_alpha), list(activation_beta)
+    functions = [activation(call, name, alphas, betas) for name in names]
     zeros = ops.zeros((x.shape[0], r.shape[2]), dtype=x.dtype)
-    clip = attributes.get("clip")
     layers = [
         _Layer(
             w[i],
@@ -140,17 +151,6 @@ def _node(
         for i, reverse in enumerate(directions)
     ]
     return _Node(x, mask, layout, layers)
-
-
-def _activations(
-    call: Call, names: Sequence[str], count: int, attributes: dict[str, Any]
-) -> Activations:
-    # The schema of RNN names an activation for a second direction that a node may not have.
-    if len(names) < count:
-        call.refuse(f"{len(names)} activations, where the node has {count}")
-    alphas = list(attributes.get("activation_alpha") or ())
-    betas = list(attributes.get("activation_beta") or ())
-    return [activation(call, name, alphas, betas) for name in names[:count]]
 
 
 def _is_ours(layer: _Layer, defaults: Activations) -> bool:
@@ -173,7 +173,7 @@ def rnn(
     **attributes: Any,
 ) -> Any:
     """A plain recurrent network."""
-    node = _node(call, (x, w, r, bias, sequence_lens), [initial_h], None, ("Tanh",), attributes)
+    node = _node(call, (x, w, r, bias, sequence_lens), [initial_h], None, ("Tanh",), **attributes)
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         added = sum(_parts(layer.bias, 2))
@@ -209,7 +209,7 @@ def gru(
 ) -> Any:
     """Gated recurrent units; the reset gate acts before the product or after it."""
     given = (x, w, r, bias, sequence_lens)
-    node = _node(call, given, [initial_h], None, ("Sigmoid", "Tanh"), attributes)
+    node = _node(call, given, [initial_h], None, ("Sigmoid", "Tanh"), **attributes)
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         kernel, recurrent = layer.gates((0, 1, 2))
@@ -255,7 +255,7 @@ def lstm(
     """A long short-term memory, with peepholes and coupled gates where they are asked for."""
     given, states = (x, w, r, bias, sequence_lens), [initial_h, initial_c]
     defaults = ("Sigmoid", "Tanh", "Tanh")
-    node = _node(call, given, states, peepholes, defaults, attributes)
+    node = _node(call, given, states, peepholes, defaults, **attributes)
 
     def run(layer: _Layer, x: Any, mask: Any) -> list[Any]:
         if not input_forget and _is_ours(layer, [ops.sigmoid, ops.tanh, ops.tanh]):

@@ -19,7 +19,7 @@ from eagerflow.onnx.reading.operators.limits import check_elements
 # length p * m is transformed as m times p elements and then p times m (Cooley and Tukey, 1965);
 # what has no small factors is one product with the matrix of its roots.
 
-_SMALL = 64
+_SMALL = 8
 """Factors are taken together up to this product."""
 _LARGEST = 4096
 """A prime factor above this would need a matrix that is too large."""
@@ -69,6 +69,30 @@ def _fourier(x: Any, length: int, sign: int) -> Any:
     return ops.reshape(ops.swapaxes(y, -3, -2), (*lead, length, 2))
 
 
+def _of_real(x: Any, length: int, sign: int, half: bool) -> Any:
+    """The transform of real numbers (..., length, 1), or the first half of it.
+
+    An even number of them are half as many complex ones z. From their transform come those of the
+    even and of the odd elements, (z[k] + z*[-k]) / 2 and (z[k] - z*[-k]) / 2i; so what is real in
+    the result is exactly that.
+    """
+    if length % 2:
+        y = _fourier(x, length, sign)
+        return y[..., : length // 2 + 1, :] if half else y
+    middle = length // 2
+    z = _fourier(ops.reshape(x, (*x.shape[:-2], middle, 2)), middle, sign)
+    z = ops.concat([z, z[..., :1, :]], axis=-2)
+    back = ops.flip(z, axis=-2)
+    a, b, c, d = z[..., 0], z[..., 1], back[..., 0], back[..., 1]
+    turns = _roots(middle + 1, 2, length, sign)[:, 1]
+    cos, sin = (as_tensor(t, dtype=x.dtype) for t in (turns.real, turns.imag))
+    odd_real, odd_imaginary = (b + d) / 2, (c - a) / 2
+    real = (a + c) / 2 + odd_real * cos - odd_imaginary * sin
+    imaginary = (b - d) / 2 + odd_real * sin + odd_imaginary * cos
+    y = ops.stack([real, imaginary], axis=-1)
+    return y if half else _whole(y, length)
+
+
 def _fitted(x: Any, length: int) -> Any:
     """The first ``length`` elements of the axis before the last, zeros behind them."""
     size = x.shape[-2]
@@ -106,11 +130,16 @@ def transform(
         call.refuse(f"a transform of {length} elements")
     y = ops.astype(ops.moveaxis(x, axis, -2), "float32" if x.dtype in NARROW else x.dtype)
     y = _whole(y, length) if inverse and onesided else _fitted(y, length)
-    y = _fourier(y, length, 1 if inverse else -1)
+    sign, half = (1 if inverse else -1), onesided and not inverse
+    if y.shape[-1] == 1:
+        y = _of_real(y, length, sign, half)
+    else:
+        y = _fourier(y, length, sign)
+        y = y[..., : length // 2 + 1, :] if half else y
     if inverse:
         y = y / length
-    if onesided:
-        y = y[..., :1] if inverse else y[..., : length // 2 + 1, :]
+    if onesided and inverse:
+        y = y[..., :1]
     return ops.astype(ops.moveaxis(y, -2, axis), x.dtype)
 
 

@@ -95,6 +95,6 @@ def momentum(
 
 
 @operator("Gradient", domain=TRAINING)
-def gradient(call: Call, *inputs: Any, **attributes: Any) -> Any:
+def gradient(call: Call, *inputs: Any, xs: Any, y: str, zs: Any = ()) -> Any:
     """Refused: our own ``ef.grad`` of the imported graph does it."""
     call.refuse("gradients within the model; take those of the imported graph with ef.grad")
