@@ -21,6 +21,7 @@ from eagerflow.onnx.reading.calls import (
 )
 from eagerflow.onnx.reading.folding import Budget, TooLarge, as_plain
 from eagerflow.onnx.reading.model import OLDEST, Model, domain_of, graphs_in
+from eagerflow.onnx.reading.older import form_of
 from eagerflow.onnx.reading.refusals import Problem, label_of
 from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
@@ -136,10 +137,9 @@ class Importer:
         if version is None:
             fail(f"the domain {domain or 'ai.onnx'!r} is not imported", received=label_of(node))
         schema = schema_of(domain, node.op_type, version)
+        form = None
         if not domain and version < OLDEST:
-            later = schema_of(domain, node.op_type, OLDEST)
-            if schema is None or later is None or later.since != schema.since:
-                raise Refused(f"its form of opset {version}")
+            form = form_of(node.op_type, schema, version)
         found = OPERATORS.get((domain, node.op_type))
         if schema is None:
             raise Refused(f"there is no such operator in opset {version} of {domain or 'ai.onnx'}")
@@ -151,6 +151,8 @@ class Importer:
             return self._function(body, node, around, given)
         graphs = {name: Subgraph(self, graph, around) for name, graph in graphs_in(node).items()}
         attributes = attributes_of(node, schema, self.model.folder)
+        if form is not None:
+            given, attributes = form(given, attributes)
         call = Call(node, version, graphs)
         return self._listed(call, self._apply(found, call, given, attributes))
 

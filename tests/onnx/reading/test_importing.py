@@ -147,6 +147,28 @@ def test_functions_of_the_model():
     agree(FUNCTION, x=np.ones(3, "float32"))
 
 
+def test_models_of_version_6_in_the_form_of_version_7():
+    model = parsed(
+        """net (float[2, 3, 4] x, float[3] b, float[3] s) => (float[2, 3, 4] y)
+        {
+            a = Add<axis = 1, broadcast = 1>(x, b)
+            y = PRelu(a, s)
+        }""",
+        opset=6,
+    )
+    rng = np.random.default_rng(0)
+    x, b, s = weights(rng, 2, 3, 4), weights(rng, 3), weights(rng, 3)
+    a = x + b[:, None]
+    found = run(imported(model), x=x, b=b, s=s)["y"]
+    np.testing.assert_allclose(found, np.where(a < 0, a * s[:, None], a), rtol=1e-6)
+
+
+def test_a_form_of_an_older_version_that_is_not_known_is_refused():
+    text = "net (float[3] x) => (float[3] y) { y = Clip<consumed_inputs = [0]>(x) }"
+    with pytest.raises(ef.errors.ArgumentError, match="its form of opset 1"):
+        imported(parsed(text, opset=1))
+
+
 # Values of inputs ---------------------------------------------------------------------------------
 
 RESHAPE = "net (float[6] x, int64[2] shape) => (float[a, b] y) { y = Reshape(x, shape) }"

@@ -4,6 +4,7 @@
 """
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 
@@ -51,7 +52,7 @@ def test_more_pass_than_in_onnx_runtime():
 def test_wrong_values_and_other_reasons_are_found():
     cases = {name: node_tests()[name] for name in ("abs", "add", "cast_FLOAT_to_INT4")}
     assert misfits(cases, cases) == []
-    swapped = {"abs": cases["add"]._replace(data_sets=[_off_by_one(cases["add"])])}
+    swapped = {"abs": replace(cases["add"], data_sets=[_off_by_one(cases["add"])])}
     assert "wrong" in misfits(swapped, swapped)[0]
     moved = {"abs": cases["cast_FLOAT_to_INT4"], "cast_FLOAT_to_INT4": cases["abs"]}
     assert len(misfits(moved, moved)) == 2
