@@ -76,6 +76,8 @@ def test_symbolic_batch_and_space() -> None:
     x, w = normal(2, 3, 6, 7), normal(4, 3, 3, 3)
     free = {0: (0, 2, 3)}
     check("Conv", [x, w], {"pads": [1, 1, 1, 1], "strides": [2, 1]}, constants=(1,), free=free)
+    same = {"auto_pad": "SAME_UPPER", "strides": [2, 3]}
+    check("Conv", [x, w], same, constants=(1,), free=free)
     check("MaxPool", [x], {"kernel_shape": [2, 2], "strides": [2, 2]}, free=free)
     check("AveragePool", [x], {"kernel_shape": [2, 3]}, free=free)
     check("GlobalAveragePool", [x], free=free)

@@ -44,12 +44,16 @@ def _windows(call: Call, x: Any, w: Any, attributes: dict[str, Any]) -> Windows:
 
 def convolve(call: Call, x: Any, w: Any, group: int = 1, **attributes: Any) -> Any:
     """The convolution of a channels-first tensor, channels last, before a bias is added."""
+    # Our own name of this padding holds for all sizes, also for those that are not known.
+    same = attributes.get("auto_pad") == "SAME_UPPER" and symbolic(x.shape[2:])
+    if same:
+        attributes["auto_pad"] = "VALID"
     found = _windows(call, x, w, attributes)
     return ops.conv(
         channels_last(x),
         _filters(w),
         strides=found.strides,
-        padding=found.pads,
+        padding="same" if same else found.pads,
         dilation=found.dilations,
         groups=int(group or 1),
     )
