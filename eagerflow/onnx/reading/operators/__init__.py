@@ -24,7 +24,6 @@ FILES = (
     "signal",
     "sizes",
     "sorting",
-    "text",
     "training",
 )
 
