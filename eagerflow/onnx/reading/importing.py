@@ -37,7 +37,7 @@ def import_onnx(
 ) -> Graph:
     """The graph of an ONNX model, with its names of inputs and outputs.
 
-    ``source`` is a path or the bytes of a file, of opset 7 or later. ``values`` binds inputs to
+    ``source`` is a path or the bytes of a file, of opset 6 or later. ``values`` binds inputs to
     arrays, or sequences to lists of them; they are no inputs of the graph then. Weights are
     constants; with ``trainable=True`` floats that have axes are Variables of the file's names.
     What follows from known values alone is computed at once. Where shapes follow from the values

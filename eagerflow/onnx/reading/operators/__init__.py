@@ -27,7 +27,6 @@ FILES = (
     "signal",
     "sizes",
     "sorting",
-    "text",
     "training",
 )
 
