@@ -37,6 +37,7 @@ from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames, tuple_of
+from eagerflow.graph.sizes import LATE
 from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update, arrange
@@ -468,7 +469,7 @@ class Lowering:
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
         for value, name in zip(node.outputs, names, strict=True):
-            if nbytes(value) >= MIN_DELETED_BYTES:
+            if node.op.name in LATE or nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
