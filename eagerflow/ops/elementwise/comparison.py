@@ -64,7 +64,7 @@ def equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.equal(x1, x2)
 
 
-@_question(operator="ne", onnx=Missing("exported as Not(Equal(x1, x2))"), samples=_with_ties)
+@_question(operator="ne", onnx=lambda w, a, b: w.Not(w.Equal(a, b)), samples=_with_ties)
 def not_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors differ; NaN differs from everything.
 
@@ -181,7 +181,7 @@ def logical_not(xp: Namespace, x: Array, /) -> Array:
     return xp.logical_not(x)
 
 
-@_question(onnx=Missing("exported as Not(Or(IsInf(x), IsNaN(x)))"), samples=_with_special)
+@_question(onnx=lambda w, x: w.Not(w.Or(w.IsInf(x, dtype=bool), w.IsNaN(x, dtype=bool))), samples=_with_special)
 def isfinite(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
@@ -193,7 +193,7 @@ def isfinite(xp: Namespace, x: Array, /) -> Array:
     return xp.isfinite(x)
 
 
-@_question(onnx=Onnx("IsInf"), samples=_with_special)
+@_question(onnx=lambda w, x: w.IsInf(x, dtype=bool), samples=_with_special)
 def isinf(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is infinite.
 
@@ -205,7 +205,7 @@ def isinf(xp: Namespace, x: Array, /) -> Array:
     return xp.isinf(x)
 
 
-@_question(onnx=Onnx("IsNaN"), samples=_with_special)
+@_question(onnx=lambda w, x: w.IsNaN(x, dtype=bool), samples=_with_special)
 def isnan(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is NaN (not a number).
 

@@ -56,7 +56,7 @@ def ceil(xp: Namespace, x: Array, /) -> Array:
     return x if _kept(x) else xp.ceil(x)
 
 
-@_rounding(onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"))
+@_rounding(onnx=lambda w, x: w.Mul(w.Sign(x), w.Floor(w.Abs(x))))
 def trunc(xp: Namespace, x: Array, /) -> Array:
     """Each element without its fraction: the next integer towards 0.
 

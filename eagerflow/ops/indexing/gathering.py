@@ -105,7 +105,9 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     direct=lambda xp: _quick_take if xp is np else None,
     vjp=(_take_back, None),
     batch=_batched_take,
-    onnx=Onnx("Gather"),
+    onnx=lambda w, x, indices, *, axis: w.Gather(
+        w.flat(x) if axis is None else x, indices, axis=axis or 0
+    ),
     samples=_take_samples,
     errors=_index_errors,
     reference=lambda x, indices, axis: (
@@ -463,7 +465,6 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_gathered_spec,
     vjp=(_gather_back, None),
     batch=_batched_gather,
-    onnx=Missing("exported as Gather or GatherND"),
     samples=_gather_samples,
     errors=lambda rng: [
         *_index_errors(rng),

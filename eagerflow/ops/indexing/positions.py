@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import NARROW
-from eagerflow.ops.indexing.indices import ALL, Layout, expanded, layout, unmasked
+from eagerflow.ops.indexing.indices import ALL, Layout, expanded, extremes, layout, unmasked
 from eagerflow.spec import Namespace
 
 __all__ = [
@@ -98,12 +98,11 @@ def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
     for axis, item in enumerate(lead):
         ids = xp.asarray(item)
         size = shape[axis]
-        if 0 not in ids.shape:
-            least, largest = int(xp.min(ids)), int(xp.max(ids))
-            if least < -size or largest >= size:
-                raise IndexError(f"index out of range for axis {axis} of length {size}")
-            if least < 0:
-                ids = xp.where(ids < 0, ids + size, ids)
+        least, largest = extremes(xp, ids) or (-1, -1)
+        if least < -size or largest >= size:
+            raise IndexError(f"index out of range for axis {axis} of length {size}")
+        if least < 0:
+            ids = xp.where(ids < 0, ids + size, ids)
         rows = rows * size + xp.astype(ids, xp.int64)
     width = int(product(shape[len(lead) :]))
     return rows[..., None] * width + xp.arange(width)

@@ -487,7 +487,7 @@ def _reference(*operands: Any, subscripts: str) -> Any:
     batch=_batch,
     split=_split,
     cost=_cost,
-    onnx=Onnx("Einsum", {"subscripts": "equation"}),
+    onnx=lambda w, *operands, subscripts: w.Einsum(*operands, equation=subscripts),
     samples=_samples,
     errors=_errors,
     reference=_reference,

@@ -239,7 +239,6 @@ def _reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -
     split=_split,
     cost=_cost,
     threaded=False,
-    onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),
     samples=_samples,
     errors=_errors,
     reference=_reference,

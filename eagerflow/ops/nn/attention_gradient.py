@@ -282,7 +282,6 @@ _TENSORS = (FLOATS,) * 6
     split=lambda *specs, **attributes: cut_heads(6, *specs),
     cost=_cost,
     threaded=False,
-    onnx=Missing("exported as products, and the steps of the gradient of a softmax"),
     samples=_samples,
     errors=_errors,
     reference=_reference,

@@ -198,7 +198,6 @@ def _reference(
     batch=Batch(_batch),
     split=_split,
     cost=_cost,
-    onnx=Missing("exported as Loop of its steps"),
     samples=_samples,
     errors=_errors,
     reference=_reference,

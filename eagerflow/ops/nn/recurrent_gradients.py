@@ -222,7 +222,6 @@ def _gradient(name: str, one: Callable[..., Any], kept: Any = None) -> Callable[
         split=facts.splitting((0,), 1),
         into=_into(name),
         cost=_cost,
-        onnx=Missing("exported as Loop of its steps"),
         samples=_samples(cell),
         errors=_errors(cell),
         reference=_reference(cell, one, kept),

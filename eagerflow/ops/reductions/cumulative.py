@@ -209,13 +209,24 @@ def _sum_rule(
     return cumulative_sum(g, axis=at, reverse=not reverse)
 
 
+def _sum_operator(
+    w: Any, x: Any, *, axis: Any, include_initial: bool, reverse: bool, dtype: Any
+) -> Any:
+    at, x = _scan_axis(x.ndim, axis), w.wide(x)
+    if include_initial:
+        shape = (*x.shape[:at], 1, *x.shape[at + 1 :])
+        zeros = w.filled(0, shape, x.dtype)
+        x = w.joined((x, zeros) if reverse else (zeros, x), at)
+    return w.CumSum(x, w.constant(at, "int64"), reverse=int(reverse))
+
+
 @_scan(
     np.add,
     0,
     operator.add,
     vjp=(_sum_rule,),
     jvp="linear",
-    onnx=Onnx("CumSum"),
+    onnx=_sum_operator,
 )
 def cumulative_sum(
     xp: Namespace,

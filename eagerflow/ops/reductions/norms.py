@@ -89,7 +89,6 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     method=False,
     vjp=(in_float32(_vector_norm_vjp),),
     saves="x y",
-    onnx=Missing("exported as ReduceL2, ReduceL1 or the ops that it consists of"),
     samples=_vector_norm_samples,
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axis": (0, -2)}, ShapeError, "repeat"),

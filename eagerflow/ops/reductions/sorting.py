@@ -15,6 +15,7 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.family import batch_along_axis, define, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
+from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
 from eagerflow.ops.samples import distinct, make
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -264,7 +265,9 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
     saves="y",
     batch=batch_along_axis,
     overrides={"numpy": _top_numpy},
-    onnx=Onnx("TopK"),
+    onnx=lambda w, x, *, k, axis: w.TopK(
+        x, w.integers([k]), axis=axis, dtypes=(x.dtype, "int64")
+    ),
     samples=_top_samples,
     errors=lambda rng: [
         ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
@@ -342,7 +345,8 @@ def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any
 
 def _check_sorter(xp: Namespace, sorter: Any) -> None:
     size = sorter.shape[0]
-    if size and (int(xp.min(sorter)) < 0 or int(xp.max(sorter)) >= size):
+    low, high = extremes(xp, sorter) or (0, -1)
+    if low < 0 or high >= size:
         raise ShapeError(
             "sorter holds indices that x1 does not have",
             argument="sorter",

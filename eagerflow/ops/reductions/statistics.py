@@ -61,7 +61,7 @@ def _mean_of(row: list[Any]) -> Any:
     **numpy_kernel(_fast_mean),
     vjp=(_mean_rule,),
     jvp="linear",
-    onnx=Onnx("ReduceMean"),
+    onnx=lambda w, x, *, axis, keepdims: w.reduce("ReduceMean", x, axis, keepdims),
     samples=reduced(),
     reference=along(_mean_of),
 )
@@ -193,7 +193,6 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     _fast_var,
     vjp=(in_float32(_var_rule),),
     saves="x",
-    onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
 def var(
     xp: Namespace,
@@ -222,7 +221,6 @@ def var(
     _fast_std,
     vjp=(in_float32(_std_rule),),
     saves="x y",
-    onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )
 def std(
     xp: Namespace,

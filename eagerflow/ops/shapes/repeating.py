@@ -62,12 +62,17 @@ _tile_samples = shaped(
 )
 
 
+def _tile_operator(w: Any, x: Any, *, repetitions: Any) -> Any:
+    sizes, times = _repetitions(x, repetitions)
+    return w.Tile(w.Reshape(x, w.shape(sizes), allowzero=1), w.shape(times))
+
+
 @shape_op(
     infer=_tiled_spec,
     trusted=True,
     vjp=(_tile_back,),
     batch=_batched_tile,
-    onnx=Onnx("Tile"),
+    onnx=_tile_operator,
     samples=_tile_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),

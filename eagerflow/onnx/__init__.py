@@ -1,0 +1,1 @@
+"""ONNX: graphs as models that other programs run, and models of others as graphs."""
