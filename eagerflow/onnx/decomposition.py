@@ -1,4 +1,4 @@
-"""Decomposition: a graph in which ops without an operator of their own are replaced by what they do.
+"""Decomposition: ops without an operator of their own are replaced by what they consist of.
 
 The body of an op computes with the functions of any array library. Here the library is eagerflow
 itself, under a trace: so what an op consists of is written down once, in its body.
@@ -12,12 +12,13 @@ from typing import Any
 import eagerflow
 from eagerflow.backends.base import Backend
 from eagerflow.capture.trace import Trace
+from eagerflow.codegen.instructions import instructions
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node, Value, Values
+from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import inside_out, with_bodies
-from eagerflow.op import Op
+from eagerflow.op import Missing, Op
 from eagerflow.tensor import Tensor
 
 MAX_STEPS = 8  # from an op to those that it consists of
@@ -77,7 +78,10 @@ class _Rewriting(Trace):
         self.changed = True
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
-            made = _ops.bind(node.op, dtype)(*args, **attributes)
+            if node.op.family == "elementwise" and callable(node.op.scalar):
+                made = node.op.scalar(instructions(eagerflow), *args, **attributes)
+            else:
+                made = _ops.bind(node.op, dtype)(*args, **attributes)
         except EagerflowError:
             raise
         except Exception as error:
@@ -89,7 +93,8 @@ class _Rewriting(Trace):
 
 
 def _no_operator(op: Op, reason: str) -> CaptureError:
-    return CaptureError(f"ONNX has no operator for it, nor for what it consists of: {reason}", op=op.name)
+    why = op.onnx.reason if isinstance(op.onnx, Missing) else reason
+    return CaptureError(f"it cannot be exported: {why}", op=op.name)
 
 
 def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:

@@ -43,7 +43,8 @@ MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"}
 """Families whose operators take every dtype."""
 
 
-def _has_operator(node: Node) -> bool:
+def has_operator(node: Node) -> bool:
+    """Whether a node is exported as it is, and not as what its body consists of."""
     rule = node.op.onnx
     return isinstance(rule, Onnx) or callable(rule)
 
@@ -55,6 +56,10 @@ class _Exporter:
         self.initializers = Initializers(names)
         self.opset = opset
         self.symbols: dict[Value, Symbol] = {}
+
+    def decompose(self, graph: Graph) -> Graph:
+        """A graph of ops that have operators."""
+        return decomposed(graph, has_operator)
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
@@ -75,9 +80,7 @@ class _Exporter:
         writer.note, writer.results = _metadata(node), node.outputs
         rule = node.op.onnx
         if isinstance(rule, Missing):
-            raise CaptureError(
-                f"ONNX cannot say what it does: {rule.reason}", op=node.op.name
-            )
+            raise CaptureError(f"ONNX cannot say what it does: {rule.reason}", op=node.op.name)
         given = self._inputs(writer, node)
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
@@ -184,15 +187,16 @@ def _graph_of(what: Any) -> Graph:
 def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
     """The model of a graph, and what goes into a file beside it."""
     check(graph)
-    graph = decomposed(graph.optimized("exact", final=True), _has_operator)
+    graph = decomposed(graph.optimized("exact", final=True), has_operator)
     held = [cell for cell in graph.cells if cell.assigned is None]
     changed = [cell for cell in graph.cells if cell.assigned is not None]
     ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]
     names = FreeNames([*graph.inputs.names, *(cell.name for cell in graph.cells), *ends])
     exporter = _Exporter(opset, names)
-    writer = Writer(exporter.initializers, opset, exporter.write)
+    writer = Writer(exporter.initializers, opset, exporter)
     given = [
-        Symbol(name, v.dtype, v.shape) for name, v in zip(graph.inputs.names, graph.inputs, strict=True)
+        Symbol(name, v.dtype, v.shape)
+        for name, v in zip(graph.inputs.names, graph.inputs, strict=True)
     ]
     _teach_sizes(writer, given)
     cells = [Symbol(c.name, c.value.dtype, c.value.shape) for c in graph.cells]

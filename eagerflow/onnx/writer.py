@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
+import eagerflow
+from eagerflow.capture.trace import trace
 from eagerflow.dims import Dim, DimLike
 from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
 from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
+from eagerflow.spec import TensorSpec
 
 
 def onnx_package() -> Any:
@@ -59,17 +62,25 @@ class Initializers:
         return name
 
 
-Write = Callable[["Writer", Graph, Sequence[Symbol]], list[Symbol]]
-"""What appends the nodes of a graph for some inputs, and gives its outputs."""
+class GraphWriter(Protocol):
+    """What writes graphs."""
+
+    def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
+        """Append the nodes of a graph for some inputs, and give its outputs."""
+
+    def decompose(self, graph: Graph) -> Graph:
+        """A graph of ops that have operators."""
 
 
 class Writer:
     """Appends nodes to ``nodes``; ``note`` is put into the metadata of those to come."""
 
-    def __init__(self, initializers: Initializers, opset: int, write: Write) -> None:
-        self.onnx, self.write = onnx_package(), write
+    def __init__(self, initializers: Initializers, opset: int, graphs: GraphWriter) -> None:
+        self.onnx, self.graphs = onnx_package(), graphs
+        self.decompose = graphs.decompose
         self.names, self.initializers, self.opset = initializers.names, initializers, opset
         self.nodes: list[Any] = []
+        self.xp = eagerflow  # the library that bodies of ops compute with
         self.label = "node"  # what names begin with
         self.note: dict[str, str] = {}
         self.results: tuple[Any, ...] = ()  # the values that are to be made
@@ -159,7 +170,7 @@ class Writer:
 
     def within(self) -> Writer:
         """A writer of a graph inside of a node to come, which sees all that is there by now."""
-        inner = Writer(self.initializers, self.opset, self.write)
+        inner = Writer(self.initializers, self.opset, self.graphs)
         inner.label, inner.note, inner.sizes = self.label, self.note, self.sizes
         inner.results = self.results
         inner._dims = self._dims.copy()
@@ -168,9 +179,15 @@ class Writer:
     def inline(self, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph for these inputs; its outputs."""
         before = self.label, self.note, self.results
-        found = self.write(self, graph, given)
+        found = self.graphs.write(self, graph, given)
         self.label, self.note, self.results = before
         return found
+
+    def traced(self, f: Callable[..., Any], *given: Symbol) -> Any:
+        """Append what a function of ops calls; its result, or a tuple of them."""
+        specs = [TensorSpec(x.shape or (), x.dtype) for x in given]
+        found = self.inline(self.decompose(trace(f, *specs)), given)
+        return found[0] if len(found) == 1 else tuple(found)
 
     def inputs(self, values: Iterable[Any]) -> list[Symbol]:
         """New symbols for what an inner graph is given, like these values."""
@@ -228,6 +245,10 @@ class Writer:
         """One axis or several as ONNX has them."""
         return self.integers(axis if isinstance(axis, tuple) else (axis,))
 
+    def index(self, x: Symbol) -> Symbol:
+        """Integers as operators take them for indices."""
+        return x if x.dtype in ("int32", "int64") else self.cast(x, "int64")
+
     def flat(self, x: Symbol) -> Symbol:
         """All elements in a row."""
         return self.Reshape(x, self.integers([-1]))
@@ -251,6 +272,30 @@ class Writer:
         found = self.node(operator, self.flat(x), axis=0, keepdims=0, dtype="int64")
         return self.Reshape(found, self.shape(self.results[0].shape)) if keepdims else found
 
+    # Images: ONNX has channels in front of space ------------------------------------------------
+
+    def channels_first(self, x: Symbol) -> Symbol:
+        """Images with their channels behind the examples."""
+        return self.Transpose(x, perm=(0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+    def channels_last(self, x: Symbol, rank: int) -> Symbol:
+        """Images with their channels behind space."""
+        return self.Transpose(x, perm=(0, *range(2, rank), 1))
+
+    def filters_first(self, x: Symbol) -> Symbol:
+        """Filters with what they give, what they take, and then their windows."""
+        return self.Transpose(x, perm=(x.ndim - 1, x.ndim - 2, *range(x.ndim - 2)))
+
+    def window(self, windows: Sequence[Any]) -> dict[str, Any]:
+        """The attributes that say where windows go; see ``primitives.windows``."""
+        behind = [(v.out - 1) * v.stride + v.extent - v.size - v.before for v in windows]
+        return {
+            "kernel_shape": [v.kernel for v in windows],
+            "strides": [v.stride for v in windows],
+            "dilations": [v.dilation for v in windows],
+            "pads": [v.before for v in windows] + [max(n, 0) for n in behind],
+        }
+
     def joined(self, arrays: Sequence[Symbol], axis: int | None) -> Symbol:
         """Tensors one behind the other."""
         parts = [self.flat(x) for x in arrays] if axis is None else arrays
@@ -269,7 +314,8 @@ class Writer:
         kind = own.dtype if dtype is None else as_dtype(dtype)
         dims = own.shape if shape is None else shape
         value = self.onnx.numpy_helper.from_array(np.array([number], kind))
-        return self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
+        made = self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
+        return Symbol(made.name, kind, tuple(dims))
 
     def evaluated(self, f: Callable[..., Any], **attributes: Any) -> Symbol:
         """What a function without arguments gives, as a constant."""

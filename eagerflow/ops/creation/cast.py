@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.devices import as_device
 from eagerflow.dtypes import COMPLEX, as_dtype, is_complex, is_inexact
 from eagerflow.errors import DeviceError, DTypeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.family import ANY, define, split_elementwise, stacked
 from eagerflow.ops.samples import values

@@ -11,7 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
 from eagerflow.ops.family import ANY, define, split_elementwise, stacked
 from eagerflow.ops.samples import values

@@ -25,7 +25,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import creation

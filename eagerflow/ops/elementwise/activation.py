@@ -21,7 +21,7 @@ from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
 from eagerflow.ops.elementwise.selection import minimum, where
 from eagerflow.ops.elementwise.trigonometric import tanh
-from eagerflow.ops.family import ErrorSample, Missing, Onnx, Sample, pointwise
+from eagerflow.ops.family import ErrorSample, Onnx, Sample, pointwise
 from eagerflow.ops.samples import each, pairs, reals, values
 from eagerflow.spec import TensorSpec
 

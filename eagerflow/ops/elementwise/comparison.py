@@ -45,6 +45,11 @@ def _with_special(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return found
 
 
+def _logic(operator: str) -> Any:
+    """The rule of ONNX, whose operators take bools alone."""
+    return lambda w, *x: w.node(operator, *(w.cast(part, "bool") for part in x))
+
+
 def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
     """An element-wise op whose result is true or false."""
     no_gradient = Missing("the result is a truth value")
@@ -130,7 +135,7 @@ def greater_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.greater_equal(x1, x2)
 
 
-@_question(onnx=Onnx("And"), reference=each(lambda a, b: bool(a) and bool(b)))
+@_question(onnx=_logic("And"), reference=each(lambda a, b: bool(a) and bool(b)))
 def logical_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of both tensors are true; numbers other than 0 are.
 
@@ -143,7 +148,7 @@ def logical_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.logical_and(x1, x2)
 
 
-@_question(onnx=Onnx("Or"), reference=each(lambda a, b: bool(a) or bool(b)))
+@_question(onnx=_logic("Or"), reference=each(lambda a, b: bool(a) or bool(b)))
 def logical_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether an element of at least one of two tensors is true; numbers other than 0 are.
 
@@ -156,7 +161,7 @@ def logical_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.logical_or(x1, x2)
 
 
-@_question(onnx=Onnx("Xor"), reference=each(lambda a, b: bool(a) is not bool(b)))
+@_question(onnx=_logic("Xor"), reference=each(lambda a, b: bool(a) is not bool(b)))
 def logical_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether an element of exactly one of two tensors is true; numbers other than 0 are.
 
@@ -169,7 +174,7 @@ def logical_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.logical_xor(x1, x2)
 
 
-@_question(onnx=Onnx("Not"), samples=_with_special, reference=each(lambda x: not x))
+@_question(onnx=_logic("Not"), samples=_with_special, reference=each(lambda x: not x))
 def logical_not(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is false; the number 0 is.
 
@@ -181,7 +186,10 @@ def logical_not(xp: Namespace, x: Array, /) -> Array:
     return xp.logical_not(x)
 
 
-@_question(onnx=lambda w, x: w.Not(w.Or(w.IsInf(x, dtype=bool), w.IsNaN(x, dtype=bool))), samples=_with_special)
+@_question(
+    onnx=lambda w, x: w.Not(w.Or(w.IsInf(x, dtype=bool), w.IsNaN(x, dtype=bool))),
+    samples=_with_special,
+)
 def isfinite(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 

@@ -11,7 +11,7 @@ from eagerflow.ops.elementwise.arithmetic import over, reciprocal
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, Operand, ufunc
+from eagerflow.ops.family import FLOATS, INEXACT, Onnx, Operand, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
 
@@ -49,6 +49,7 @@ def exp(xp: Namespace, x: Array, /) -> Array:
     saves="y",
     compiled=True,
     dtypes=FLOATS,
+    onnx=lambda w, x: w.Pow(w.constant(2, x.dtype), x),
     samples=reals(-3, 3),
 )
 def exp2(xp: Namespace, x: Array, /) -> Array:

@@ -18,7 +18,6 @@ from eagerflow.ops.family import (
     FLOATS,
     INEXACT,
     ErrorSample,
-    Missing,
     Onnx,
     Sample,
     elementwise,

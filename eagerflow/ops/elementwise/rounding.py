@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL, DType
-from eagerflow.ops.family import NUMERIC, Missing, Onnx, elementwise
+from eagerflow.ops.family import NUMERIC, Onnx, elementwise
 from eagerflow.ops.samples import Sample, each, reals
 from eagerflow.spec import Array, Namespace
 

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
+from eagerflow.op import Cost, ErrorSample, Into, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add, multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32

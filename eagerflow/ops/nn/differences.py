@@ -12,7 +12,7 @@ from eagerflow.ops.elementwise.arithmetic import abs, copysign, sign
 from eagerflow.ops.elementwise.comparison import greater_equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import ErrorSample, Missing, pointwise
+from eagerflow.ops.family import ErrorSample, pointwise
 from eagerflow.ops.samples import Sample, each, pairs
 from eagerflow.spec import TensorSpec, broadcast
 

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.codegen.numpy.rows import whole_rows
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
 from eagerflow.ops.elementwise.arithmetic import negative

@@ -16,7 +16,7 @@ from eagerflow.codegen.instructions import instructions
 from eagerflow.codegen.numpy.rows import RowKernel, whole_rows
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import abs, negative
 from eagerflow.ops.elementwise.comparison import less
 from eagerflow.ops.elementwise.precision import in_float32

@@ -12,7 +12,7 @@ from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import (

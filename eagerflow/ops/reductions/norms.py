@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude

@@ -13,7 +13,7 @@ from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.codegen.numpy.rows import RowKernel, add_up, maximum_of, whole_rows
 from eagerflow.dtypes import FLOATS, NARROW, DType, float32
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.comparison import isfinite

@@ -14,7 +14,7 @@ from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Batch, Rows, expand_reduced, reduced_shape, reduction

@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Onnx, Split
+from eagerflow.op import ErrorSample, Split
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.family import stacked
 from eagerflow.ops.indexing.indexing import index_scatter

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Into, Missing, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Into, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis, batch_first, split_others
 from eagerflow.ops.indexing.indices import ALL, refuse_none

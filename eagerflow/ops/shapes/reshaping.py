@@ -11,7 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
@@ -201,7 +201,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
         args[0], (0, *(i + 1 for i in _order(axes, args[0].ndim - 1)))
     ),
     split=lambda x, axes: [Split((i,), at) for at, i in enumerate(_order(axes, x.ndim))],
-    onnx=lambda w, x, *, axes: w.Transpose(x, perm=axes),
+    onnx=lambda w, x, *, axes: w.Transpose(x, perm=_order(axes, x.ndim)),
     samples=_permuted_samples,
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
