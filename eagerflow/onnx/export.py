@@ -16,6 +16,7 @@ import numpy as np
 
 from eagerflow.capture.function import Function
 from eagerflow.dims import Dim
+from eagerflow.dtypes import is_complex
 from eagerflow.errors import ArgumentError, CaptureError, EagerflowError, short_repr
 from eagerflow.files.atomic import as_path, write_whole
 from eagerflow.graph.check import check
@@ -27,7 +28,6 @@ from eagerflow.onnx.writer import (
     Initializers,
     Symbol,
     Writer,
-    computed,
     onnx_package,
     tensor_type,
 )
@@ -79,6 +79,8 @@ class _Exporter:
         writer.label = node.name
         writer.note, writer.results = _metadata(node), node.outputs
         rule = node.op.onnx
+        if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
+            raise CaptureError("ONNX has no operators for complex numbers", op=node.op.name)
         if isinstance(rule, Missing):
             raise CaptureError(f"ONNX cannot say what it does: {rule.reason}", op=node.op.name)
         given = self._inputs(writer, node)
@@ -103,21 +105,13 @@ class _Exporter:
         self, writer: Writer, node: Node, rule: Any, given: list[Symbol | None]
     ) -> Sequence[Symbol]:
         if node.op.family not in MOVERS:
-            given = [None if x is None else self._wide(writer, x) for x in given]
+            given = [None if x is None else writer.computable(x) for x in given]
         if isinstance(rule, Onnx):
             named = {rule.attributes.get(k, k): v for k, v in node.attributes.items()}
-            made = writer.node(rule.name, *given, dtype=computed(node.outputs[0].dtype), **named)
+            made = writer.node(rule.name, *given, **named)
         else:
             made = rule(writer, *given, **node.attributes)
         return made if isinstance(made, tuple) else (made,)
-
-    def _wide(self, writer: Writer, x: Symbol) -> Symbol:
-        """A tensor in the dtype that operators compute in, as kernels of ours do."""
-        kind = computed(x.dtype)
-        if kind == x.dtype:
-            return x
-        wide = writer.cast(x, kind)
-        return Symbol(wide.name, wide.dtype, x.shape)
 
 
 def _metadata(node: Node) -> dict[str, str]:

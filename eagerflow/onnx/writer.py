@@ -231,6 +231,10 @@ class Writer:
         made = self.Cast(x, dtype=wanted, to=tensor_type(wanted))
         return Symbol(made.name, wanted, x.shape)
 
+    def computable(self, x: Symbol) -> Symbol:
+        """A tensor in the dtype that operators compute in, as kernels of ours do."""
+        return self.cast(x, computed(x.dtype))
+
     def wide(self, x: Symbol) -> Symbol:
         """The argument of a sum or a product in the dtype of the result, or one that holds it."""
         return self.cast(x, computed(self.results[0].dtype))
@@ -326,7 +330,7 @@ def computed(dtype: DType) -> DType:
     """The dtype that operators compute a dtype in: ONNX Runtime knows few of them."""
     if dtype in NARROW:
         return np.dtype("float32")
-    if dtype.kind in "iu" and dtype.itemsize < 4:
+    if dtype.kind in "biu" and dtype.itemsize < 4:
         return np.dtype("int32")
     if dtype in UNSIGNED_INTEGERS:
         return np.dtype("int64")

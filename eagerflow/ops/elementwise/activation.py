@@ -73,7 +73,7 @@ def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 @pointwise(
     **differentiated_by(lambda: relu_gradient, "y"),
     dtypes=REAL,
-    onnx=Onnx("Relu"),
+    onnx=lambda w, x: w.Relu(x) if x.dtype.kind == "f" else w.Max(x, w.constant(0, x.dtype)),
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: x if x > 0 else 0),
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL, DType
-from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, ufunc
+from eagerflow.ops.family import BOOL, STANDARD, Missing, ufunc
 from eagerflow.ops.samples import Sample, each, make, pairs, values
 from eagerflow.spec import Array, Namespace
 
@@ -45,6 +45,16 @@ def _with_special(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return found
 
 
+def _compared(operator: str) -> Any:
+    """The rule of ONNX: an operator that gives truth."""
+    return lambda w, a, b: w.node(operator, a, b, dtype=bool)
+
+
+def _asked(w: Any, operator: str, x: Any) -> Any:
+    """The rule of ONNX of a question that all integers answer with no."""
+    return w.node(operator, x, dtype=bool) if x.dtype.kind == "f" else w.filled(False)
+
+
 def _logic(operator: str) -> Any:
     """The rule of ONNX, whose operators take bools alone."""
     return lambda w, *x: w.node(operator, *(w.cast(part, "bool") for part in x))
@@ -56,7 +66,7 @@ def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
     return ufunc(partials=no_gradient, dtypes=dtypes, result="bool", **facts)
 
 
-@_question(operator="eq", onnx=Onnx("Equal"), samples=_with_ties)
+@_question(operator="eq", onnx=_compared("Equal"), samples=_with_ties)
 def equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors are equal; NaN equals nothing.
 
@@ -69,7 +79,7 @@ def equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.equal(x1, x2)
 
 
-@_question(operator="ne", onnx=lambda w, a, b: w.Not(w.Equal(a, b)), samples=_with_ties)
+@_question(operator="ne", onnx=lambda w, a, b: w.Not(w.Equal(a, b, dtype=bool)), samples=_with_ties)
 def not_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors differ; NaN differs from everything.
 
@@ -82,7 +92,7 @@ def not_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.not_equal(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="lt", onnx=Onnx("Less"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="lt", onnx=_compared("Less"), samples=_with_ties)
 def less(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is smaller than that of another.
 
@@ -96,7 +106,7 @@ def less(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.less(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="le", onnx=Onnx("LessOrEqual"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="le", onnx=_compared("LessOrEqual"), samples=_with_ties)
 def less_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is at most that of another.
 
@@ -109,7 +119,7 @@ def less_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.less_equal(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="gt", onnx=Onnx("Greater"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="gt", onnx=_compared("Greater"), samples=_with_ties)
 def greater(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is larger than that of another.
 
@@ -122,7 +132,7 @@ def greater(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.greater(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="ge", onnx=Onnx("GreaterOrEqual"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="ge", onnx=_compared("GreaterOrEqual"), samples=_with_ties)
 def greater_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is at least that of another.
 
@@ -187,7 +197,7 @@ def logical_not(xp: Namespace, x: Array, /) -> Array:
 
 
 @_question(
-    onnx=lambda w, x: w.Not(w.Or(w.IsInf(x, dtype=bool), w.IsNaN(x, dtype=bool))),
+    onnx=lambda w, x: w.Not(w.Or(_asked(w, "IsInf", x), _asked(w, "IsNaN", x))),
     samples=_with_special,
 )
 def isfinite(xp: Namespace, x: Array, /) -> Array:
@@ -201,7 +211,7 @@ def isfinite(xp: Namespace, x: Array, /) -> Array:
     return xp.isfinite(x)
 
 
-@_question(onnx=lambda w, x: w.IsInf(x, dtype=bool), samples=_with_special)
+@_question(onnx=lambda w, x: _asked(w, "IsInf", x), samples=_with_special)
 def isinf(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is infinite.
 
@@ -213,7 +223,7 @@ def isinf(xp: Namespace, x: Array, /) -> Array:
     return xp.isinf(x)
 
 
-@_question(onnx=lambda w, x: w.IsNaN(x, dtype=bool), samples=_with_special)
+@_question(onnx=lambda w, x: _asked(w, "IsNaN", x), samples=_with_special)
 def isnan(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is NaN (not a number).
 

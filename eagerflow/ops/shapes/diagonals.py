@@ -73,7 +73,9 @@ def _triangle(keep: Any, gradient: Any, upper: int) -> Any:
         vjp=(gradient,),
         batch=stacked,
         split=lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
-        onnx=lambda w, x, *, k: w.Trilu(x, w.constant(_offset(k, x), "int64"), upper=upper),
+        onnx=lambda w, x, *, k: w.Trilu(
+            w.computable(x), w.constant(_offset(k, x), "int64"), upper=upper
+        ),
         samples=_triangle_samples,
         errors=lambda rng: [
             ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
