@@ -7,12 +7,14 @@ itself, under a trace: so what an op consists of is written down once, in its bo
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import eagerflow
 from eagerflow.backends.base import Backend
 from eagerflow.capture.trace import Trace
 from eagerflow.codegen.instructions import instructions
+from eagerflow.dtypes import NARROW
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
@@ -78,15 +80,19 @@ class _Rewriting(Trace):
         self.changed = True
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
-            if node.op.family == "elementwise" and callable(node.op.scalar):
-                made = node.op.scalar(instructions(eagerflow), *args, **attributes)
-            else:
-                made = _ops.bind(node.op, dtype)(*args, **attributes)
+            made = self._body(node, dtype)(*args, **attributes)
         except EagerflowError:
             raise
         except Exception as error:
             raise _no_operator(node.op, f"its body needs arrays: {error}") from error
         return tuple(made) if isinstance(made, list) else made
+
+    def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
+        """What computes an op with others: its formula, if it has one, or its kernel."""
+        if node.op.family != "elementwise" or not callable(node.op.scalar):
+            return _ops.bind(node.op, dtype)
+        formula = partial(node.op.scalar, instructions(eagerflow))
+        return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
 
     def _attributes(self, node: Node) -> dict[str, Any]:
         return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))

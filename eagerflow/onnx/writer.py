@@ -321,6 +321,14 @@ class Writer:
         made = self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
         return Symbol(made.name, kind, tuple(dims))
 
+    def summed(
+        self, operator: str, indices: Symbol, updates: Symbol, shape: Any, **more: Any
+    ) -> Symbol:
+        """Zeros of a shape with updates added at indices."""
+        given = self.computable(updates)
+        zeros = self.filled(0, shape, given.dtype)
+        return self.node(operator, zeros, self.index(indices), given, reduction="add", **more)
+
     def evaluated(self, f: Callable[..., Any], **attributes: Any) -> Symbol:
         """What a function without arguments gives, as a constant."""
         return self.constant(f(**attributes | {"device": None}).numpy())

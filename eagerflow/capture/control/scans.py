@@ -364,6 +364,8 @@ def _scan_operator(
     compiled: bool,
 ) -> Any:
     along, rest = operands[carries : carries + sequences], operands[carries + sequences :]
+    if (along[0].shape[0] if along else length) == 0:  # which runtimes do not expect
+        return (*operands[:carries], *(w.filled(0, v.shape, v.dtype) for v in w.results[carries:]))
     inner = w.within()
     own = inner.inputs(body.inputs[: carries + sequences])
     made = inner.inline(body, (*own, *rest))

@@ -33,7 +33,13 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 def _operator(of_bits: str, of_truth: str) -> Any:
     """The rule of ONNX, which has other operators for bools."""
-    return lambda w, *x: w.node(of_truth if x[0].dtype == "bool" else of_bits, *x)
+
+    def rule(w: Any, *x: Any) -> Any:
+        if w.results[0].dtype == "bool":
+            return w.node(of_truth, *(w.cast(part, "bool") for part in x))
+        return w.node(of_bits, *x)
+
+    return rule
 
 
 def _on_bits(**facts: Any) -> Any:

@@ -326,12 +326,8 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
     infer=_scatter_along_spec,
     vjp=(lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis), None),
     batch=_batched_scatter_along,
-    onnx=lambda w, updates, indices, *, shape, axis: w.ScatterElements(
-        w.filled(0, shape, updates.dtype),
-        w.index(indices),
-        updates,
-        axis=normalize_axis(axis, len(shape)),
-        reduction="add",
+    onnx=lambda w, updates, indices, *, shape, axis: w.summed(
+        "ScatterElements", indices, updates, shape, axis=normalize_axis(axis, len(shape))
     ),
     samples=_scatter_along_samples,
     errors=lambda rng: [

@@ -140,6 +140,7 @@ def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> A
 
 def written_flat(reduction: str, w: Any, x: Any, value: Any, *indices: Any, index: Any) -> Any:
     """The rule of ONNX of what writes at an index: into all elements in a row."""
+    x = w.computable(x)
     at = w.traced(lambda *own: positions(w.xp, index, x.shape, own), *indices)
     values = value if value.shape == at.shape else w.Expand(value, w.shape(at.shape))
     values = w.cast(values, x.dtype)
