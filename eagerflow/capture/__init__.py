@@ -1,5 +1,8 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
+import importlib
+from typing import Any
+
 from eagerflow.capture import passes as passes
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
 from eagerflow.capture.function import Function, function
@@ -45,3 +48,9 @@ __all__ = [
     "verify",
     "while_loop",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "export_onnx":  # which stands above, and is loaded when it is first used
+        return importlib.import_module("eagerflow.onnx.export").export_onnx
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

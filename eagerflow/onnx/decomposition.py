@@ -6,15 +6,17 @@ itself, under a trace: so what an op consists of is written down once, in its bo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import eagerflow
+from eagerflow import ops
 from eagerflow.backends.base import Backend
 from eagerflow.capture.trace import Trace
 from eagerflow.codegen.instructions import instructions
-from eagerflow.dtypes import NARROW
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import NARROW, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
@@ -28,11 +30,31 @@ MAX_STEPS = 8  # from an op to those that it consists of
 HasOperator = Callable[[Node], bool]
 
 
+class OpsLibrary:
+    """eagerflow's ops and dtypes by the names of the Array API standard."""
+
+    inf, nan, pi, newaxis = math.inf, math.nan, math.pi, None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _DTYPES:
+            return _DTYPES[name]
+        return getattr(ops, name)
+
+    @staticmethod
+    def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
+        """What is a tensor by now, or a constant."""
+        return as_tensor(obj, dtype, None, copy)
+
+
+_DTYPES = {dtype.name: dtype for dtype in STANDARD}
+LIBRARY = OpsLibrary()
+
+
 class _Ops(Backend):
     """The array library that bodies compute with: eagerflow's own ops."""
 
     name = "eagerflow"
-    xp = eagerflow
+    xp = LIBRARY
     array_type = Tensor
 
 
@@ -91,7 +113,7 @@ class _Rewriting(Trace):
         """What computes an op with others: its formula, if it has one, or its kernel."""
         if node.op.family != "elementwise" or not callable(node.op.scalar):
             return _ops.bind(node.op, dtype)
-        formula = partial(node.op.scalar, instructions(eagerflow))
+        formula = partial(node.op.scalar, instructions(LIBRARY))
         return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
 
     def _attributes(self, node: Node) -> dict[str, Any]:

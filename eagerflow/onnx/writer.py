@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-import eagerflow
 from eagerflow.capture.trace import trace
 from eagerflow.dims import Dim, DimLike
 from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
 from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
+from eagerflow.onnx.decomposition import LIBRARY
 from eagerflow.spec import TensorSpec
 
 
@@ -80,7 +80,7 @@ class Writer:
         self.decompose = graphs.decompose
         self.names, self.initializers, self.opset = initializers.names, initializers, opset
         self.nodes: list[Any] = []
-        self.xp = eagerflow  # the library that bodies of ops compute with
+        self.xp = LIBRARY  # what bodies of ops compute with
         self.label = "node"  # what names begin with
         self.note: dict[str, str] = {}
         self.results: tuple[Any, ...] = ()  # the values that are to be made
