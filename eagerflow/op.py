@@ -38,6 +38,10 @@ class Onnx(Frozen):
     """ONNX's name of each attribute that it calls differently."""
 
 
+BODY = "body"
+"""The fact ``onnx`` of ops that are exported as what their bodies consist of."""
+
+
 class Cost(NamedTuple):
     """Floating-point operations of one call, and bytes it reads and writes."""
 
@@ -163,6 +167,10 @@ class Op(Record):
     they may depend on how many threads the libraries below use: a bool, or a function of the
     arguments' specs.
 
+    ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
+    writes operators by ``w`` (``onnx/writer.py``), which also tells the ``results``; without
+    either, ``BODY``, an op is exported as what its body consists of.
+
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.
     """
@@ -184,7 +192,7 @@ class Op(Record):
     batch: Rule | Missing
     split: Rule | Missing
     cost: Rule
-    onnx: Onnx | Missing
+    onnx: Onnx | Rule | str | Missing
     scalar: Rule | str | Missing
     samples: Rule
     errors: Rule

@@ -35,6 +35,7 @@ __all__ = [
     "calibrate",
     "cond",
     "difference",
+    "export_onnx",
     "fori_loop",
     "function",
     "import_onnx",
@@ -51,7 +52,10 @@ __all__ = [
 ]
 
 
-_ABOVE = {"import_onnx": "onnx.reading.importing"}  # what stands above, and is loaded when used
+_ABOVE = {  # what stands above, and is loaded when it is first used
+    "export_onnx": "onnx.writing.exporting",
+    "import_onnx": "onnx.reading.importing",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -201,7 +201,12 @@ _SHARED: dict[str, Any] = {
     name="cond",
     dtypes=(BOOL, ANY),
     saves="pred operands",
-    onnx=Missing("exported as If with the graphs of its branches"),
+    onnx=lambda w, pred, *operands, true_graph, false_graph: w.If(
+        pred,
+        then_branch=w.branch(true_graph, operands),
+        else_branch=w.branch(false_graph, operands),
+        dtypes=[v.dtype for v in w.results],
+    ),
     samples=branch_samples("cond"),
     errors=branch_errors("cond"),
     reference=lambda pred, *operands, true_graph, false_graph: tuple(

@@ -256,7 +256,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
     batch=_batch,
     cost=lambda *operands, **facts: Cost(0, 0),
     split=Missing("its gradient may need whole operands"),
-    onnx=Missing("exported as what it stands behind"),
+    onnx=lambda w, *operands, arguments, results, **_: operands[arguments : arguments + results],
     samples=_samples,
     errors=_errors,
     reference=lambda *operands, arguments, results, **facts: tuple(

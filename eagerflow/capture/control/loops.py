@@ -224,6 +224,20 @@ def _reference(
     return tuple(values[:states])
 
 
+def _loop_operator(
+    w: Any, *operands: Any, cond: Graph, body: Graph, states: int, maximum_iterations: Any
+) -> Any:
+    most = None if maximum_iterations is None else w.constant(maximum_iterations, "int64")
+    (begins,) = w.inline(cond, operands)
+    inner, rest = w.within(), operands[states:]
+    count, going = inner.new("iteration", "int64", ()), inner.new("going", "bool", ())
+    state = inner.inputs(body.inputs[:states])
+    after = inner.inline(body, (*state, *rest))
+    goes = inner.inline(cond, (*after, *rest))
+    graph = inner.graph(body.name, [count, going, *state], [*goes, *after])
+    return w.Loop(most, begins, *operands[:states], body=graph, dtypes=[v.dtype for v in w.results])
+
+
 @control_op(
     name="while_loop",
     dtypes=ANY,
@@ -234,7 +248,7 @@ def _reference(
     batch=_batch,
     cost=_cost,
     split=Missing("each iteration needs the one before"),
-    onnx=Missing("exported as Loop with the graphs of its condition and body"),
+    onnx=_loop_operator,
     samples=while_samples,
     errors=while_errors,
     reference=_reference,

@@ -353,6 +353,37 @@ def _reference(
     return (*state, *ys)
 
 
+def _scan_operator(
+    w: Any,
+    *operands: Any,
+    body: Graph,
+    carries: int,
+    sequences: int,
+    length: Any,
+    reverse: bool,
+    compiled: bool,
+) -> Any:
+    along, rest = operands[carries : carries + sequences], operands[carries + sequences :]
+    if (along[0].shape[0] if along else length) == 0:  # which runtimes do not expect
+        return (*operands[:carries], *(w.filled(0, v.shape, v.dtype) for v in w.results[carries:]))
+    inner = w.within()
+    own = inner.inputs(body.inputs[: carries + sequences])
+    made = inner.inline(body, (*own, *rest))
+    if not sequences:  # something has to be as long
+        along = (w.constant(np.arange(length), "int64"),)
+        own.append(inner.new("row", "int64", ()))
+    rows = len(body.outputs) - carries
+    return w.Scan(
+        *operands[:carries],
+        *along,
+        body=inner.graph(body.name, own, made),
+        num_scan_inputs=len(along),
+        scan_input_directions=[int(reverse)] * len(along),
+        scan_output_directions=[int(reverse)] * rows,
+        dtypes=[v.dtype for v in w.results],
+    )
+
+
 @control_op(
     name="scan",
     dtypes=ANY,
@@ -364,7 +395,7 @@ def _reference(
     batch=_batch,
     cost=_cost,
     split=Missing("each step needs the one before"),
-    onnx=Missing("exported as Scan with the graph of its body"),
+    onnx=_scan_operator,
     samples=scan_samples,
     errors=scan_errors,
     reference=_reference,

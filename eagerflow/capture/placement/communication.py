@@ -12,7 +12,7 @@ import numpy as np
 
 from eagerflow.devices import as_device
 from eagerflow.errors import DeviceError
-from eagerflow.op import Cost, ErrorSample, Onnx, Sample
+from eagerflow.op import Cost, ErrorSample, Sample
 from eagerflow.ops.creation.cast import to_device
 from eagerflow.ops.family import ANY, define, split_elementwise
 from eagerflow.ops.samples import values
@@ -47,7 +47,7 @@ def _errors(name: str, **more: str) -> Any:
     batch=lambda args, batched, size, target: send(args[0], target=target),
     split=split_elementwise,
     cost=_moved,
-    onnx=Onnx("Identity"),
+    onnx=lambda w, x, **_: x,
     samples=lambda rng, dtype: [Sample((x,), {"target": "cpu:0"}) for x in values(rng, dtype)],
     errors=_errors("target"),
     reference=lambda x, target: np.array(x),
@@ -73,7 +73,7 @@ def send(xp: Any, x: Any, /, *, target: str) -> Any:
     batch=lambda args, batched, size, **both: recv(args[0], **both),
     split=split_elementwise,
     cost=_moved,
-    onnx=Onnx("Identity"),
+    onnx=lambda w, x, **_: x,
     samples=lambda rng, dtype: [
         Sample((x,), {"source": "cpu:0", "device": "cpu:0"}) for x in values(rng, dtype)
     ],

@@ -11,7 +11,17 @@ from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any
 
+from eagerflow.errors import EagerflowError
+
 Function = Callable[..., Any]
+
+
+def _some(xp: Any, mask: Any) -> bool:
+    """Whether anything is true; where values are not known, as in a trace, there may be."""
+    try:
+        return bool(xp.any(mask))
+    except EagerflowError:
+        return True
 
 
 def in_double(function: Function) -> Function:
@@ -264,7 +274,7 @@ def lgamma(xp: Any, x: Any) -> Any:
     """Logarithm of the absolute value of the gamma function; infinite at 0, -1, -2 and so on."""
     size = xp.abs(x)
     y = _lgamma_positive(xp, size)
-    if not xp.any(x <= 0):
+    if not _some(xp, x <= 0):
         return y
     # gamma(x) · gamma(-x) = -π / (x · sin πx)
     wave = size * xp.abs(xp.sin(math.pi * _fraction(xp, size)))
@@ -340,7 +350,7 @@ def digamma(xp: Any, x: Any) -> Any:
     size = xp.where(negative, -x, x)
     safe = xp.where(size == 0, xp.ones_like(x), size)
     y = _digamma_positive(xp, safe)
-    if not xp.any(negative):
+    if not _some(xp, negative):
         return y
     fraction = _fraction(xp, x)
     angle = math.pi * xp.where(fraction == 0, 0.25 + 0 * x, fraction)
@@ -405,7 +415,7 @@ def polygamma(xp: Any, x: Any, n: int) -> Any:
     pole = negative & (fraction == 0)
     mirrored = xp.where(negative, 1 - x, x)
     y = _polygamma_positive(xp, mirrored, n) * (-1) ** (n + 1)
-    if not xp.any(negative):
+    if not _some(xp, negative):
         return y
     angle = math.pi * xp.where(pole, 0.25 + 0 * x, fraction)
     cotangent = xp.cos(angle) / xp.sin(angle)

@@ -11,7 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
 from eagerflow.ops.family import ANY, define, split_elementwise, stacked
 from eagerflow.ops.samples import values
@@ -71,7 +71,7 @@ def _constant(value: int) -> Callable[[Any], Any]:
     return creation(
         fills=True,
         infer=_made,
-        onnx=Onnx("ConstantOfShape"),
+        onnx=lambda w, **_: w.filled(value),
         samples=lambda rng, dtype: [
             Sample((), {"shape": s, "dtype": dtype}) for s in ((), 3, (2, 3), (0, 2), (1, 1, 2))
         ],
@@ -119,7 +119,7 @@ def _filled(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) 
 @creation(
     fills=True,
     infer=_filled,
-    onnx=Onnx("ConstantOfShape"),
+    onnx=lambda w, *, fill_value, **_: w.filled(fill_value),
     samples=lambda rng, dtype: [
         Sample((), {"shape": s, "fill_value": 1, "dtype": dtype}) for s in ((), 2, (2, 3), (0,))
     ],
@@ -185,7 +185,7 @@ def _like(value: int) -> Callable[[Any], Any]:
         vjp=Missing("the values of the argument are not used"),
         batch=stacked,
         split=split_elementwise,
-        onnx=Missing("exported as Shape and ConstantOfShape"),
+        onnx=lambda w, x, **_: w.filled(value),
         samples=lambda rng, dtype: [Sample((x,)) for x in values(rng, dtype)],
         errors=lambda rng: [
             ErrorSample((np.ones(2),), {"dtype": "words"}, DTypeError, "is not a dtype")
@@ -240,7 +240,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
     infer=lambda n_rows, n_cols=None, k=0, dtype=None, device=None: _made(
         (n_rows, n_rows if n_cols is None else n_cols), dtype, device, "n_rows"
     ),
-    onnx=Onnx("EyeLike"),
+    onnx=lambda w, **attributes: w.evaluated(eye, **attributes),
     samples=lambda rng, dtype: [
         Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})
         for n, m, k in ((3, None, 0), (2, 4, 1), (4, 2, -1), (0, 3, 0), (3, 3, 7))

@@ -25,7 +25,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
 from eagerflow.number import Number
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import creation
@@ -154,7 +154,7 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
 @creation(
     arrange=_arrange_range,
     infer=_range_spec,
-    onnx=Onnx("Range"),
+    onnx=lambda w, **attributes: w.evaluated(arange, **attributes),
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
         for start, stop, step in (
@@ -244,7 +244,6 @@ def _line_dtype(start: Any, stop: Any) -> Any:
 @creation(
     arrange=_arrange_line,
     infer=_line_spec,
-    onnx=Missing("exported as Range, Mul and Add"),
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "num": num, "dtype": dtype, "endpoint": endpoint})
         for start, stop, num in ((0, 1, 5), (2.0, -1.0, 4), (3, 3, 3), (0, 9, 1), (1, 2, 0))

@@ -21,7 +21,7 @@ from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by, gradient_op
 from eagerflow.ops.elementwise.selection import minimum, where
 from eagerflow.ops.elementwise.trigonometric import tanh
-from eagerflow.ops.family import ErrorSample, Missing, Onnx, Sample, pointwise
+from eagerflow.ops.family import ErrorSample, Onnx, Sample, pointwise
 from eagerflow.ops.samples import each, pairs, reals, values
 from eagerflow.spec import TensorSpec
 
@@ -73,7 +73,7 @@ def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 @pointwise(
     **differentiated_by(lambda: relu_gradient, "y"),
     dtypes=REAL,
-    onnx=Onnx("Relu"),
+    onnx=lambda w, x: w.Relu(x) if x.dtype.kind == "f" else w.Max(x, w.constant(0, x.dtype)),
     samples=_off_kinks(-2, 2),
     reference=each(lambda x: x if x > 0 else 0),
 )
@@ -110,7 +110,6 @@ def relu_gradient(s: Any, value: Any, g: Any, /) -> Any:
     partials=(lambda y, x: logical_and(greater(y, 0), less(y, 6)),),
     saves="y",
     dtypes=REAL,
-    onnx=Missing("exported as Clip(x, 0, 6)"),
     samples=_off_kinks(-2, 8),
     reference=each(lambda x: 0 if x < 0 else 6 if x > 6 else x),
 )
@@ -269,7 +268,7 @@ def _hard(s: Any, x: Any) -> Any:
 @pointwise(
     partials=(lambda y, x: logical_and(greater(y, 0), less(y, 1)).astype(y.dtype) * (1 / 6),),
     saves="y",
-    onnx=Missing("exported as HardSigmoid with alpha=1/6, beta=1/2"),
+    onnx=lambda w, x: w.HardSigmoid(x, alpha=1 / 6, beta=0.5),
     samples=_off_kinks(-5, 5),
     reference=each(lambda x: 0 if x < -3 else 1 if x > 3 else (x + 3) / 6),
 )
@@ -397,7 +396,6 @@ def softplus(s: Any, x: Any, /) -> Any:
 
 @pointwise(
     **differentiated_by(lambda: log_sigmoid_gradient),
-    onnx=Missing("exported as Neg(Softplus(Neg(x)))"),
     samples=reals(-4, 4),
     reference=each(lambda x: math.log(_logistic(x))),
 )
@@ -448,7 +446,6 @@ def log_sigmoid_gradient(s: Any, x: Any, g: Any, /) -> Any:
 
 @pointwise(
     **differentiated_by(lambda: silu_gradient),
-    onnx=Missing("exported as Mul(x, Sigmoid(x))"),
     samples=reals(-4, 4),
     reference=each(lambda x: x * _logistic(x)),
 )
@@ -648,7 +645,7 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
     errors=lambda rng: [
         ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "True for the tanh")
     ],
-    onnx=Missing("ONNX's Gelu has approximate='tanh' or 'none' where this has a flag"),
+    onnx=lambda w, x, *, approximate: w.Gelu(x, approximate="tanh" if approximate else "none"),
     samples=_both_forms,
     ulp=16,
     reference=each(_gelu_of_number),

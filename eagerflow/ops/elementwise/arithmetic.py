@@ -123,7 +123,6 @@ def _zero_wins(s: Any, a: Any, b: Any) -> Any:
     saves="x1 x2",
     singular=True,
     scalar=_zero_wins,
-    onnx=Missing("exported as Where(a == 0 or b == 0, 0, a * b)"),
     reference=each(lambda a, b: 0 if a == 0 or b == 0 else a * b),
 )
 def multiply_no_nan(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -202,11 +201,33 @@ def _off_steps(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return pairs(2.1, 2.9, 1.6, 1.9)(rng, dtype)
 
 
+def _is_negative(w: Any, x: Any) -> Any:
+    """Whether numbers are negative, -0 among them; the sign of a NaN is not seen."""
+    zero = w.constant(0, x.dtype)
+    below = w.Less(x, zero, dtype=bool)
+    if x.dtype.kind != "f":
+        return below
+    return w.Or(below, w.Less(w.Reciprocal(x), zero, dtype=bool))
+
+
+def _divided(w: Any, a: Any, b: Any) -> tuple[Any, Any]:
+    """Quotient and remainder by ONNX's operators; integers divided by 0 give 0 and 0."""
+    if a.dtype.kind == "f":
+        down = w.Floor(w.Div(a, b))
+        return down, w.Sub(a, w.Mul(down, b))
+    zero = w.constant(0, a.dtype)
+    by_zero = w.Equal(b, zero, dtype=bool)
+    divisor = w.Where(by_zero, w.constant(1, a.dtype), b, dtype=a.dtype)
+    rest = w.Mod(a, divisor)  # of the divisor's sign
+    found = w.Div(w.Sub(a, rest), divisor)
+    return tuple(w.Where(by_zero, zero, x, dtype=a.dtype) for x in (found, rest))
+
+
 @ufunc(
     partials=(0, 0),
     dtypes=REAL,
     operator="floordiv",
-    onnx=Missing("exported as Floor(Div(x1, x2)); ONNX's Div truncates integers"),
+    onnx=lambda w, a, b: _divided(w, a, b)[0],
     samples=_off_steps,
 )
 def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -228,7 +249,7 @@ def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     singular=True,
     dtypes=REAL,
     operator="mod",
-    onnx=Missing("ONNX's Mod has the sign of the dividend for floats"),
+    onnx=lambda w, a, b: _divided(w, a, b)[1],
     samples=_off_steps,
 )
 def remainder(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -330,7 +351,7 @@ def sign(xp: Namespace, x: Array, /) -> Array:
     partials=(lambda y, a, b: sign(a) * sign(y), 0),
     saves="x1 y",
     dtypes=FLOATS,
-    onnx=Missing("ONNX does not tell -0 from 0"),
+    onnx=lambda w, a, b: w.Where(_is_negative(w, b), w.Neg(w.Abs(a)), w.Abs(a), dtype=a.dtype),
     samples=pairs(0.2, 3, -3, -0.2),
 )
 def copysign(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -383,7 +404,7 @@ def _neighbour(a: Any, b: Any) -> Any:
     partials=Missing("the result is a truth value"),
     dtypes=FLOATS,
     result="bool",
-    onnx=Missing("ONNX does not tell -0 from 0"),
+    onnx=lambda w, x: _is_negative(w, x),
     reference=each(lambda x: math.copysign(1, x) < 0),
 )
 def signbit(xp: Namespace, x: Array, /) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.ops.family import BOOL, ErrorSample, Missing, Onnx, ufunc
+from eagerflow.ops.family import BOOL, ErrorSample, Missing, ufunc
 from eagerflow.ops.samples import pairs, reals
 from eagerflow.spec import Array, Namespace
 
@@ -31,6 +31,17 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
+def _operator(of_bits: str, of_truth: str) -> Any:
+    """The rule of ONNX, which has other operators for bools."""
+
+    def rule(w: Any, *x: Any) -> Any:
+        if w.results[0].dtype == "bool":
+            return w.node(of_truth, *(w.cast(part, "bool") for part in x))
+        return w.node(of_bits, *x)
+
+    return rule
+
+
 def _on_bits(**facts: Any) -> Any:
     bits = Missing("the result is made of bits, which do not change smoothly")
     own: dict[str, Any] = {"partials": bits, "dtypes": BOOL | INTEGERS, "errors": _errors}
@@ -38,7 +49,7 @@ def _on_bits(**facts: Any) -> Any:
     return ufunc(**own | facts)
 
 
-@_on_bits(operator="and", onnx=Onnx("BitwiseAnd"))
+@_on_bits(operator="and", onnx=_operator("BitwiseAnd", "And"))
 def bitwise_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in both of two tensors.
 
@@ -51,7 +62,7 @@ def bitwise_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.bitwise_and(x1, x2)
 
 
-@_on_bits(operator="or", onnx=Onnx("BitwiseOr"))
+@_on_bits(operator="or", onnx=_operator("BitwiseOr", "Or"))
 def bitwise_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in at least one of two tensors.
 
@@ -64,7 +75,7 @@ def bitwise_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.bitwise_or(x1, x2)
 
 
-@_on_bits(operator="xor", onnx=Onnx("BitwiseXor"))
+@_on_bits(operator="xor", onnx=_operator("BitwiseXor", "Xor"))
 def bitwise_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """The bits that are set in exactly one of two tensors.
 
@@ -79,7 +90,7 @@ def bitwise_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
 @_on_bits(
     operator="invert",
-    onnx=Onnx("BitwiseNot"),
+    onnx=_operator("BitwiseNot", "Not"),
     samples=reals(0, 100),
     errors=lambda rng: [ErrorSample((rng.random(3),), {}, DTypeError, "float64 is not taken")],
     reference=lambda x: x.dtype.type(-1) ^ x if x.dtype.kind == "i" else _flipped(x),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL, DType
-from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, ufunc
+from eagerflow.ops.family import BOOL, STANDARD, Missing, ufunc
 from eagerflow.ops.samples import Sample, each, make, pairs, values
 from eagerflow.spec import Array, Namespace
 
@@ -45,13 +45,28 @@ def _with_special(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return found
 
 
+def _compared(operator: str) -> Any:
+    """The rule of ONNX: an operator that gives truth."""
+    return lambda w, a, b: w.node(operator, a, b, dtype=bool)
+
+
+def _asked(w: Any, operator: str, x: Any) -> Any:
+    """The rule of ONNX of a question that all integers answer with no."""
+    return w.node(operator, x, dtype=bool) if x.dtype.kind == "f" else w.filled(False)
+
+
+def _logic(operator: str) -> Any:
+    """The rule of ONNX, whose operators take bools alone."""
+    return lambda w, *x: w.node(operator, *(w.cast(part, "bool") for part in x))
+
+
 def _question(dtypes: Any = STANDARD, **facts: Any) -> Any:
     """An element-wise op whose result is true or false."""
     no_gradient = Missing("the result is a truth value")
     return ufunc(partials=no_gradient, dtypes=dtypes, result="bool", **facts)
 
 
-@_question(operator="eq", onnx=Onnx("Equal"), samples=_with_ties)
+@_question(operator="eq", onnx=_compared("Equal"), samples=_with_ties)
 def equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors are equal; NaN equals nothing.
 
@@ -64,7 +79,7 @@ def equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.equal(x1, x2)
 
 
-@_question(operator="ne", onnx=Missing("exported as Not(Equal(x1, x2))"), samples=_with_ties)
+@_question(operator="ne", onnx=lambda w, a, b: w.Not(w.Equal(a, b, dtype=bool)), samples=_with_ties)
 def not_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of two tensors differ; NaN differs from everything.
 
@@ -77,7 +92,7 @@ def not_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.not_equal(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="lt", onnx=Onnx("Less"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="lt", onnx=_compared("Less"), samples=_with_ties)
 def less(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is smaller than that of another.
 
@@ -91,7 +106,7 @@ def less(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.less(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="le", onnx=Onnx("LessOrEqual"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="le", onnx=_compared("LessOrEqual"), samples=_with_ties)
 def less_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is at most that of another.
 
@@ -104,7 +119,7 @@ def less_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.less_equal(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="gt", onnx=Onnx("Greater"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="gt", onnx=_compared("Greater"), samples=_with_ties)
 def greater(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is larger than that of another.
 
@@ -117,7 +132,7 @@ def greater(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.greater(x1, x2)
 
 
-@_question(dtypes=_ORDERED, operator="ge", onnx=Onnx("GreaterOrEqual"), samples=_with_ties)
+@_question(dtypes=_ORDERED, operator="ge", onnx=_compared("GreaterOrEqual"), samples=_with_ties)
 def greater_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether each element of one tensor is at least that of another.
 
@@ -130,7 +145,7 @@ def greater_equal(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.greater_equal(x1, x2)
 
 
-@_question(onnx=Onnx("And"), reference=each(lambda a, b: bool(a) and bool(b)))
+@_question(onnx=_logic("And"), reference=each(lambda a, b: bool(a) and bool(b)))
 def logical_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether the elements of both tensors are true; numbers other than 0 are.
 
@@ -143,7 +158,7 @@ def logical_and(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.logical_and(x1, x2)
 
 
-@_question(onnx=Onnx("Or"), reference=each(lambda a, b: bool(a) or bool(b)))
+@_question(onnx=_logic("Or"), reference=each(lambda a, b: bool(a) or bool(b)))
 def logical_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether an element of at least one of two tensors is true; numbers other than 0 are.
 
@@ -156,7 +171,7 @@ def logical_or(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.logical_or(x1, x2)
 
 
-@_question(onnx=Onnx("Xor"), reference=each(lambda a, b: bool(a) is not bool(b)))
+@_question(onnx=_logic("Xor"), reference=each(lambda a, b: bool(a) is not bool(b)))
 def logical_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Whether an element of exactly one of two tensors is true; numbers other than 0 are.
 
@@ -169,7 +184,7 @@ def logical_xor(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     return xp.logical_xor(x1, x2)
 
 
-@_question(onnx=Onnx("Not"), samples=_with_special, reference=each(lambda x: not x))
+@_question(onnx=_logic("Not"), samples=_with_special, reference=each(lambda x: not x))
 def logical_not(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is false; the number 0 is.
 
@@ -181,7 +196,10 @@ def logical_not(xp: Namespace, x: Array, /) -> Array:
     return xp.logical_not(x)
 
 
-@_question(onnx=Missing("exported as Not(Or(IsInf(x), IsNaN(x)))"), samples=_with_special)
+@_question(
+    onnx=lambda w, x: w.Not(w.Or(_asked(w, "IsInf", x), _asked(w, "IsNaN", x))),
+    samples=_with_special,
+)
 def isfinite(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is neither infinite nor NaN.
 
@@ -193,7 +211,7 @@ def isfinite(xp: Namespace, x: Array, /) -> Array:
     return xp.isfinite(x)
 
 
-@_question(onnx=Onnx("IsInf"), samples=_with_special)
+@_question(onnx=lambda w, x: _asked(w, "IsInf", x), samples=_with_special)
 def isinf(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is infinite.
 
@@ -205,7 +223,7 @@ def isinf(xp: Namespace, x: Array, /) -> Array:
     return xp.isinf(x)
 
 
-@_question(onnx=Onnx("IsNaN"), samples=_with_special)
+@_question(onnx=lambda w, x: _asked(w, "IsNaN", x), samples=_with_special)
 def isnan(xp: Namespace, x: Array, /) -> Array:
     """Whether each element is NaN (not a number).
 

@@ -11,7 +11,7 @@ from eagerflow.ops.elementwise.arithmetic import over, reciprocal
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, Missing, Onnx, Operand, ufunc
+from eagerflow.ops.family import FLOATS, INEXACT, Onnx, Operand, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
 
@@ -49,7 +49,7 @@ def exp(xp: Namespace, x: Array, /) -> Array:
     saves="y",
     compiled=True,
     dtypes=FLOATS,
-    onnx=Missing("exported as Pow(2, x)"),
+    onnx=lambda w, x: w.Pow(w.constant(2, x.dtype), x),
     samples=reals(-3, 3),
 )
 def exp2(xp: Namespace, x: Array, /) -> Array:
@@ -69,7 +69,9 @@ def exp2(xp: Namespace, x: Array, /) -> Array:
     saves="y",
     between=(-2, 2),
     compiled=True,
-    onnx=Missing("ONNX has no such operator; Exp(x) - 1 loses digits"),
+    onnx=lambda w, x: w.Mul(
+        w.Add(w.Exp(x), w.constant(1, x.dtype)), w.Tanh(w.Mul(x, w.constant(0.5, x.dtype)))
+    ),
     reference=_of_real_or_complex(math.expm1, lambda x: cmath.exp(x) - 1),
 )
 def expm1(xp: Namespace, x: Array, /) -> Array:
@@ -104,13 +106,22 @@ def log(xp: Namespace, x: Array, /) -> Array:
     return xp.log(x)
 
 
+def _log1p_operator(w: Any, x: Any) -> Any:
+    """What rounding 1 + x loses is brought back by the quotient (Kahan)."""
+    one = w.constant(1, x.dtype)
+    near = w.Add(one, x)
+    found = w.Mul(w.Log(near), w.Div(x, w.Sub(near, one)))
+    same = w.Or(w.Equal(near, one, dtype=bool), w.Equal(near, x, dtype=bool))
+    return w.Where(same, x, found, dtype=x.dtype)
+
+
 @analytic(
     lambda y, x: over(x + 1),
     saves="x",
     between=(-0.7, 3),
     singular=True,
     compiled=True,
-    onnx=Missing("ONNX has no such operator; Log(1 + x) loses digits"),
+    onnx=_log1p_operator,
     reference=_of_real_or_complex(math.log1p, lambda x: cmath.log(1 + x)),
 )
 def log1p(xp: Namespace, x: Array, /) -> Array:
@@ -130,7 +141,7 @@ def log1p(xp: Namespace, x: Array, /) -> Array:
     saves="x",
     between=(0.2, 4),
     singular=True,
-    onnx=Missing("exported as Div(Log(x), log 2)"),
+    onnx=lambda w, x: w.Mul(w.Log(x), w.constant(1 / math.log(2), x.dtype)),
     reference=_of_real_or_complex(math.log2, lambda x: cmath.log(x) / math.log(2)),
 )
 def log2(xp: Namespace, x: Array, /) -> Array:
@@ -150,7 +161,7 @@ def log2(xp: Namespace, x: Array, /) -> Array:
     saves="x",
     between=(0.2, 4),
     singular=True,
-    onnx=Missing("exported as Div(Log(x), log 10)"),
+    onnx=lambda w, x: w.Mul(w.Log(x), w.constant(1 / math.log(10), x.dtype)),
 )
 def log10(xp: Namespace, x: Array, /) -> Array:
     """Logarithm to base 10 of each element.

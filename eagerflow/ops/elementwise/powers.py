@@ -18,7 +18,6 @@ from eagerflow.ops.family import (
     FLOATS,
     INEXACT,
     ErrorSample,
-    Missing,
     Onnx,
     Sample,
     elementwise,
@@ -33,7 +32,7 @@ __all__ = ["hypot", "pow", "power", "rsqrt", "sqrt", "square"]
 @ufunc(
     partials=(lambda y, x: x * 2,),
     saves="x",
-    onnx=Missing("exported as Mul(x, x)"),
+    onnx=lambda w, x: w.Mul(x, x),
     reference=each(lambda x: x * x),
 )
 def square(xp: Namespace, x: Array, /) -> Array:
@@ -72,7 +71,7 @@ def sqrt(xp: Namespace, x: Array, /) -> Array:
     saves="y",
     singular=True,
     dtypes=INEXACT,
-    onnx=Missing("exported as Reciprocal(Sqrt(x))"),
+    onnx=lambda w, x: w.Reciprocal(w.Sqrt(x)),
     samples=reals(0.2, 4),
     reference=each(lambda x: 1 / x**0.5),
 )
@@ -193,7 +192,7 @@ def divide_no_nan(x: Any, y: Any) -> Any:
     saves="x1 x2 y",
     singular=True,
     dtypes=FLOATS,
-    onnx=Missing("exported as Sqrt(x1 * x1 + x2 * x2)"),
+    onnx=lambda w, a, b: w.Sqrt(w.Add(w.Mul(a, a), w.Mul(b, b))),
     samples=pairs(0.2, 3),
 )
 def hypot(xp: Namespace, x1: Array, x2: Array, /) -> Array:

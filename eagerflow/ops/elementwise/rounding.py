@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL, DType
-from eagerflow.ops.family import NUMERIC, Missing, Onnx, elementwise
+from eagerflow.ops.family import NUMERIC, elementwise
 from eagerflow.ops.samples import Sample, each, reals
 from eagerflow.spec import Array, Namespace
 
@@ -30,7 +30,7 @@ def _kept(x: Any) -> bool:
     return x.dtype.kind in "iu"
 
 
-@_rounding(onnx=Onnx("Floor"))
+@_rounding(onnx=lambda w, x: x if _kept(x) else w.Floor(x))
 def floor(xp: Namespace, x: Array, /) -> Array:
     """The largest integer that is not above each element.
 
@@ -43,7 +43,7 @@ def floor(xp: Namespace, x: Array, /) -> Array:
     return x if _kept(x) else xp.floor(x)
 
 
-@_rounding(onnx=Onnx("Ceil"))
+@_rounding(onnx=lambda w, x: x if _kept(x) else w.Ceil(x))
 def ceil(xp: Namespace, x: Array, /) -> Array:
     """The smallest integer that is not below each element.
 
@@ -56,7 +56,7 @@ def ceil(xp: Namespace, x: Array, /) -> Array:
     return x if _kept(x) else xp.ceil(x)
 
 
-@_rounding(onnx=Missing("exported as Mul(Sign(x), Floor(Abs(x)))"))
+@_rounding(onnx=lambda w, x: x if _kept(x) else w.Mul(w.Sign(x), w.Floor(w.Abs(x))))
 def trunc(xp: Namespace, x: Array, /) -> Array:
     """Each element without its fraction: the next integer towards 0.
 
@@ -71,7 +71,7 @@ def trunc(xp: Namespace, x: Array, /) -> Array:
 
 @_rounding(
     dtypes=NUMERIC,
-    onnx=Onnx("Round"),
+    onnx=lambda w, x: x if _kept(x) else w.Round(x),
     reference=each(lambda x: complex(_even(x.real), _even(x.imag)) if x.imag else _even(x.real)),
 )
 def round(xp: Namespace, x: Array, /) -> Array:

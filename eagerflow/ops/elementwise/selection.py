@@ -124,7 +124,7 @@ def _where_numpy(xp: Namespace, condition: Any, x1: Any, x2: Any) -> Any:
     together=(1, 2),
     infer=_chosen_spec,
     scalar="select",
-    onnx=Onnx("Where"),
+    onnx=lambda w, condition, a, b: w.Where(w.cast(condition, "bool"), a, b, dtype=a.dtype),
     samples=_choices,
     errors=lambda rng: [
         ErrorSample((rng.random(3), 1.0, 2.0), {}, DTypeError, "condition: dtype float64"),

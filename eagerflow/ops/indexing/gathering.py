@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, STANDARD, batch_first
@@ -105,7 +105,9 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     direct=lambda xp: _quick_take if xp is np else None,
     vjp=(_take_back, None),
     batch=_batched_take,
-    onnx=Onnx("Gather"),
+    onnx=lambda w, x, indices, *, axis: w.Gather(
+        w.flat(x) if axis is None else x, w.index(indices), axis=axis or 0
+    ),
     samples=_take_samples,
     errors=_index_errors,
     reference=lambda x, indices, axis: (
@@ -172,6 +174,16 @@ def _along_shape(shape: tuple[Any, ...], indices: TensorSpec, axis: int) -> tupl
     return (*met[:at], own[at], *met[at + 1 :])
 
 
+def _along_operator(w: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    at, shape = normalize_axis(axis, x.ndim), w.results[0].shape
+    own = (*shape[:at], x.shape[at], *shape[at + 1 :])
+    x, indices = (
+        y if y.shape == wanted else w.Expand(y, w.shape(wanted))
+        for y, wanted in ((x, own), (w.index(indices), shape))
+    )
+    return w.GatherElements(x, indices, axis=at)
+
+
 def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
     x, indices = (
         a if flag else reshape(a, (1, *a.shape)) for a, flag in zip(args, batched, strict=True)
@@ -215,7 +227,7 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
         None,
     ),
     batch=_batched_along,
-    onnx=Onnx("GatherElements"),
+    onnx=_along_operator,
     samples=_along_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.array([0])), {"axis": 1}, ShapeError, "x has 2 axes"),
@@ -314,7 +326,9 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
     infer=_scatter_along_spec,
     vjp=(lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis), None),
     batch=_batched_scatter_along,
-    onnx=Onnx("ScatterElements"),
+    onnx=lambda w, updates, indices, *, shape, axis: w.summed(
+        "ScatterElements", indices, updates, shape, axis=normalize_axis(axis, len(shape))
+    ),
     samples=_scatter_along_samples,
     errors=lambda rng: [
         ErrorSample(
@@ -463,7 +477,6 @@ def _gather_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_gathered_spec,
     vjp=(_gather_back, None),
     batch=_batched_gather,
-    onnx=Missing("exported as Gather or GatherND"),
     samples=_gather_samples,
     errors=lambda rng: [
         *_index_errors(rng),

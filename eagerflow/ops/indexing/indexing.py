@@ -26,7 +26,14 @@ from eagerflow.ops.indexing.indices import (
     refuse_none,
     unmasked,
 )
-from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
+from eagerflow.ops.indexing.positions import (
+    native,
+    one_by_one,
+    positions,
+    summed_at,
+    taken_at,
+    written_flat,
+)
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import copy_kernels, permute_dims, reshape, sized, unbroadcast
 from eagerflow.recorder import process, recorder_state
@@ -391,7 +398,9 @@ def _scatter_into(updates: Any, *indices: Any, shape: Any, index: Any) -> Into |
     vjp=_scatter_back,
     saves="indices",
     batch=_batched_scatter,
-    onnx=Missing("exported as ScatterND"),
+    onnx=lambda w, updates, *indices, shape, index: written_flat(
+        "add", w, w.filled(0, shape, updates.dtype), updates, *indices, index=index
+    ),
     samples=_scatter_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(2),), {"shape": (3,), "index": 3}, IndexRangeError, "index 3 is"),

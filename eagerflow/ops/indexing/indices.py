@@ -450,15 +450,20 @@ def out_of_range(value: Any, axis: int, size: Any, low: Any = None) -> IndexRang
     )
 
 
+def extremes(xp: Namespace, x: Any) -> tuple[int, int] | None:
+    """The least and the largest element; None where there is none, or where they are not known."""
+    if 0 in x.shape or (type(x) is Tensor and type(x._array) is not x._kind.array_type):
+        return None
+    return int(xp.min(x)), int(xp.max(x))
+
+
 def check_values(xp: Namespace, indices: Any, axis: int, size: int, low: int | None = None) -> None:
     """IndexRangeError if an integer array holds what is no index of an axis.
 
     ``low`` is the least index allowed: 0, or None for ``-size``.
     """
-    if 0 in indices.shape:
-        return
     first = -size if low is None else low
-    least, largest = int(xp.min(indices)), int(xp.max(indices))
+    least, largest = extremes(xp, indices) or (0, -1)
     if least < first or largest >= size:
         raise out_of_range(largest if largest >= size else least, axis, size, low)
 

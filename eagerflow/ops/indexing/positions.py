@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import NARROW
-from eagerflow.ops.indexing.indices import ALL, Layout, expanded, layout, unmasked
+from eagerflow.ops.indexing.indices import ALL, Layout, expanded, extremes, layout, unmasked
 from eagerflow.spec import Namespace
 
 __all__ = [
@@ -98,12 +98,11 @@ def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
     for axis, item in enumerate(lead):
         ids = xp.asarray(item)
         size = shape[axis]
-        if 0 not in ids.shape:
-            least, largest = int(xp.min(ids)), int(xp.max(ids))
-            if least < -size or largest >= size:
-                raise IndexError(f"index out of range for axis {axis} of length {size}")
-            if least < 0:
-                ids = xp.where(ids < 0, ids + size, ids)
+        least, largest = extremes(xp, ids) or (-1, -1)
+        if least < -size or largest >= size:
+            raise IndexError(f"index out of range for axis {axis} of length {size}")
+        if least < 0:
+            ids = xp.where(ids < 0, ids + size, ids)
         rows = rows * size + xp.astype(ids, xp.int64)
     width = int(product(shape[len(lead) :]))
     return rows[..., None] * width + xp.arange(width)
@@ -137,6 +136,16 @@ def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> A
         found = found + line * stride
         axis += 1
     return xp.broadcast_to(found, plan.shape)
+
+
+def written_flat(reduction: str, w: Any, x: Any, value: Any, *indices: Any, index: Any) -> Any:
+    """The rule of ONNX of what writes at an index: into all elements in a row."""
+    x = w.computable(x)
+    at = w.traced(lambda *own: positions(w.xp, index, x.shape, own), *indices)
+    values = value if value.shape == at.shape else w.Expand(value, w.shape(at.shape))
+    values = w.cast(values, x.dtype)
+    flat = w.ScatterElements(w.flat(x), w.flat(at), w.flat(values), axis=0, reduction=reduction)
+    return w.Reshape(flat, w.shape(x.shape), allowzero=1)
 
 
 def _line(xp: Namespace, places: range) -> Any:

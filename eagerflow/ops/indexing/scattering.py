@@ -111,7 +111,9 @@ def _scatter_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_scattered_spec,
     vjp=(None, lambda g, y, indices, updates, shape: gather_nd(g, indices)),
     batch=_batched_scatter,
-    onnx=Missing("exported as ConstantOfShape and ScatterND"),
+    onnx=lambda w, indices, updates, *, shape: w.summed(
+        "ScatterND", indices, updates, w.results[0].shape
+    ),
     samples=_scatter_samples,
     errors=lambda rng: [
         ErrorSample(
@@ -247,7 +249,9 @@ def _segment_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_segment_spec,
     vjp=(lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
     batch=_batched_segments,
-    onnx=Missing("exported as ConstantOfShape and ScatterND"),
+    onnx=lambda w, x, ids, *, num_segments: w.summed(
+        "ScatterND", w.Unsqueeze(ids, w.axes(-1)), x, w.results[0].shape
+    ),
     samples=_segment_samples,
     errors=lambda rng: [
         ErrorSample(

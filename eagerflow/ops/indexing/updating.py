@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from eagerflow.dtypes import (
     default_dtype,
 )
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, ops
+from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
 from eagerflow.ops.creation.ranges import arange
@@ -44,7 +45,14 @@ from eagerflow.ops.indexing.indices import (
     recorded,
     refuse_none,
 )
-from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
+from eagerflow.ops.indexing.positions import (
+    add_at,
+    combine_at,
+    native,
+    one_by_one,
+    positions,
+    written_flat,
+)
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -134,6 +142,10 @@ def _write_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
+_REDUCTIONS = {"index_set": "none", "index_add": "add", "index_multiply": "mul"}
+_REDUCTIONS |= {"index_max": "max", "index_min": "min"}
+
+
 def _writing(name: str, combine: Any, **facts: Any) -> Any:
     """An op that gives a copy of x in which the selected part is combined with a value."""
     own: dict[str, Any] = {
@@ -145,7 +157,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "saves": "indices",
         "fails": True,
         "batch": Batch(_batched_write),
-        "onnx": Missing("exported as ScatterND"),
+        "onnx": partial(written_flat, _REDUCTIONS[name]),
         "samples": _write_samples,
         "errors": _write_errors,
         "reference": lambda x, value, *indices, index: written(x, index, indices, value, combine),

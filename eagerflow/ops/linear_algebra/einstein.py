@@ -18,7 +18,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import DType
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.family import NUMERIC, define, op_of
 from eagerflow.ops.linear_algebra.contraction import complex_sum, matmul
@@ -487,7 +487,7 @@ def _reference(*operands: Any, subscripts: str) -> Any:
     batch=_batch,
     split=_split,
     cost=_cost,
-    onnx=Onnx("Einsum", {"subscripts": "equation"}),
+    onnx=lambda w, *operands, subscripts: w.Einsum(*operands, equation=subscripts),
     samples=_samples,
     errors=_errors,
     reference=_reference,

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, NARROW, DType, float32
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Sample, Split
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.family import define
@@ -239,7 +239,6 @@ def _reference(q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any) -
     split=_split,
     cost=_cost,
     threaded=False,
-    onnx=Missing("exported as MatMul, Add, Softmax and MatMul"),
     samples=_samples,
     errors=_errors,
     reference=_reference,

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
+from eagerflow.op import Cost, ErrorSample, Into, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add, multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
@@ -282,7 +282,6 @@ _TENSORS = (FLOATS,) * 6
     split=lambda *specs, **attributes: cut_heads(6, *specs),
     cost=_cost,
     threaded=False,
-    onnx=Missing("exported as products, and the steps of the gradient of a softmax"),
     samples=_samples,
     errors=_errors,
     reference=_reference,

@@ -241,7 +241,6 @@ def _into(*given: Any, back: bool, axis: int, epsilon: float) -> Into | None:
     batch=_batched(1),
     split=Missing("mean and variance have the channels along another axis than y"),
     cost=lambda *specs, **attributes: elements(*specs, flops=8),
-    onnx=Missing("exported as its steps; with given statistics as BatchNormalization"),
     samples=_samples(2),
     errors=_errors,
     reference=_training_reference,
@@ -366,7 +365,6 @@ def _gradient_reference(
     saves="x g g_variance scale",
     batch=_batched(2),
     cost=lambda *specs, **attributes: elements(*specs, flops=15),
-    onnx=Missing("exported as the steps of the projection"),
     samples=_gradient_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),

@@ -20,7 +20,7 @@ from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, as_operands, define
 from eagerflow.ops.nn.batching import call_merged
@@ -368,15 +368,64 @@ def _cost(operands: Operands, groups: int) -> Cost:
     return Cost(work * 2, moved)
 
 
+def _conv_operator(w: Any, x: Any, k: Any, *, groups: int, **where: Any) -> Any:
+    """The rule of ONNX, which has channels first."""
+    windows = windows_for(of_conv, x.shape, k.shape, groups=groups, **where)
+    y = w.Conv(w.channels_first(x), w.filters_first(k), group=groups, **w.window(windows))
+    return w.channels_last(y, x.ndim)
+
+
+def _input_operator(w: Any, g: Any, k: Any, *, groups: int, size: Any, **where: Any) -> Any:
+    windows = windows_for(_of_input_gradient, g.shape, k.shape, groups=groups, size=size, **where)
+    more = w.window(windows)
+    # What no window reaches is zeros behind the others.
+    rest = [v.size + v.before - (v.out - 1) * v.stride - v.extent for v in windows]
+    more["output_padding"] = [max(n, 0) for n in rest]
+    x = w.ConvTranspose(w.channels_first(g), w.filters_first(k), group=groups, **more)
+    return w.channels_last(x, g.ndim)
+
+
+def _filter_operator(w: Any, x: Any, g: Any, *, groups: int, size: Any, **where: Any) -> Any:
+    """The images and the gradients as a convolution over examples, for each group."""
+    windows = windows_for(_of_filter_gradient, x.shape, g.shape, groups=groups, size=size, **where)
+    behind = [v.extent + (v.out - 1) * v.stride - v.size - v.before for v in windows]
+    turned = (x.ndim - 1, 0, *range(1, x.ndim - 1))  # channels, examples, space
+    found = []
+    for own, gradients in zip(
+        w.parts(x, [x.shape[-1] // groups] * groups, -1),
+        w.parts(g, [g.shape[-1] // groups] * groups, -1),
+        strict=True,
+    ):
+        if min(behind) < 0:  # rows and columns that no window reaches
+            ends = [v.size + min(n, 0) for v, n in zip(windows, behind, strict=True)]
+            begins = w.integers([0] * len(ends))
+            own = w.Slice(own, begins, w.integers(ends), w.integers(spatial(x)))
+        k = w.Conv(
+            w.Transpose(own, perm=turned),
+            w.Transpose(gradients, perm=turned),
+            strides=[v.dilation for v in windows],
+            dilations=[v.stride for v in windows],
+            pads=[v.before for v in windows] + [max(n, 0) for n in behind],
+        )
+        found.append(w.Transpose(k, perm=(*range(2, x.ndim), 0, 1)))
+    return w.joined(found, x.ndim - 1)
+
+
+def spatial(x: Any) -> range:
+    """The axes of images between examples and channels."""
+    return range(1, x.ndim - 1)
+
+
 def _op(
     operands: Callable[..., Operands],
     given: str,
     kernel: str,
+    operator: Callable[..., Any],
     **facts: Any,
 ) -> Any:
     """The decorator of the op that computes the third of x, w and y from the two ``given``.
 
-    ``kernel`` names NumPy's in ``primitives.convolution``.
+    ``kernel`` names NumPy's in ``primitives.convolution``, ``operator`` is the rule of ONNX.
     """
 
     def on_numpy(
@@ -407,7 +456,7 @@ def _op(
         "cost": lambda *specs, **attributes: _cost(
             operands(*specs, **attributes), attributes["groups"]
         ),
-        "onnx": Missing("ONNX's Conv has its channels first, so it takes transposes as well"),
+        "onnx": operator,
         "samples": _samples(given, result),
         "reference": _reference(given, result),
         "overrides": {"numpy": on_numpy},
@@ -434,6 +483,7 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
     of_conv,
     "xw",
     "forward",
+    _conv_operator,
     vjp=(
         lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
@@ -488,6 +538,7 @@ def conv(
     _of_input_gradient,
     "yw",
     "input_gradient",
+    _input_operator,
     vjp=(
         lambda t, y, g, w, size, **more: conv(t, w, **more),
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
@@ -538,6 +589,7 @@ def conv_input_gradient(
     _of_filter_gradient,
     "xy",
     "filter_gradient",
+    _filter_operator,
     vjp=(
         lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
         lambda t, y, x, g, size, **more: conv(x, t, **more),

@@ -12,7 +12,7 @@ from eagerflow.ops.elementwise.arithmetic import abs, copysign, sign
 from eagerflow.ops.elementwise.comparison import greater_equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import ErrorSample, Missing, pointwise
+from eagerflow.ops.family import ErrorSample, pointwise
 from eagerflow.ops.samples import Sample, each, pairs
 from eagerflow.spec import TensorSpec, broadcast
 
@@ -38,7 +38,6 @@ def _apart(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 @_difference(
     lambda d: d * 2,
-    onnx=Missing("exported as Sub and Mul"),
     reference=each(lambda a, b: (a - b) ** 2),
 )
 def squared_difference(s: Any, x1: Any, x2: Any, /) -> Any:
@@ -55,7 +54,6 @@ def squared_difference(s: Any, x1: Any, x2: Any, /) -> Any:
 
 @_difference(
     sign,
-    onnx=Missing("exported as Sub and Abs"),
     samples=_apart,
     reference=each(lambda a, b: max(a - b, b - a)),
 )
@@ -91,7 +89,6 @@ def _huber_of(a: float, b: float, delta: float) -> float:
     infer=_huber_spec,
     trusted=False,
     direct=None,
-    onnx=Missing("exported as Sub, Abs, Min, Mul and Sub"),
     samples=lambda rng, dtype: [
         s._replace(attributes=more) for s in _apart(rng, dtype) for more in ({}, {"delta": 0.15})
     ],

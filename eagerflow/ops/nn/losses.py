@@ -10,12 +10,13 @@ import numpy as np
 from eagerflow.codegen.numpy.rows import whole_rows
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
 from eagerflow.ops.elementwise.arithmetic import negative
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Rows, batch_along_axis, define, pointwise
+from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.softmax import exponentials, log_softmax, softmax, softmax_gradient
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make, pairs, rows
@@ -142,7 +143,6 @@ def _dense_body(s: Any, logits: Any, labels: Any) -> Any:
         ),
     ),
     saves="logits labels",
-    onnx=Missing("exported as LogSoftmax, Mul, ReduceSum and Neg"),
     samples=_dense_samples,
     errors=_dense_errors,
     reference=_dense_reference,
@@ -201,7 +201,6 @@ def _dense_gradient_reference(logits: Any, labels: Any, g: Any, axis: int) -> An
     overrides={"numpy": _on_numpy(cross_entropy.dense_gradient)},
     vjp=in_float32(_dense_gradient_rules),
     saves="logits labels g",
-    onnx=Missing("exported as Softmax, Mul and Sub"),
     samples=lambda rng, dtype: [
         Sample((x, p, make(rng, dtype, p.sum(attributes.get("axis", -1)).shape)), attributes)
         for (x, p), attributes in _dense_samples(rng, dtype)
@@ -246,9 +245,7 @@ def _sparse_spec(logits: TensorSpec, labels: TensorSpec, axis: int = -1) -> Tens
 
 
 def _check_labels(xp: Namespace, labels: Any, classes: int) -> None:
-    if math.prod(labels.shape) == 0:
-        return
-    low, high = int(xp.min(labels)), int(xp.max(labels))
+    low, high = extremes(xp, labels) or (0, -1)
     if low < 0 or high >= classes:
         raise IndexRangeError(
             f"class {low if low < 0 else high} is out of range",
@@ -306,7 +303,6 @@ def _sparse_gradient_body(s: Any, logits: Any, labels: Any, g: Any) -> Any:
         None,
     ),
     saves="logits labels",
-    onnx=Missing("exported as LogSoftmax, GatherElements and Neg"),
     samples=_sparse_samples,
     errors=_sparse_errors,
     reference=lambda logits, labels, axis: _dense_reference(
@@ -352,7 +348,6 @@ def _sparse_gradient_rules(
     overrides={"numpy": _on_numpy(cross_entropy.sparse_gradient, _check_labels)},
     vjp=in_float32(_sparse_gradient_rules),
     saves="logits labels g",
-    onnx=Missing("exported as Softmax, OneHot, Sub and Mul"),
     samples=lambda rng, dtype: [
         Sample((x, labels, make(rng, dtype, labels.shape)), attributes)
         for (x, labels), attributes in _sparse_samples(rng, dtype)
@@ -397,7 +392,6 @@ def _loss_of(x: float, z: float) -> float:
         lambda y, logits, labels: negative(logits),
     ),
     saves="logits labels",
-    onnx=Missing("exported as Softplus, Mul and Sub"),
     cost=exponentials,
     samples=pairs(-3, 3, 0, 1),
     reference=each(_loss_of),

@@ -16,7 +16,7 @@ from eagerflow.codegen.instructions import instructions
 from eagerflow.codegen.numpy.rows import RowKernel, whole_rows
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import abs, negative
 from eagerflow.ops.elementwise.comparison import less
 from eagerflow.ops.elementwise.precision import in_float32
@@ -204,7 +204,6 @@ def _mean_of(of: _Difference, gradient: Callable[[], Call]) -> Callable[[Call], 
             lambda g, y, a, b, **more: gradient()(b, a, g, **more),
         ),
         saves="x1 x2",
-        onnx=Missing("exported as the difference and ReduceMean"),
         samples=of.samples,
         errors=_errors(),
         reference=of.mean_reference,
@@ -218,7 +217,6 @@ def _gradient_of(of: _Difference) -> Callable[[Call], Call]:
         infer=of.gradient_spec,
         vjp=in_float32(of.gradient_rules),
         saves="x1 x2 g",
-        onnx=Missing("exported as the ops that it consists of"),
         samples=of.gradient_samples,
         errors=_errors(np.ones(2)),
         reference=of.gradient_reference,

@@ -12,7 +12,7 @@ from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import (
@@ -282,7 +282,6 @@ def _placed(xp: Namespace, parameter: Any, x: Any, axes: tuple[int, ...]) -> Any
 @_norm_op(
     True,
     2,
-    onnx=Missing("exported as LayerNormalization over the last axes, else as its steps"),
 )
 def layer_norm(
     xp: Namespace,
@@ -311,7 +310,6 @@ def layer_norm(
 @_norm_op(
     False,
     1,
-    onnx=Missing("exported as RMSNormalization over the last axes, else as its steps"),
 )
 def rms_norm(
     xp: Namespace, x: Array, scale: Array = None, /, *, axis: Axes = -1, epsilon: float = 1e-6
@@ -478,7 +476,6 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
     saves="x g scale",
     batch=_batched_gradient,
     cost=lambda *specs, **attributes: elements(*specs, flops=15),
-    onnx=Missing("exported as the steps of the projection"),
     samples=_gradient_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),

@@ -7,18 +7,20 @@ is the transpose of ``avg_pool``.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow import primitives
+from eagerflow.dims import product
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Into, Missing, Sample
+from eagerflow.op import ErrorSample, Into, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
 from eagerflow.ops.nn.batching import call_merged
@@ -149,12 +151,74 @@ def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any
     return call_merged(call, args, batched, size, (0,) * len(args), (0,), **attributes)
 
 
+def _pooled(w: Any, windows: Windows, x: Any, operator: str, **more: Any) -> Any:
+    own = w.window(windows)
+    return w.node(operator, w.channels_first(x), **own, **more)
+
+
+def _places_of_largest(w: Any, windows: Windows, x: Any) -> Any:
+    """Where the largest element of each window is, in a row of all elements, channels first."""
+    _, at = _pooled(w, windows, x, "MaxPool", dtypes=(x.dtype, "int64"))
+    return at
+
+
+def _max_operator(operands: Any, w: Any, x: Any, **where: Any) -> Any:
+    windows = _windows(operands, *where.values(), x.shape)
+    return w.channels_last(_pooled(w, windows, x, "MaxPool"), x.ndim)
+
+
+def _max_gradient_operator(operands: Any, w: Any, x: Any, g: Any, **where: Any) -> Any:
+    at = _places_of_largest(w, _windows(operands, *where.values(), x.shape, g.shape), x)
+    first = w.channels_first(x)
+    zeros = w.filled(0, (product(x.shape),), x.dtype)
+    flat = w.ScatterElements(
+        zeros, w.flat(at), w.flat(w.channels_first(g)), axis=0, reduction="add"
+    )
+    return w.channels_last(w.Reshape(flat, w.Shape(first, dtype="int64")), x.ndim)
+
+
+def _max_gather_operator(operands: Any, w: Any, x: Any, t: Any, **where: Any) -> Any:
+    at = _places_of_largest(w, _windows(operands, *where.values(), x.shape, t.shape), x)
+    found = w.Gather(w.flat(w.channels_first(t)), at, axis=0)
+    return w.channels_last(found, x.ndim)
+
+
+def _mean_operator(operands: Any, w: Any, x: Any, **where: Any) -> Any:
+    windows = _windows(operands, *where.values(), x.shape)
+    return w.channels_last(_pooled(w, windows, x, "AveragePool"), x.ndim)
+
+
+def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where: Any) -> Any:
+    """Each window's share goes to all that it has seen."""
+    windows = _windows(operands, *where.values(), g.shape, size=size)
+    counts = functools.reduce(np.multiply.outer, [_seen(v) for v in windows])
+    share = w.Div(g, w.constant(counts[..., None], g.dtype))
+    share.shape = g.shape
+    channels = g.shape[-1]
+    ones = w.constant(np.ones((channels, 1, *(v.kernel for v in windows))), g.dtype)
+    rest = [v.size + v.before - (v.out - 1) * v.stride - v.extent for v in windows]
+    more = w.window(windows) | {"output_padding": [max(n, 0) for n in rest], "group": channels}
+    return w.channels_last(w.ConvTranspose(w.channels_first(share), ones, **more), g.ndim)
+
+
+def _seen(v: Window) -> Any:
+    """How many elements of the input each position of a window sees along an axis."""
+    starts = np.arange(v.out) * v.stride - v.before
+    return np.minimum(starts + v.kernel, v.size) - np.maximum(starts, 0)
+
+
 def _op(
-    operands: Callable[..., Operands], given: str, result: str, kernel: str = "", **facts: Any
+    operands: Callable[..., Operands],
+    given: str,
+    result: str,
+    operator: Callable[..., Any],
+    kernel: str = "",
+    **facts: Any,
 ) -> Any:
     """The decorator of an op that computes the arrays ``result`` from those ``given``.
 
-    ``kernel`` names NumPy's in ``primitives.pooling``, if it has one of its own.
+    ``operator`` is the rule of ONNX; ``kernel`` names NumPy's in ``primitives.pooling``, if it has
+    one of its own.
     """
 
     def on_numpy(xp: Any, *arrays: Any, window: Any, strides: Any, padding: Any) -> Any:
@@ -173,7 +237,7 @@ def _op(
         "batch": Batch(_batched),
         "split": _split,
         "cost": _cost,
-        "onnx": Missing("ONNX's pooling has its channels first, so it takes transposes as well"),
+        "onnx": partial(operator, operands),
         "samples": _samples(given),
         "trusted": True,  # the kernels look at the shapes themselves
         "threaded": False,
@@ -327,6 +391,7 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     _of_input,
     "x",
     "y",
+    _max_operator,
     "max_pool",
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
@@ -357,6 +422,7 @@ def max_pool(
     _of_gradient,
     "xg",
     "x",
+    _max_gradient_operator,
     "max_pool_gradient",
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
@@ -393,6 +459,7 @@ def max_pool_gradient(
     _of_tangent,
     "xt",
     "y",
+    _max_gather_operator,
     "max_pool_gather",
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
@@ -429,6 +496,7 @@ def max_pool_gather(
     _of_input,
     "x",
     "y",
+    _mean_operator,
     "avg_pool",
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
@@ -458,6 +526,7 @@ def avg_pool(
     _of_result,
     "g",
     "x",
+    _mean_gradient_operator,
     vjp=(lambda t, y, g, size, **more: avg_pool(t, **more),),
     jvp="linear",
     errors=_transpose_errors,

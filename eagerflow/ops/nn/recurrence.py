@@ -17,7 +17,7 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.elementwise.precision import in_float32
@@ -198,7 +198,6 @@ def _reference(
     batch=Batch(_batch),
     split=_split,
     cost=_cost,
-    onnx=Missing("exported as Loop of its steps"),
     samples=_samples,
     errors=_errors,
     reference=_reference,

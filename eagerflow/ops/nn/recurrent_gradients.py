@@ -15,7 +15,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
+from eagerflow.op import Cost, ErrorSample, Into, Sample
 from eagerflow.ops.family import define
 from eagerflow.ops.nn import recurrent_facts as facts
 from eagerflow.ops.nn.recurrent_slopes import Given, gradient_rule
@@ -222,7 +222,6 @@ def _gradient(name: str, one: Callable[..., Any], kept: Any = None) -> Callable[
         split=facts.splitting((0,), 1),
         into=_into(name),
         cost=_cost,
-        onnx=Missing("exported as Loop of its steps"),
         samples=_samples(cell),
         errors=_errors(cell),
         reference=_reference(cell, one, kept),

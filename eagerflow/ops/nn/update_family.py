@@ -365,7 +365,6 @@ HINTS["Options"] = tuple_of(_is_pair), "pairs of a name and a number"
     batch=_joined_batch,
     split=Missing("the arrays have shapes of their own"),
     cost=_joined_cost,
-    onnx=Missing("training is not exported"),
     scalar=Missing("arrays of several shapes"),
     samples=_joined_samples,
     errors=_joined_errors,

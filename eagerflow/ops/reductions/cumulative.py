@@ -13,7 +13,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INEXACT, STANDARD, DType
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import subtract
@@ -209,13 +209,24 @@ def _sum_rule(
     return cumulative_sum(g, axis=at, reverse=not reverse)
 
 
+def _sum_operator(
+    w: Any, x: Any, *, axis: Any, include_initial: bool, reverse: bool, dtype: Any
+) -> Any:
+    at, x = _scan_axis(x.ndim, axis), w.wide(x)
+    if include_initial:
+        shape = (*x.shape[:at], 1, *x.shape[at + 1 :])
+        zeros = w.filled(0, shape, x.dtype)
+        x = w.joined((x, zeros) if reverse else (zeros, x), at)
+    return w.CumSum(x, w.constant(at, "int64"), reverse=int(reverse))
+
+
 @_scan(
     np.add,
     0,
     operator.add,
     vjp=(_sum_rule,),
     jvp="linear",
-    onnx=Onnx("CumSum"),
+    onnx=_sum_operator,
 )
 def cumulative_sum(
     xp: Namespace,
@@ -265,13 +276,34 @@ def _delayed(x: Any, axis: int) -> Any:
     return concat([first, part_of(x, axis, None, -1)], axis=axis)
 
 
+def _product_operator(
+    w: Any, x: Any, *, axis: Any, include_initial: bool, reverse: bool, dtype: Any
+) -> Any:
+    """The rule of ONNX: each round multiplies what is twice as far apart."""
+    at, x = _scan_axis(x.ndim, axis), w.wide(x)
+
+    def ones(count: int) -> Any:
+        return w.filled(1, (*x.shape[:at], count, *x.shape[at + 1 :]), x.dtype)
+
+    def joined(first: Any, second: Any) -> Any:
+        return w.joined((second, first) if reverse else (first, second), at)
+
+    size = x.shape[at] + int(include_initial)
+    found = joined(ones(1), x) if include_initial else x
+    for far in itertools.takewhile(lambda n: n < size, (1 << i for i in itertools.count())):
+        ends = (far, size) if reverse else (0, size - far)
+        part = w.Slice(found, w.integers(ends[:1]), w.integers(ends[1:]), w.axes(at))
+        found = w.Mul(found, joined(ones(far), part))
+    return found
+
+
 @_scan(
     np.multiply,
     1,
     operator.mul,
     vjp=(in_float32(_prod_rule),),
     saves="x",
-    onnx=Missing("ONNX has no running product"),
+    onnx=_product_operator,
 )
 def cumulative_prod(
     xp: Namespace,

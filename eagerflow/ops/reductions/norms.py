@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
@@ -89,7 +89,6 @@ def _norm_of(row: list[Any], ord: Any) -> float:
     method=False,
     vjp=(in_float32(_vector_norm_vjp),),
     saves="x y",
-    onnx=Missing("exported as ReduceL2, ReduceL1 or the ops that it consists of"),
     samples=_vector_norm_samples,
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axis": (0, -2)}, ShapeError, "repeat"),

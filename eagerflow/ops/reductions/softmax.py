@@ -13,7 +13,7 @@ from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.codegen.numpy.rows import RowKernel, add_up, maximum_of, whole_rows
 from eagerflow.dtypes import FLOATS, NARROW, DType, float32
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Onnx, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.comparison import isfinite
@@ -171,7 +171,6 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
         lambda c, _, y, g, axis: softmax_gradient(y, c, axis=axis),
     ),
     saves="y g",
-    onnx=Missing("exported as Mul, ReduceSum and Sub"),
     reference=by_row(
         lambda y, g: [
             a * (b - math.fsum(map(float.__mul__, y, g))) for a, b in zip(y, g, strict=True)
@@ -237,7 +236,6 @@ def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
         in_float32(lambda c, _, y, g, axis: c - sum(c * exp(y), axis=axis, keepdims=True)),
     ),
     saves="y g",
-    onnx=Missing("exported as Exp, ReduceSum, Mul and Sub"),
     reference=by_row(
         lambda y, g: [b - math.exp(a) * math.fsum(g) for a, b in zip(y, g, strict=True)]
     ),
@@ -300,7 +298,7 @@ def _logsumexp_of(row: list[float]) -> float:
     vjp=(_logsumexp_rule,),
     saves="x y",
     cost=exponentials,
-    onnx=Onnx("ReduceLogSumExp"),
+    onnx=lambda w, x, *, axis, keepdims: w.reduce("ReduceLogSumExp", x, axis, keepdims),
     samples=reduced(),
     reference=along(_logsumexp_of),
 )

@@ -12,9 +12,10 @@ from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import Dim
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.family import batch_along_axis, define, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
+from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
 from eagerflow.ops.samples import distinct, make
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -107,6 +108,13 @@ def _places(row: list[Any], descending: bool) -> list[int]:
     return sorted(range(len(row)), key=row.__getitem__, reverse=descending)
 
 
+def _in_order(w: Any, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    """Elements in order, and their places, by ONNX: the first of all."""
+    at = normalize_axis(axis, x.ndim)
+    count = w.shape([x.shape[at]])
+    return w.TopK(x, count, axis=at, largest=int(descending), dtypes=(x.dtype, "int64"))
+
+
 _SORT: dict[str, Any] = {
     "dtypes": ORDERED,
     "batch": batch_along_axis,
@@ -122,7 +130,7 @@ _SORT: dict[str, Any] = {
     infer=_sort_spec,
     vjp=(_unsorted,),
     saves="x",
-    onnx=Missing("exported as TopK of all elements"),
+    onnx=lambda w, x, **order: _in_order(w, x, **order)[0],
     reference=_by_row(lambda row, descending: sorted(row, reverse=descending)),
 )
 def sort(
@@ -154,7 +162,7 @@ def sort(
     **_SORT,
     infer=lambda x, **attributes: _sort_spec(x, **attributes).like(dtype="int64"),
     vjp=INDEX_RESULT,
-    onnx=Missing("exported as TopK of all elements"),
+    onnx=lambda w, x, **order: _in_order(w, x, **order)[1],
     reference=_by_row(_places),
 )
 def argsort(
@@ -264,7 +272,7 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
     saves="y",
     batch=batch_along_axis,
     overrides={"numpy": _top_numpy},
-    onnx=Onnx("TopK"),
+    onnx=lambda w, x, *, k, axis: w.TopK(x, w.integers([k]), axis=axis, dtypes=(x.dtype, "int64")),
     samples=_top_samples,
     errors=lambda rng: [
         ErrorSample(("a string",), {"k": 1}, DTypeError, "str"),
@@ -342,12 +350,22 @@ def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any
 
 def _check_sorter(xp: Namespace, sorter: Any) -> None:
     size = sorter.shape[0]
-    if size and (int(xp.min(sorter)) < 0 or int(xp.max(sorter)) >= size):
+    low, high = extremes(xp, sorter) or (0, -1)
+    if low < 0 or high >= size:
         raise ShapeError(
             "sorter holds indices that x1 does not have",
             argument="sorter",
             expected="the result of ef.argsort(x1)",
         )
+
+
+def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str) -> Any:
+    """The rule of ONNX: how many values are below each point."""
+    if sorter is not None:
+        values = w.Gather(values, w.index(sorter))
+    compare = w.Less if side == "left" else w.LessOrEqual
+    below = compare(values, w.Unsqueeze(points, w.axes(-1)), dtype=bool)
+    return w.ReduceSum(w.cast(below, "int64"), w.axes(-1), keepdims=0)
 
 
 @define(
@@ -367,6 +385,7 @@ def _check_sorter(xp: Namespace, sorter: Any) -> None:
     ],
     reference=_places_reference,
     fails=True,
+    onnx=_places_operator,
 )
 def searchsorted(
     xp: Namespace,

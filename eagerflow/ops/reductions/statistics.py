@@ -13,7 +13,7 @@ from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, INEXACT, DType
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.elementwise.precision import in_float32
@@ -55,13 +55,20 @@ def _mean_of(row: list[Any]) -> Any:
     return math.fsum(row) / len(row)
 
 
+def _mean_operator(w: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    """The rule of ONNX, where the mean of nothing is 0."""
+    if reduced_count(x, axis) == 0:
+        return w.filled(math.nan)
+    return w.reduce("ReduceMean", x, axis, keepdims)
+
+
 @reduction(
     dtypes=INEXACT,
     scalar=Rows(lambda s, x: s.mean(x, "n"), columns=True),
     **numpy_kernel(_fast_mean),
     vjp=(_mean_rule,),
     jvp="linear",
-    onnx=Onnx("ReduceMean"),
+    onnx=_mean_operator,
     samples=reduced(),
     reference=along(_mean_of),
 )
@@ -193,7 +200,6 @@ def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     _fast_var,
     vjp=(in_float32(_var_rule),),
     saves="x",
-    onnx=Missing("exported as ReduceMean, Sub and ReduceSumSquare"),
 )
 def var(
     xp: Namespace,
@@ -222,7 +228,6 @@ def var(
     _fast_std,
     vjp=(in_float32(_std_rule),),
     saves="x y",
-    onnx=Missing("exported as ReduceMean, Sub, ReduceSumSquare and Sqrt"),
 )
 def std(
     xp: Namespace,

@@ -14,7 +14,7 @@ from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, STANDARD, DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Onnx, Sample
+from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Axes, Axis, DTypeLike
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import Batch, Rows, expand_reduced, reduced_shape, reduction
@@ -155,7 +155,7 @@ total: Any = _SUM["direct"](np)
         ),
     ),
     jvp="linear",
-    onnx=Onnx("ReduceSum"),
+    onnx=lambda w, x, *, axis, keepdims, dtype: w.reduce("ReduceSum", w.wide(x), axis, keepdims),
     samples=reduced_with_dtype(),
     reference=along(builtins.sum),
 )
@@ -212,7 +212,7 @@ def _product_of_others(x: Any, axis: int) -> Any:
     arrange=cast_first,
     vjp=(in_float32(_prod_rule),),
     saves="x",
-    onnx=Onnx("ReduceProd"),
+    onnx=lambda w, x, *, axis, keepdims, dtype: w.reduce("ReduceProd", w.wide(x), axis, keepdims),
     samples=reduced_with_dtype(),
     reference=along(math.prod),
 )
@@ -261,7 +261,7 @@ def _extreme(name: str, onnx: str, reference: Any) -> Any:
         **reduced_by(name, body),
         vjp=(_shared_by_ties,),
         saves="x y",
-        onnx=Onnx(onnx),
+        onnx=lambda w, x, *, axis, keepdims: w.reduce(onnx, x, axis, keepdims),
         samples=_extreme_samples,
         errors=_extreme_errors,
         reference=along(reference),
@@ -328,7 +328,9 @@ def _logical(ufunc: str, reference: Any) -> Any:
         scalar=Rows(body, columns=True),
         **reduced_by(ufunc, body),
         vjp=_BOOL_RESULT,
-        onnx=Missing("exported as Cast and ReduceMax or ReduceMin"),
+        onnx=lambda w, x, *, axis, keepdims: w.reduce(
+            "ReduceMax" if instruction == "any" else "ReduceMin", w.truth(x), axis, keepdims
+        ),
         samples=reduced(-1, 1),
         reference=along(reference, "bool"),
     )
@@ -374,7 +376,6 @@ def _count(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
     scalar=Rows(lambda s, x: s.sum(_wide(s, _truth(s, x)), "n"), columns=True),
     direct=lambda xp: _count if xp is np else None,
     vjp=_COUNT_RESULT,
-    onnx=Missing("exported as Equal, Not, Cast and ReduceSum"),
     samples=reduced(-1, 1),
     reference=along(lambda row: len(row) - row.count(0), "int64"),
 )
@@ -434,7 +435,7 @@ def _arg_extreme(name: str, onnx: str, reference: Any) -> Any:
         direct=lambda xp: getattr(xp.ndarray, name),
         vjp=INDEX_RESULT,
         batch=Batch(_batched_index),
-        onnx=Onnx(onnx),
+        onnx=lambda w, x, *, axis, keepdims: w.position(onnx, x, axis, keepdims),
         samples=_index_samples,
         errors=_index_errors,
         reference=along(lambda row: row.index(reference(row)), "int64"),

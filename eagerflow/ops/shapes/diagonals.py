@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Onnx, Split
+from eagerflow.op import ErrorSample, Split
 from eagerflow.ops.creation.filled import ones
 from eagerflow.ops.family import stacked
 from eagerflow.ops.indexing.indexing import index_scatter
@@ -58,7 +58,7 @@ _triangle_samples = shaped(
 )
 
 
-def _triangle(keep: Any, gradient: Any) -> Any:
+def _triangle(keep: Any, gradient: Any, upper: int) -> Any:
     """An op that keeps the elements whose ``column - row - k`` is what ``keep`` wants."""
 
     def reference(x: Any, k: int) -> Any:
@@ -73,7 +73,9 @@ def _triangle(keep: Any, gradient: Any) -> Any:
         vjp=(gradient,),
         batch=stacked,
         split=lambda x, k: [Split((i,), i) for i in range(x.ndim - 2)],
-        onnx=Onnx("Trilu"),
+        onnx=lambda w, x, *, k: w.Trilu(
+            w.computable(x), w.constant(_offset(k, x), "int64"), upper=upper
+        ),
         samples=_triangle_samples,
         errors=lambda rng: [
             ErrorSample((np.ones(3),), {}, ShapeError, "is not a matrix"),
@@ -89,7 +91,7 @@ def _offset(k: int, x: Any) -> int:
     return max(-x.shape[-2] - 1, min(x.shape[-1] + 1, k))
 
 
-@_triangle(lambda offset: offset <= 0, lambda g, y, x, k: tril(g, k))
+@_triangle(lambda offset: offset <= 0, lambda g, y, x, k: tril(g, k), 0)
 def tril(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     """Matrices with zeros above a diagonal.
 
@@ -103,7 +105,7 @@ def tril(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     return xp.tril(x, k=_offset(k, x))
 
 
-@_triangle(lambda offset: offset >= 0, lambda g, y, x, k: triu(g, k))
+@_triangle(lambda offset: offset >= 0, lambda g, y, x, k: triu(g, k), 1)
 def triu(xp: Namespace, x: Array, /, k: int = 0) -> Array:
     """Matrices with zeros below a diagonal.
 

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Into, Missing, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Into, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis, batch_first, split_others
 from eagerflow.ops.indexing.indices import ALL, refuse_none
@@ -139,7 +139,7 @@ def _concat_into(*arrays: Any, axis: Any = 0) -> Into | None:
     vjp=_concat_back,
     batch=batch_along_axis,
     split=split_others,
-    onnx=Onnx("Concat"),
+    onnx=lambda w, *arrays, axis: w.joined(arrays, axis),
     samples=_concat_samples,
     errors=_list_errors,
     reference=_joined,
@@ -211,7 +211,10 @@ def _stack_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     vjp=lambda g, y, *arrays, axis: tuple(unstack(g, axis)),
     batch=_batched_stack,
     split=_stack_split,
-    onnx=Missing("exported as Unsqueeze and Concat"),
+    onnx=lambda w, *arrays, axis: w.joined(
+        [w.Unsqueeze(x, w.axes(normalize_axis(axis, x.ndim + 1))) for x in arrays],
+        normalize_axis(axis, arrays[0].ndim + 1),
+    ),
     samples=_stack_samples,
     errors=_list_errors,
     reference=lambda *arrays, axis: np.moveaxis(
@@ -276,7 +279,9 @@ _unstack_samples = shaped(
         cut._replace(axis=to) for to, cut in enumerate(split_others(x, axis=axis))
     ],
     cost=no_work,
-    onnx=Missing("exported as Split and Squeeze"),
+    onnx=lambda w, x, *, axis: tuple(
+        w.Squeeze(part, w.axes(axis)) for part in w.parts(x, [1] * x.shape[axis], axis)
+    ),
     samples=_unstack_samples,
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
@@ -361,7 +366,9 @@ _split_samples = shaped(
     batch=batch_along_axis,
     split=split_others,
     cost=no_work,
-    onnx=Onnx("Split"),
+    onnx=lambda w, x, *, indices_or_sections, axis: w.parts(
+        x, [v.shape[axis] for v in w.results], axis
+    ),
     samples=_split_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(5), 2), {}, ShapeError, "does not split into 2 equal parts"),

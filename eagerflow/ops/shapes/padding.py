@@ -11,7 +11,7 @@ from eagerflow.dims import Dim, product
 from eagerflow.display import summary
 from eagerflow.dtypes import COMPLEX, FLOATS, promote
 from eagerflow.errors import CaptureError, DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
@@ -164,6 +164,19 @@ _pad_samples = shaped(
 )
 
 
+def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
+    """The rule of ONNX; elements that are repeated are fetched by their places."""
+    pairs = _widths(pad_width, x.ndim)
+    if mode == "constant":
+        ends = w.integers([a for a, _ in pairs] + [b for _, b in pairs])
+        return w.Pad(x, ends, w.constant(constant_values, x.dtype))
+    for axis, pair in enumerate(pairs):
+        if pair != (0, 0):
+            places = np.pad(np.arange(x.shape[axis]), pair, mode)
+            x = w.Gather(x, w.constant(places), axis=axis)
+    return x
+
+
 @define(
     "shape",
     dtypes=ANY,
@@ -173,7 +186,7 @@ _pad_samples = shaped(
     batch=lambda args, batched, size, pad_width, **more: pad(
         args[0], ((0, 0), *_widths(pad_width, args[0].ndim - 1)), **more
     ),
-    onnx=Missing("exported as Pad, whose widths are in another order"),
+    onnx=_pad_operator,
     samples=_pad_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
@@ -274,7 +287,6 @@ def _crop_reference(x: Any, crop_width: Any) -> Any:
     batch=lambda args, batched, size, crop_width: crop(
         args[0], ((0, 0), *_widths(crop_width, args[0].ndim - 1, "crop_width"))
     ),
-    onnx=Missing("exported as Slice, whose ends are inputs"),
     samples=shaped(
         "crop_width",
         ((5,), 1),

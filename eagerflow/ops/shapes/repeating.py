@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
+from eagerflow.dims import product
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Onnx
+from eagerflow.op import ErrorSample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis
 from eagerflow.ops.indexing.indexing import index_scatter
@@ -62,12 +63,17 @@ _tile_samples = shaped(
 )
 
 
+def _tile_operator(w: Any, x: Any, *, repetitions: Any) -> Any:
+    sizes, times = _repetitions(x, repetitions)
+    return w.Tile(w.Reshape(x, w.shape(sizes), allowzero=1), w.shape(times))
+
+
 @shape_op(
     infer=_tiled_spec,
     trusted=True,
     vjp=(_tile_back,),
     batch=_batched_tile,
-    onnx=Onnx("Tile"),
+    onnx=_tile_operator,
     samples=_tile_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
@@ -176,9 +182,17 @@ _repeat_samples = shaped(
 )
 
 
+def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
+    """The rule of ONNX: elements fetched by their places."""
+    count = product(x.shape) if axis is None else x.shape[axis]
+    places = w.constant(np.repeat(np.arange(count), repeats))
+    return w.Gather(w.flat(x) if axis is None else x, places, axis=axis or 0)
+
+
 @shape_op(
     arrange=_arrange_repeat,
     infer=_repeated_spec,
+    onnx=_repeat_operator,
     vjp=(_repeat_back,),
     batch=batch_along_axis,
     samples=_repeat_samples,

@@ -11,7 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
-from eagerflow.op import ErrorSample, Onnx, Sample, Split
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
@@ -127,7 +127,7 @@ def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
             args[0], (size, *known_shape(TensorSpec(args[0].shape[1:], args[0].dtype), shape))
         )
     ),
-    onnx=Onnx("Reshape"),
+    onnx=lambda w, x, *, shape: w.Reshape(x, w.shape(w.results[0].shape), allowzero=1),
     samples=_reshape_samples,
     errors=_reshape_errors,
     reference=lambda x, shape: x.ravel().reshape(shape),
@@ -201,7 +201,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
         args[0], (0, *(i + 1 for i in _order(axes, args[0].ndim - 1)))
     ),
     split=lambda x, axes: [Split((i,), at) for at, i in enumerate(_order(axes, x.ndim))],
-    onnx=Onnx("Transpose", {"axes": "perm"}),
+    onnx=lambda w, x, *, axes: w.Transpose(x, perm=_order(axes, x.ndim)),
     samples=_permuted_samples,
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
@@ -285,7 +285,7 @@ def _broadcast_numpy(x: Any, shape: Any) -> Any:
         ),
         (size, *as_shape(shape)),
     ),
-    onnx=Onnx("Expand"),
+    onnx=lambda w, x, *, shape: w.Expand(x, w.shape(w.results[0].shape)),
     samples=_broadcast_samples,
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"shape": (2, 4)}, ShapeError, "broadcast"),
@@ -343,7 +343,7 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     direct=lambda xp: _expand,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
     batch=_batched_expand,
-    onnx=Onnx("Unsqueeze", {"axis": "axes"}),
+    onnx=lambda w, x, *, axis: w.Unsqueeze(x, w.axes(axis)),
     samples=shaped(
         "axis",
         ((), 0),
@@ -415,7 +415,7 @@ def _batched_squeeze(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     direct=lambda xp: xp.ndarray.squeeze,
     vjp=(lambda g, y, x, axis: reshape(g, x.shape),),
     batch=_batched_squeeze,
-    onnx=Onnx("Squeeze", {"axis": "axes"}),
+    onnx=lambda w, x, *, axis: w.Reshape(x, w.shape(w.results[0].shape), allowzero=1),
     samples=lambda rng, dtype: (
         [
             Sample((make(rng, dtype, shape),), {"axis": axis})

@@ -1,0 +1,145 @@
+"""Decomposition: ops without an operator of their own are replaced by what they consist of.
+
+The body of an op computes with the functions of any array library. Here the library is eagerflow
+itself, under a trace: so what an op consists of is written down once, in its body.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from eagerflow import ops
+from eagerflow.backends.base import Backend
+from eagerflow.capture.trace import Trace
+from eagerflow.codegen.instructions import instructions
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import NARROW, STANDARD
+from eagerflow.errors import CaptureError, EagerflowError
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node
+from eagerflow.graph.run import interpret
+from eagerflow.graph.walk import inside_out, with_bodies
+from eagerflow.op import Missing, Op
+from eagerflow.tensor import Tensor
+
+MAX_STEPS = 8  # from an op to those that it consists of
+
+HasOperator = Callable[[Node], bool]
+
+
+class OpsLibrary:
+    """eagerflow's ops and dtypes by the names of the Array API standard."""
+
+    inf, nan, pi, newaxis = math.inf, math.nan, math.pi, None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _DTYPES:
+            return _DTYPES[name]
+        return getattr(ops, name)
+
+    @staticmethod
+    def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
+        """What is a tensor by now, or a constant."""
+        return as_tensor(obj, dtype, None, copy)
+
+
+_DTYPES = {dtype.name: dtype for dtype in STANDARD}
+LIBRARY = OpsLibrary()
+
+
+class _Ops(Backend):
+    """The array library that bodies compute with: eagerflow's own ops."""
+
+    name = "eagerflow"
+    xp = LIBRARY
+    array_type = Tensor
+
+
+_ops = _Ops()
+
+
+class _Rewriting(Trace):
+    """A trace of a graph's nodes, or of the bodies of their ops."""
+
+    def __init__(self, graph: Graph, has_operator: HasOperator, bodies: dict[int, Graph]) -> None:
+        super().__init__(graph.name)
+        self.graph, self.has_operator, self.bodies = graph, has_operator, bodies
+        self.node: Node | None = None  # the one whose turn it is
+        self.whole = True  # whether it stays as it is
+        self.changed = False
+        take = self.unique
+        for value in (*graph.all_inputs(), *graph.constants):
+            take(value.name)
+        self.unique = lambda base: take(self._named(base))
+
+    def _named(self, base: str) -> str:
+        if self.node is None:
+            return base
+        return self.node.name if self.whole else f"{self.node.name}/{base.rpartition('/')[2]}"
+
+    def run(self) -> Graph:
+        """The graph of what its nodes, or their bodies, call."""
+        graph = self.graph
+        given = [v.like(None, None) for v in graph.all_inputs()]
+        for value in given:
+            value.owner = self
+        with self:
+            found = interpret(graph, [self.symbol(v) for v in given], self._called)
+        new = dict(zip(graph.all_inputs(), given, strict=True))
+        ends = map(self.value_of, found)
+        new.update(zip(graph.all_outputs(), ends, strict=True))
+        self.is_open = False
+        return graph.like(self.nodes, new)
+
+    def _called(self, node: Node, args: list[Any]) -> Any:
+        self.node, attributes = node, self._attributes(node)
+        self.whole = self.has_operator(node)
+        if self.whole:
+            return node.op.call(*args, **attributes)
+        self.changed = True
+        dtype = next(v.dtype for v in (*node.values(), *node.outputs))
+        try:
+            made = self._body(node, dtype)(*args, **attributes)
+        except EagerflowError:
+            raise
+        except Exception as error:
+            raise _no_operator(node.op, f"its body needs arrays: {error}") from error
+        return tuple(made) if isinstance(made, list) else made
+
+    def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
+        """What computes an op with others: its formula, if it has one, or its kernel."""
+        if node.op.family != "elementwise" or not callable(node.op.scalar):
+            return _ops.bind(node.op, dtype)
+        formula = partial(node.op.scalar, instructions(LIBRARY))
+        return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
+
+    def _attributes(self, node: Node) -> dict[str, Any]:
+        return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
+
+
+def _no_operator(op: Op, reason: str) -> CaptureError:
+    why = op.onnx.reason if isinstance(op.onnx, Missing) else reason
+    return CaptureError(f"it cannot be exported: {why}", op=op.name)
+
+
+def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
+    """A graph of nodes for which ``has_operator`` is true.
+
+    Other nodes become what the bodies of their ops call, again and again; names of nodes begin
+    with that of the one that they are made for. Raises CaptureError where a body calls the op
+    itself, which is a function of the library then, or needs the values of arrays.
+    """
+
+    def change(one: Graph, bodies: dict[int, Graph]) -> Graph:
+        for _ in range(MAX_STEPS):
+            rewriting = _Rewriting(one, has_operator, bodies)
+            one = rewriting.run()
+            if not rewriting.changed:
+                return one
+        left = next(node for node in one.nodes if not has_operator(node))
+        raise _no_operator(left.op, "it is a function of array libraries")
+
+    return inside_out(graph, change)

@@ -1,0 +1,275 @@
+"""Export: graphs as ONNX models, which ONNX Runtime and others run and train.
+
+Each node becomes the operators that the fact ``onnx`` of its op names, or those of the ops that
+its body consists of (``decomposition``). Variables that the graph assigns are inputs with initial
+values, and outputs that end in ``/next``; whoever runs the model gives the one for the other.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.function import Function
+from eagerflow.dims import Dim
+from eagerflow.dtypes import is_complex
+from eagerflow.errors import ArgumentError, CaptureError, EagerflowError, short_repr
+from eagerflow.files.atomic import as_path, write_whole
+from eagerflow.graph.check import check
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.names import FreeNames
+from eagerflow.onnx.writing.decomposition import decomposed
+from eagerflow.onnx.writing.writer import (
+    Initializers,
+    Symbol,
+    Writer,
+    onnx_package,
+    tensor_type,
+)
+from eagerflow.op import Missing, Onnx
+from eagerflow.recorder import with_recorder
+
+IR_VERSION = 10
+OPSET = 21
+EXTERNAL_BYTES = 1 << 30  # of weights, from which they go to a file beside the model
+MIN_EXTERNAL_BYTES = 1 << 10  # of each that does
+DATA_SUFFIX = ".data"
+MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"})
+"""Families whose operators take every dtype."""
+
+
+def has_operator(node: Node) -> bool:
+    """Whether a node is exported as it is, and not as what its body consists of."""
+    rule = node.op.onnx
+    return isinstance(rule, Onnx) or callable(rule)
+
+
+class _Exporter:
+    """Writes graphs, and the bodies in them."""
+
+    def __init__(self, opset: int, names: FreeNames) -> None:
+        self.initializers = Initializers(names)
+        self.opset = opset
+        self.symbols: dict[Value, Symbol] = {}
+
+    def decompose(self, graph: Graph) -> Graph:
+        """A graph of ops that have operators."""
+        return decomposed(graph, has_operator)
+
+    def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
+        """Append the nodes of a graph whose inputs are given; what it computes."""
+        self.symbols.update(zip(graph.all_inputs(), given, strict=True))
+        for value in graph.constants:
+            name = self.initializers.named(value.constant.numpy(), value.name)
+            self.symbols[value] = Symbol(name, value.dtype, value.shape)
+        for node in graph.nodes:
+            try:
+                self._node(writer, node)
+            except EagerflowError as error:
+                error.at = error.at or node.place or None
+                raise
+        return [self.symbols[v] for v in graph.all_outputs()]
+
+    def _node(self, writer: Writer, node: Node) -> None:
+        writer.label = node.name
+        writer.note, writer.results = _metadata(node), node.outputs
+        rule = node.op.onnx
+        if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
+            raise CaptureError("ONNX has no operators for complex numbers", op=node.op.name)
+        if isinstance(rule, Missing):
+            raise CaptureError(f"ONNX cannot say what it does: {rule.reason}", op=node.op.name)
+        given = self._inputs(writer, node)
+        made = self._outputs(writer, node, rule, given)
+        for value, symbol in zip(node.outputs, made, strict=True):
+            symbol = writer.cast(symbol, value.dtype)
+            self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+
+    def _inputs(self, writer: Writer, node: Node) -> list[Symbol | None]:
+        """The symbols of a node's inputs; numbers as constants of the dtype that they meet."""
+        meeting = [x for i, x in enumerate(node.inputs) if i in node.op.together]
+        like = next((x.dtype for x in meeting if type(x) is Value), node.outputs[0].dtype)
+        found: list[Symbol | None] = []
+        for x in node.inputs:
+            if type(x) is Value:
+                found.append(self.symbols[x])
+            else:
+                found.append(None if x is None else writer.constant(x, like))
+        return found
+
+    def _outputs(
+        self, writer: Writer, node: Node, rule: Any, given: list[Symbol | None]
+    ) -> Sequence[Symbol]:
+        if node.op.family not in MOVERS:
+            given = [None if x is None else writer.computable(x) for x in given]
+        if isinstance(rule, Onnx):
+            named = {rule.attributes.get(k, k): v for k, v in node.attributes.items()}
+            made = writer.node(rule.name, *given, **named)
+        else:
+            made = rule(writer, *given, **node.attributes)
+        return made if isinstance(made, tuple) else (made,)
+
+
+def _metadata(node: Node) -> dict[str, str]:
+    """What readers of the model may want to know of a node: scope and line."""
+    found = {"op": node.op.name}
+    if node.scope:
+        found["scope"] = node.scope
+    if node.place:
+        found["source"] = node.place
+    return found
+
+
+# Models ------------------------------------------------------------------------------------------
+
+
+def export_onnx(
+    graph: Any, path: str | os.PathLike[str], opset: int = OPSET, ir_version: int = IR_VERSION
+) -> None:
+    """Write a graph, a captured function or a model into a file as an ONNX model.
+
+    ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
+    predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
+    go into a second file beside it. ``opset`` is the version of ONNX's operators, from 18 on,
+    ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
+    metadata which op it is part of, in which scope, and the user's line. Variables that the graph
+    assigns are inputs with their present values, and outputs ``<variable>/next``. Needs the
+    package onnx. Raises CaptureError, with the user's line, for an op that ONNX cannot express.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
+    >>> with TemporaryDirectory() as folder:
+    ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
+    """
+    name = as_path(path)
+    model, data = with_recorder(None, lambda: _model(_graph_of(graph), opset, ir_version, name))
+    if data:
+        write_whole(name + DATA_SUFFIX, data)
+    write_whole(name, [model.SerializeToString()])
+
+
+def _graph_of(what: Any) -> Graph:
+    if isinstance(what, Graph):
+        return what
+    if isinstance(what, Function):
+        if what.input_signature is not None:
+            return what.graph()
+        if len(what.graphs) == 1:
+            return what.graphs[0]
+        raise ArgumentError(
+            f"the function has {len(what.graphs)} graphs",
+            op="export_onnx",
+            argument="graph",
+            expected="one graph",
+            hint="export_onnx(f.graph(ef.TensorSpec(...)), path)",
+        )
+    if hasattr(what, "prediction_graph"):
+        found: Graph = what.prediction_graph()
+        return found
+    raise ArgumentError(
+        f"{short_repr(what)} is no graph",
+        op="export_onnx",
+        argument="graph",
+        expected="a Graph, an ef.function or an ef.nn model",
+    )
+
+
+def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
+    """The model of a graph, and what goes into a file beside it."""
+    check(graph)
+    graph = decomposed(graph.optimized("exact", final=True), has_operator)
+    held = [cell for cell in graph.cells if cell.assigned is None]
+    changed = [cell for cell in graph.cells if cell.assigned is not None]
+    ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]
+    names = FreeNames([*graph.inputs.names, *(cell.name for cell in graph.cells), *ends])
+    exporter = _Exporter(opset, names)
+    writer = Writer(exporter.initializers, opset, exporter)
+    given = [
+        Symbol(name, v.dtype, v.shape)
+        for name, v in zip(graph.inputs.names, graph.inputs, strict=True)
+    ]
+    _teach_sizes(writer, given)
+    cells = [Symbol(c.name, c.value.dtype, c.value.shape) for c in graph.cells]
+    made = exporter.write(writer, graph, [*given, *cells])
+    _name_outputs(writer, made, ends)
+    helper = writer.onnx.helper
+    weights = {cell.name: cell.variable.numpy() for cell in (*held, *changed)}
+    tensors, data = _tensors(weights | exporter.initializers.arrays, os.path.basename(path))
+    outputs = [
+        writer.info(Symbol(name, v.dtype, v.shape))
+        for name, v in zip(ends, graph.all_outputs(), strict=True)
+    ]
+    own = {cell.name for cell in changed}
+    inputs = [writer.info(x) for x in (*given, *(x for x in cells if x.name in own))]
+    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors)
+    model = helper.make_model(
+        body, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)]
+    )
+    model.producer_name = "eagerflow"
+    return model, data
+
+
+def _teach_sizes(writer: Writer, given: Sequence[Symbol]) -> None:
+    """Let the writer know from which inputs named dimensions can be read."""
+    for x in given:
+        for axis, size in enumerate(x.shape or ()):
+            if isinstance(size, Dim) and str(size).isidentifier():
+                writer.sizes.setdefault(str(size), partial(_size_of, writer, x, axis))
+
+
+def _size_of(writer: Writer, x: Symbol, axis: int) -> Symbol:
+    return writer.Shape(x, start=axis, end=axis + 1, dtype="int64")
+
+
+def _name_outputs(writer: Writer, made: Sequence[Symbol], ends: Sequence[str]) -> None:
+    """Let outputs have their names: those of nodes are renamed, others are copied."""
+    nodes = {name for node in writer.nodes for name in node.output}
+    new: dict[str, str] = {}
+    for symbol, name in zip(made, ends, strict=True):
+        if symbol.name in nodes and symbol.name not in new:
+            new[symbol.name] = name
+        else:
+            source = new.get(symbol.name, symbol.name)
+            node = writer.onnx.helper.make_node("Identity", [source], [name], f"{name}/Identity")
+            writer.nodes.append(node)
+    for node in writer.nodes:
+        _rename(node, new)
+
+
+def _rename(node: Any, new: dict[str, str]) -> None:
+    """Give tensors other names in a node, and in the graphs inside of it."""
+    for names in (node.input, node.output):
+        for i, name in enumerate(names):
+            if name in new:
+                names[i] = new[name]
+    for attribute in node.attribute:
+        for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for part in inner.node:
+                _rename(part, new)
+            for info in inner.output:
+                info.name = new.get(info.name, info.name)
+
+
+def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]:
+    """Arrays as ONNX's tensors; where they are large, what a file beside the model holds."""
+    onnx = onnx_package()
+    outside = sum(a.nbytes for a in arrays.values()) >= EXTERNAL_BYTES
+    tensors, data, offset = [], [], 0
+    for name, array in arrays.items():
+        array = np.asarray(array, order="C")
+        if not outside or array.nbytes < MIN_EXTERNAL_BYTES:
+            tensors.append(onnx.numpy_helper.from_array(array, name))
+            continue
+        tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=tensor_type(array.dtype))
+        tensor.data_location = onnx.TensorProto.EXTERNAL
+        place = {"location": file + DATA_SUFFIX, "offset": offset, "length": array.nbytes}
+        for key, value in place.items():
+            tensor.external_data.add(key=key, value=str(value))
+        tensors.append(tensor)
+        data.append(array.tobytes())
+        offset += array.nbytes
+    return tensors, data

@@ -1,0 +1,350 @@
+"""Writer: ONNX nodes by calls, ``w.Conv(x, k, strides=[1, 1])``, under free names.
+
+Rules of ops (the fact ``onnx``) get a writer, a Symbol for each argument, and the attributes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from eagerflow.capture.trace import trace
+from eagerflow.dims import Dim, DimLike
+from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
+from eagerflow.extras import load
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.names import FreeNames
+from eagerflow.onnx.writing.decomposition import LIBRARY
+from eagerflow.spec import TensorSpec
+
+
+def onnx_package() -> Any:
+    """The package ``onnx``, or an error with the pip line."""
+    return load("onnx", "onnx", "ONNX")
+
+
+class Symbol:
+    """A tensor of an ONNX graph: its name, its dtype, and its shape where that is known."""
+
+    __slots__ = ("dtype", "name", "shape")
+
+    def __init__(self, name: str, dtype: DType, shape: tuple[DimLike, ...] | None = None) -> None:
+        self.name, self.dtype, self.shape = name, dtype, shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        assert self.shape is not None, "symbols of arguments have shapes"
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"<Symbol {self.name}>"
+
+
+class Initializers:
+    """The constants of a model, each once."""
+
+    def __init__(self, names: FreeNames) -> None:
+        self.names = names
+        self.arrays: dict[str, Any] = {}
+        self._known: dict[Any, str] = {}
+
+    def named(self, array: Any, base: str) -> str:
+        """The name of a constant; a small one that is there already is taken again."""
+        key = array.dtype, array.shape, array.tobytes() if array.nbytes < 1024 else id(array)
+        name = self._known.get(key)
+        if name is None:
+            name = self._known[key] = self.names.take(base)
+            self.arrays[name] = array
+        return name
+
+
+class GraphWriter(Protocol):
+    """What writes graphs."""
+
+    def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
+        """Append the nodes of a graph for some inputs, and give its outputs."""
+
+    def decompose(self, graph: Graph) -> Graph:
+        """A graph of ops that have operators."""
+
+
+class Writer:
+    """Appends nodes to ``nodes``; ``note`` is put into the metadata of those to come."""
+
+    def __init__(self, initializers: Initializers, opset: int, graphs: GraphWriter) -> None:
+        self.onnx, self.graphs = onnx_package(), graphs
+        self.decompose = graphs.decompose
+        self.names, self.initializers, self.opset = initializers.names, initializers, opset
+        self.nodes: list[Any] = []
+        self.xp = LIBRARY  # what bodies of ops compute with
+        self.label = "node"  # what names begin with
+        self.note: dict[str, str] = {}
+        self.results: tuple[Any, ...] = ()  # the values that are to be made
+        self.sizes: dict[str, Callable[[], Symbol]] = {}  # what gives each named dimension
+        self._dims: dict[str, Symbol] = {}
+
+    def __getattr__(self, operator: str) -> Callable[..., Any]:
+        if not operator[:1].isupper():
+            raise AttributeError(operator)
+        return partial(self.node, operator)
+
+    def node(
+        self,
+        operator: str,
+        *inputs: Symbol | None,
+        dtype: Any = None,
+        dtypes: Sequence[Any] = (),
+        **attributes: Any,
+    ) -> Any:
+        """Append a node; its output, of the first input's dtype or ``dtype``, or one for each of
+        ``dtypes``.
+        """
+        kinds = dtypes or [next(x.dtype for x in inputs if x) if dtype is None else dtype]
+        made = [Symbol(self.names.take(self.label), as_dtype(kind)) for kind in kinds]
+        names = ["" if x is None else x.name for x in inputs]
+        while names and not names[-1]:
+            names.pop()
+        node = self.onnx.helper.make_node(
+            operator,
+            names,
+            [y.name for y in made],
+            self.names.take(f"{self.label}/{operator}"),
+            **{name: value for name, value in attributes.items() if value is not None},
+        )
+        for key, value in self.note.items():
+            entry = node.metadata_props.add()
+            entry.key, entry.value = key, value
+        self.nodes.append(node)
+        return tuple(made) if dtypes else made[0]
+
+    # Constants -----------------------------------------------------------------------------------
+
+    def constant(self, value: Any, dtype: Any = None) -> Symbol:
+        """A number, or an array of numbers, that is known."""
+        array = np.asarray(value, dtype if dtype is None else as_dtype(dtype))
+        name = self.initializers.named(array, f"{self.label}/constant")
+        return Symbol(name, array.dtype, array.shape)
+
+    def integers(self, numbers: Iterable[int]) -> Symbol:
+        """A vector of int64, as axes and sizes are given."""
+        return self.constant(np.array([*numbers], np.int64))
+
+    def shape(self, dims: Sequence[DimLike]) -> Symbol:
+        """A vector of sizes, of which some may be known by name only."""
+        if not any(isinstance(dim, Dim) for dim in dims):
+            return self.integers(dims)  # type: ignore[arg-type]
+        parts = [self.integers([d]) if not isinstance(d, Dim) else self.size(d) for d in dims]
+        return self.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+
+    def size(self, dim: Dim) -> Symbol:
+        """A vector with the one size that a dimension stands for."""
+        found = self._dims.get(repr(dim))
+        if found is None:
+            found = self._dims[repr(dim)] = self._sum(dim)
+        return found
+
+    def _sum(self, dim: Dim) -> Symbol:
+        total: Symbol | None = None
+        for monomial, factor in dim._terms.items():
+            term = self.integers([factor]) if factor != 1 or not monomial else None
+            for atom in monomial:
+                own = self._atom(dim, atom)
+                term = own if term is None else self.Mul(term, own)
+            assert term is not None
+            total = term if total is None else self.Add(total, term)
+        assert total is not None, "a Dim has terms"
+        return total
+
+    def _atom(self, dim: Dim, atom: str) -> Symbol:
+        if atom in dim._quotients:
+            # Sizes are not negative, so that ONNX's quotient, rounded towards 0, is the same.
+            upper, lower = (self.shape([part]) for part in dim._quotients[atom])
+            return self.Div(upper, lower)
+        return self.sizes[atom]()
+
+    # Graphs inside of nodes ----------------------------------------------------------------------
+
+    def within(self) -> Writer:
+        """A writer of a graph inside of a node to come, which sees all that is there by now."""
+        inner = Writer(self.initializers, self.opset, self.graphs)
+        inner.label, inner.note, inner.sizes = self.label, self.note, self.sizes
+        inner.results = self.results
+        inner._dims = self._dims.copy()
+        return inner
+
+    def inline(self, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
+        """Append the nodes of a graph for these inputs; its outputs."""
+        before = self.label, self.note, self.results
+        found = self.graphs.write(self, graph, given)
+        self.label, self.note, self.results = before
+        return found
+
+    def traced(self, f: Callable[..., Any], *given: Symbol) -> Any:
+        """Append what a function of ops calls; its result, or a tuple of them."""
+        specs = [TensorSpec(x.shape or (), x.dtype) for x in given]
+        found = self.inline(self.decompose(trace(f, *specs)), given)
+        return found[0] if len(found) == 1 else tuple(found)
+
+    def inputs(self, values: Iterable[Any]) -> list[Symbol]:
+        """New symbols for what an inner graph is given, like these values."""
+        return [Symbol(self.names.take(f"{self.label}/{v.name}"), v.dtype, v.shape) for v in values]
+
+    def graph(self, name: str, inputs: Sequence[Symbol], outputs: Sequence[Symbol]) -> Any:
+        """What was written, as a graph of its own."""
+        helper = self.onnx.helper
+        made = {name for node in self.nodes for name in node.output}
+        ends = []
+        for x in outputs:  # what comes from outside, or twice, gets a name of its own
+            x = x if x.name in made else self.Identity(x)
+            made.discard(x.name)
+            ends.append(x)
+        infos = [[self.info(x) for x in row] for row in (inputs, ends)]
+        return helper.make_graph(self.nodes, name, *infos)
+
+    def info(self, x: Symbol) -> Any:
+        """Name, dtype and shape of a tensor, as far as they are known."""
+        shape = None
+        if x.shape is not None:
+            shape = [str(d) if isinstance(d, Dim) else d for d in x.shape]
+        return self.onnx.helper.make_tensor_value_info(x.name, tensor_type(x.dtype), shape)
+
+    def branch(self, graph: Graph, given: Sequence[Symbol]) -> Any:
+        """A branch of an If that computes a graph of what is there."""
+        inner = self.within()
+        return inner.graph(graph.name, [], inner.inline(graph, given))
+
+    # Common forms --------------------------------------------------------------------------------
+
+    def new(self, name: str, dtype: Any, shape: tuple[int, ...]) -> Symbol:
+        """A new symbol of an inner graph's input."""
+        return Symbol(self.names.take(f"{self.label}/{name}"), as_dtype(dtype), shape)
+
+    def cast(self, x: Symbol, dtype: Any) -> Symbol:
+        """A tensor in another dtype; itself where it has it."""
+        wanted = as_dtype(dtype)
+        if x.dtype == wanted:
+            return x
+        made = self.Cast(x, dtype=wanted, to=tensor_type(wanted))
+        return Symbol(made.name, wanted, x.shape)
+
+    def computable(self, x: Symbol) -> Symbol:
+        """A tensor in the dtype that operators compute in, as kernels of ours do."""
+        return self.cast(x, computed(x.dtype))
+
+    def wide(self, x: Symbol) -> Symbol:
+        """The argument of a sum or a product in the dtype of the result, or one that holds it."""
+        return self.cast(x, computed(self.results[0].dtype))
+
+    def truth(self, x: Symbol) -> Symbol:
+        """1 where a tensor is not 0, else 0."""
+        if x.dtype != "bool":
+            x = self.cast(x, "bool")
+        return self.cast(x, "int32")
+
+    def axes(self, axis: Any) -> Symbol:
+        """One axis or several as ONNX has them."""
+        return self.integers(axis if isinstance(axis, tuple) else (axis,))
+
+    def index(self, x: Symbol) -> Symbol:
+        """Integers as operators take them for indices."""
+        return x if x.dtype in ("int32", "int64") else self.cast(x, "int64")
+
+    def flat(self, x: Symbol) -> Symbol:
+        """All elements in a row."""
+        return self.Reshape(x, self.integers([-1]))
+
+    def reduce(self, operator: str, x: Symbol, axis: Any, keepdims: bool) -> Symbol:
+        """A reduction along some axes, or along all of them."""
+        axes = tuple(range(x.ndim)) if axis is None else axis
+        if x.dtype == "bool":
+            x = self.cast(x, "int32")
+        # No axes are none of them, and not all.
+        return self.node(
+            operator, x, self.axes(axes), keepdims=int(keepdims), noop_with_empty_axes=1
+        )
+
+    def position(self, operator: str, x: Symbol, axis: int | None, keepdims: bool) -> Symbol:
+        """The index of an extreme along an axis, or among all elements."""
+        if x.dtype == "bool":
+            x = self.cast(x, "int32")
+        if axis is not None:
+            return self.node(operator, x, axis=axis, keepdims=int(keepdims), dtype="int64")
+        found = self.node(operator, self.flat(x), axis=0, keepdims=0, dtype="int64")
+        return self.Reshape(found, self.shape(self.results[0].shape)) if keepdims else found
+
+    # Images: ONNX has channels in front of space ------------------------------------------------
+
+    def channels_first(self, x: Symbol) -> Symbol:
+        """Images with their channels behind the examples."""
+        return self.Transpose(x, perm=(0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+    def channels_last(self, x: Symbol, rank: int) -> Symbol:
+        """Images with their channels behind space."""
+        return self.Transpose(x, perm=(0, *range(2, rank), 1))
+
+    def filters_first(self, x: Symbol) -> Symbol:
+        """Filters with what they give, what they take, and then their windows."""
+        return self.Transpose(x, perm=(x.ndim - 1, x.ndim - 2, *range(x.ndim - 2)))
+
+    def window(self, windows: Sequence[Any]) -> dict[str, Any]:
+        """The attributes that say where windows go; see ``primitives.windows``."""
+        behind = [(v.out - 1) * v.stride + v.extent - v.size - v.before for v in windows]
+        return {
+            "kernel_shape": [v.kernel for v in windows],
+            "strides": [v.stride for v in windows],
+            "dilations": [v.dilation for v in windows],
+            "pads": [v.before for v in windows] + [max(n, 0) for n in behind],
+        }
+
+    def joined(self, arrays: Sequence[Symbol], axis: int | None) -> Symbol:
+        """Tensors one behind the other."""
+        parts = [self.flat(x) for x in arrays] if axis is None else arrays
+        return self.Concat(*parts, axis=axis or 0)
+
+    def parts(self, x: Symbol, sizes: Sequence[int], axis: int) -> tuple[Symbol, ...]:
+        """A tensor cut along an axis."""
+        if not sizes:
+            return ()
+        found = self.Split(x, self.integers(sizes), axis=axis, dtypes=[x.dtype] * len(sizes))
+        return tuple(found)
+
+    def filled(self, number: Any, shape: Any = None, dtype: Any = None) -> Symbol:
+        """A tensor that is one number everywhere, by default like the result."""
+        own = self.results[0]
+        kind = own.dtype if dtype is None else as_dtype(dtype)
+        dims = own.shape if shape is None else shape
+        value = self.onnx.numpy_helper.from_array(np.array([number], kind))
+        made = self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
+        return Symbol(made.name, kind, tuple(dims))
+
+    def summed(
+        self, operator: str, indices: Symbol, updates: Symbol, shape: Any, **more: Any
+    ) -> Symbol:
+        """Zeros of a shape with updates added at indices."""
+        given = self.computable(updates)
+        zeros = self.filled(0, shape, given.dtype)
+        return self.node(operator, zeros, self.index(indices), given, reduction="add", **more)
+
+    def evaluated(self, f: Callable[..., Any], **attributes: Any) -> Symbol:
+        """What a function without arguments gives, as a constant."""
+        return self.constant(f(**attributes | {"device": None}).numpy())
+
+
+def computed(dtype: DType) -> DType:
+    """The dtype that operators compute a dtype in: ONNX Runtime knows few of them."""
+    if dtype in NARROW:
+        return np.dtype("float32")
+    if dtype.kind in "biu" and dtype.itemsize < 4:
+        return np.dtype("int32")
+    if dtype in UNSIGNED_INTEGERS:
+        return np.dtype("int64")
+    return dtype
+
+
+def tensor_type(dtype: Any) -> int:
+    """ONNX's number of a dtype."""
+    return int(onnx_package().helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
