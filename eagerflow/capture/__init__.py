@@ -36,6 +36,7 @@ __all__ = [
     "cond",
     "difference",
     "export_onnx",
+    "export_python",
     "fori_loop",
     "function",
     "import_onnx",
@@ -54,6 +55,7 @@ __all__ = [
 
 _ABOVE = {  # what stands above, and is loaded when it is first used
     "export_onnx": "onnx.writing.exporting",
+    "export_python": "standalone.exporting",
     "import_onnx": "onnx.reading.importing",
 }
 

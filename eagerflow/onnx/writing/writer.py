@@ -11,13 +11,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from eagerflow.capture.decomposition import LIBRARY
 from eagerflow.capture.trace import trace
 from eagerflow.dims import Dim, DimLike
 from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
 from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
-from eagerflow.onnx.writing.decomposition import LIBRARY
 from eagerflow.spec import TensorSpec
 
 

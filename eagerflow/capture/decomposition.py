@@ -7,22 +7,24 @@ itself, under a trace: so what an op consists of is written down once, in its bo
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from eagerflow import ops
 from eagerflow.backends.base import Backend
-from eagerflow.capture.trace import Trace
+from eagerflow.capture.trace import Trace, trace
 from eagerflow.codegen.instructions import instructions
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import NARROW, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node
+from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import inside_out, with_bodies
 from eagerflow.op import Missing, Op
+from eagerflow.recorder import with_recorder
+from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 
 MAX_STEPS = 8  # from an op to those that it consists of
@@ -87,37 +89,50 @@ class _Rewriting(Trace):
         for value in given:
             value.owner = self
         with self:
-            found = interpret(graph, [self.symbol(v) for v in given], self._called)
+            found = interpret(graph, [self.symbol(v) for v in given], self._call)
         new = dict(zip(graph.all_inputs(), given, strict=True))
         ends = map(self.value_of, found)
         new.update(zip(graph.all_outputs(), ends, strict=True))
         self.is_open = False
         return graph.like(self.nodes, new)
 
-    def _called(self, node: Node, args: list[Any]) -> Any:
+    def _call(self, node: Node, args: list[Any]) -> Any:
         self.node, attributes = node, self._attributes(node)
         self.whole = self.has_operator(node)
         if self.whole:
             return node.op.call(*args, **attributes)
         self.changed = True
-        dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
-            made = self._body(node, dtype)(*args, **attributes)
-        except EagerflowError:
-            raise
-        except Exception as error:
-            raise _no_operator(node.op, f"its body needs arrays: {error}") from error
-        return tuple(made) if isinstance(made, list) else made
-
-    def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
-        """What computes an op with others: its formula, if it has one, or its kernel."""
-        if node.op.family != "elementwise" or not callable(node.op.scalar):
-            return _ops.bind(node.op, dtype)
-        formula = partial(node.op.scalar, instructions(LIBRARY))
-        return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
+            return _called(node, args, attributes)
+        except _NeedsArraysError as error:
+            raise _no_operator(node.op, str(error)) from error
 
     def _attributes(self, node: Node) -> dict[str, Any]:
         return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
+
+
+class _NeedsArraysError(CaptureError):
+    """The body of an op does what tensors without values cannot."""
+
+
+def _called(node: Node, args: Sequence[Any], attributes: dict[str, Any]) -> Any:
+    """What the body of a node's op gives for tensors."""
+    dtype = next(v.dtype for v in (*node.values(), *node.outputs))
+    try:
+        made = _body(node, dtype)(*args, **attributes)
+    except EagerflowError:
+        raise
+    except Exception as error:
+        raise _NeedsArraysError(f"its body needs arrays: {error}", op=node.op.name) from error
+    return tuple(made) if isinstance(made, list) else made
+
+
+def _body(node: Node, dtype: Any) -> Callable[..., Any]:
+    """What computes an op with others: its formula, if it has one, or its kernel."""
+    if node.op.family != "elementwise" or not callable(node.op.scalar):
+        return _ops.bind(node.op, dtype)
+    formula = partial(node.op.scalar, instructions(LIBRARY))
+    return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
 
 
 def _no_operator(op: Op, reason: str) -> CaptureError:
@@ -143,3 +158,24 @@ def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
         raise _no_operator(left.op, "it is a function of array libraries")
 
     return inside_out(graph, change)
+
+
+def consists_of(node: Node) -> Graph:
+    """A graph of what the body of a node's op calls, whose inputs are those that are Values.
+
+    Raises CaptureError where the body needs the values of arrays.
+    """
+    names = node.op.data if len(node.op.data) == len(node.inputs) else None
+    specs = [
+        TensorSpec(x.shape, x.dtype, names[i] if names else f"x{i}")
+        for i, x in enumerate(node.inputs)
+        if type(x) is Value
+    ]
+
+    def body(*tensors: Any) -> Any:
+        given = iter(tensors)
+        args = [next(given) if type(x) is Value else x for x in node.inputs]
+        return _called(node, args, node.attributes)
+
+    graph: Graph = with_recorder(None, trace, body, *specs, name=node.op.name)
+    return graph

@@ -1,0 +1,17 @@
+"""Functions that NumPy lacks, as they stand in the programs that are written: NumPy alone.
+
+Each is there once, is read by people, and calls others of this package by their names.
+"""
+
+from eagerflow.standalone.library import (
+    elements,
+    images,
+    indexing,
+    matrices,
+    random_numbers,
+    recurrence,
+    recurrent,
+    weights,
+)
+
+MODULES = (elements, images, indexing, matrices, random_numbers, recurrence, recurrent, weights)
