@@ -280,6 +280,15 @@ class Model(Trainer):
         """
         saving.export(self, path, format)
 
+    def prediction_graph(self) -> Graph:
+        """The graph that predicts, for any batch size, as ``export`` writes it.
+
+        Raises ArgumentError where no input has been seen, CaptureError for a ``call`` that cannot
+        be captured.
+        """
+        graph: Graph = saving.prediction_graph(self)
+        return graph
+
 
 def _spec_of(leaf: Any) -> Any:
     return TensorSpec(leaf.shape, leaf.dtype) if isinstance(leaf, Operators) else leaf

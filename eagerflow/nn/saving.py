@@ -244,8 +244,13 @@ def export(model: Any, path: Any, format: str = "ef") -> None:
             argument="format",
             expected="'ef'",
         )
+    prediction_graph(model).save(path)
+
+
+def prediction_graph(model: Any) -> Any:
+    """The graph by which a model predicts, for any batch size."""
     args = _specs(model)
-    trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name).save(path)
+    return trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name)
 
 
 def trace(*args: Any, **options: Any) -> Any:

@@ -56,14 +56,14 @@ RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, *dir(builtins), "np"
 class Variable:
     """A variable of a function, which is named when all of the function is known.
 
-    ``base`` is what it would be called; it takes over the name of ``heir_of`` where that variable
-    is not used any more.
+    ``base`` is what it would be called; it takes over the name of the first of ``heir_of`` that
+    is not used any more, unless that is ``fixed``: a size, or weights.
     """
 
-    __slots__ = ("base", "heir_of")
+    __slots__ = ("base", "fixed", "heir_of")
 
-    def __init__(self, base: str, heir_of: Variable | None = None) -> None:
-        self.base, self.heir_of = base, heir_of
+    def __init__(self, base: str, heir_of: Iterable[Variable] = (), fixed: bool = False) -> None:
+        self.base, self.heir_of, self.fixed = base, tuple(heir_of), fixed
 
 
 class Reference(str):
@@ -116,7 +116,7 @@ def listed(items: Iterable[Any]) -> list[Any]:
     return found
 
 
-def call(function: str, *args: Any, **named: Any) -> Expression:
+def call(function: str | Expression, *args: Any, **named: Any) -> Expression:
     """A call of a function; what is named None is left out."""
     given = [text(f"{name}=", x) for name, x in named.items() if x is not None]
     return text(function, "(", *listed([*args, *given]), ")")
@@ -184,6 +184,11 @@ def identifier(name: str, otherwise: str = "value") -> str:
     if found[0].isdigit():
         found = f"{otherwise}_{found}"
     return f"{found}_" if found in RESERVED else found
+
+
+def layer(name: str) -> str:
+    """The name of a layer without the number that tells it from others."""
+    return re.sub(r"_\d+$", "", identifier(name, "layer"))
 
 
 def remark(words: str) -> str:

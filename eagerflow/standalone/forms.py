@@ -312,6 +312,9 @@ def _places(w: Writer, node: Node, x1: Expression, x2: Expression, *sorter: Any)
 @form("zeros", "ones", "full")
 def _filled(w: Writer, node: Node) -> Expression:
     made = node.outputs[0]
+    if not made.shape:
+        value = node.attributes.get("fill_value", int(node.op.name == "ones"))
+        return call(literal(made.dtype), literal(value))
     shape = w.sizes(made.shape)
     given = [shape]
     if node.op.name == "full":
@@ -322,6 +325,8 @@ def _filled(w: Writer, node: Node) -> Expression:
 @form("zeros_like", "ones_like")
 def _filled_like(w: Writer, node: Node, x: Expression) -> Expression:
     name, made = node.op.name.removesuffix("_like"), node.outputs[0]
+    if not made.shape:
+        return call(literal(made.dtype), literal(int(name == "ones")))
     return call(f"np.{name}", w.sizes(made.shape), literal(made.dtype))
 
 

@@ -35,7 +35,7 @@ class Line(NamedTuple):
 
 
 def assignment(
-    targets: Sequence[Variable], value: Expression, new: Sequence[Variable], comment: str = ""
+    targets: Sequence[Piece], value: Expression, new: Sequence[Variable], comment: str = ""
 ) -> Line:
     """Variables, of which some are ``new``, get the value of an expression."""
     left: list[Piece] = []
@@ -61,7 +61,7 @@ class Text(NamedTuple):
         for i, line in enumerate(self.lines):
             if i in self.remarks:
                 depth = len(line) - len(line.lstrip())
-                found.append((line[:depth] + "# " + self.remarks[i])[:WIDTH].rstrip())
+                found.append(f"{line[:depth]}# {self.remarks[i]}")
             found.append(line)
         return found
 
@@ -103,10 +103,10 @@ def _named(parameters: Sequence[Variable], lines: Sequence[Line]) -> dict[Variab
         for at, line in enumerate(block):
             now = at if number is None else number
             for x in line.defines:
-                heir = x.heir_of
-                alive = heir is None or heir not in names or last[heir] > now
-                if number is None and heir and not alive and owners[names[heir]] is heir:
-                    owners[names[heir]], names[x] = x, names[heir]
+                dead = [y for y in x.heir_of if y in names and last[y] <= now]
+                heirs = [y for y in dead if owners[names[y]] is y]
+                if number is None and heirs:
+                    owners[names[heirs[0]]], names[x] = x, names[heirs[0]]
                     continue
                 names[x] = take(x.base)
                 owners[names[x]] = x

@@ -8,6 +8,7 @@ from eagerflow.dims import Dim
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
+from eagerflow.graph.names import FreeNames
 from eagerflow.standalone import sources
 from eagerflow.standalone.expressions import (
     Expression,
@@ -34,15 +35,15 @@ _QUIET = '@np.errstate(all="ignore")'
 class Module:
     """The text of a program, and the ``arrays`` that it reads from its file of weights."""
 
-    def __init__(self, graph: Graph, stem: str, suffix: str) -> None:
+    def __init__(self, graph: Graph, stem: str, suffix: str, reader: str) -> None:
         check(graph)
         self.graph = graph = graph.optimized("exact", final=True)
         self.program = Program(graph)
         self.arrays = self.program.arrays
-        self.file = stem + suffix
+        self.file, self.reader = stem + suffix, reader
         self.trains = any(cell.assigned is not None for cell in graph.cells)
-        own = identifier(graph.name, "model")
-        self.name = self.program.names.take(identifier(stem, "model") if own == "lambda_" else own)
+        own = identifier(stem if graph.name == "lambda" else graph.name, "model")
+        self.name = self.program.names.take(f"run_{own}" if own in sources.FUNCTIONS else own)
         self.main = self._main()
 
     # The function --------------------------------------------------------------------------------
@@ -53,13 +54,13 @@ class Module:
         names = [identifier(name, "x") for name in graph.inputs.names]
         writer = Writer(self.program, zip(graph.inputs, names, strict=True))
         given = writer.parameters
-        writer.parameters = [Variable(x.base, x) for x in given]
+        writer.parameters = [Variable(x.base, [x]) for x in given]
         starts = []
         for value, x, own in zip(graph.inputs, given, writer.parameters, strict=True):
             array = call("np.asarray", text(x), literal(value.dtype))
             starts.append(assignment([own], array, [own]))
             writer.known[value] = text(own)
-        writer.weights = Variable("state" if self.trains else "weights")
+        writer.weights = Variable("state" if self.trains else "weights", fixed=True)
         writer.wanted_names = self._wanted_names()
         writer.nodes(graph.nodes, graph.all_outputs(), loose=not self.trains)
         self._finish(writer)
@@ -109,7 +110,7 @@ class Module:
     def text(self) -> str:
         """The whole module."""
         program = self.program
-        reader = [program.use("load_weights")] if self.arrays else []
+        reader = [program.use(self.reader)] if self.arrays else []
         bodies = [sources.text_of(name) for name in program.library]
         for name, (found, about) in program.functions.items():
             bodies.append("\n".join(found.whole(name, [f'"""{about}"""'])))
@@ -138,7 +139,7 @@ class Module:
         if self.weighted and self.trains:
             given.append("state: the weights and all else that is updated, which this call does")
         elif self.weighted:
-            given.append("weights: what load_weights gives")
+            given.append(f"weights: what {self.reader} gives")
         made = [
             f"{sentence(name)}: {_spec(v)}"
             for name, v in zip(graph.outputs.names, graph.outputs, strict=True)
@@ -157,24 +158,21 @@ class Module:
     def _sample(self, reads: bool) -> list[str]:
         """A call with a sample, for who runs the module."""
         lines = ['if __name__ == "__main__":']
-        names = self.main.parameters
-        values = list(zip(names, self.graph.inputs, strict=False))
+        take = FreeNames([*self.program.names, "rng"]).take
+        names = self.main.parameters[: len(self.graph.inputs)]
+        values = [(take(x), v) for x, v in zip(names, self.graph.inputs, strict=True)]
         if any(v.dtype.kind == "f" for _, v in values):
             lines.append(f"{INDENT}rng = np.random.default_rng(0)")
         for name, value in values:
-            lines += broken(f"{INDENT}{_local(name)} = {_sampled(value)}")
-        given = [_local(name) for name, _ in values]
+            lines += broken(f"{INDENT}{name} = {_sampled(value)}")
+        given = [name for name, _ in values]
         if self.weighted:
-            given.append("load_weights(WEIGHTS)" if reads else "{}")
+            given.append(f"{self.reader}(WEIGHTS)" if reads else "{}")
         return [*lines, *broken(f"{INDENT}print({self.name}({', '.join(given)}))")]
 
 
 def _and(names: list[str]) -> str:
     return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
-
-
-def _local(name: str) -> str:
-    return f"{name}_" if name == "rng" else name
 
 
 def _nest(x: Any) -> Expression | None:
@@ -197,7 +195,7 @@ def _nest(x: Any) -> Expression | None:
 def _spec(value: Value) -> str:
     shape = ", ".join(str(n) for n in value.shape)
     comma = "," if len(value.shape) == 1 else ""
-    return f"{value.dtype.name} ({shape}{comma})"
+    return sentence(f"{value.dtype.name} ({shape}{comma})")
 
 
 def _sampled(value: Value) -> str:

@@ -24,6 +24,7 @@ from eagerflow.standalone.expressions import (
     bundle,
     call,
     identifier,
+    layer,
     literal,
     method,
     sentence,
@@ -67,7 +68,7 @@ class Program:
         known = self._known.get(key)
         if known is None:
             own = identifier(name, "function")
-            short = re.sub(r"_\d+$", "", own)
+            short = layer(own)
             taken = short in self.functions or short in self.library
             known = self._known[key] = self.names.take(own if taken else short)
             self.functions[known] = found, sentence(about)

@@ -62,7 +62,7 @@ def text_of(name: str) -> str:
 
 def modules_of(name: str) -> set[str]:
     """Modules of the standard library that a function uses."""
-    return _names(name) & {"math"}
+    return _names(name) & {"json", "math"}
 
 
 def _names(name: str) -> set[str]:

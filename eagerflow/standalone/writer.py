@@ -20,11 +20,14 @@ from eagerflow.standalone.expressions import (
     PRODUCT,
     SUM,
     Expression,
+    Piece,
+    Reference,
     Variable,
     binary,
     bundle,
     call,
     identifier,
+    layer,
     literal,
     quoted,
     remark,
@@ -44,6 +47,8 @@ from eagerflow.standalone.scopes import (
 from eagerflow.standalone.users import code_of
 
 MAX_WIDTH = 60  # letters of an expression within another one
+MAX_REMARK = 80  # letters of a comment
+MAX_FOLDERS = 12  # of weights that a function takes one by one
 MAX_RETURN = 80  # letters of one that is returned
 ARGUMENTS = "x", "y", "z", "a", "b", "c", "d", "e", "f", "g", "h"
 
@@ -61,6 +66,7 @@ _NOUNS = {
     "permute_dims": "turned",
     "reshape": "shaped",
     "subtract": "difference",
+    "take": "rows",
     "sum": "total",
     "max": "largest",
     "min": "smallest",
@@ -113,13 +119,14 @@ class Writer:
         self.heads: list[Line] = []  # sizes
         self.lines: list[Line] = []
         self.prefix: tuple[str, ...] = ()  # of the weights that it is given
+        self.folders: set[tuple[str, ...]] = set()  # of weights that are parameters of their own
         self.weights: Variable | None = None
         self.wanted_names: dict[Value, str] = {}
         self.node: Node | None = None
         self._single: dict[Value, Node] = {}  # values that one node uses, once, and that node
         self._used: set[Value] = set()
         self._loose: set[Value] = set()  # results that may be returned as they are
-        self._comment = ""
+        self._comment = self._place = ""
         self._said: set[str] = set()
         self.comments = True
         for key, name in parameters:
@@ -132,7 +139,7 @@ class Writer:
         count = sum(isinstance(k, Value) for k in self.keys)
         if not name:
             name = ARGUMENTS[count] if count < len(ARGUMENTS) else f"x_{count}"
-        variable = Variable(name)
+        variable = Variable(name, fixed=not isinstance(key, Value))
         self.keys.append(key)
         self.parameters.append(variable)
         found = self.known[key] = text(variable)
@@ -152,10 +159,13 @@ class Writer:
 
     def weight(self, path: tuple[str, ...]) -> Expression:
         """The weights at a place of the nest: an array, or a nest of them."""
-        if self.weights is None:
-            self.weights = Variable("w")
-        inner = path[len(self.prefix) :]
-        return text(self.weights, *(f"[{quoted(part)}]" for part in inner))
+        if path[:1] in self.folders:
+            found, inner = self.known.get(path[:1]) or self.take(path[:1], layer(path[0])), path[1:]
+        else:
+            if self.weights is None:
+                self.weights = Variable("w", fixed=True)
+            found, inner = text(self.weights), path[len(self.prefix) :]
+        return text(found, *(f"[{quoted(part)}]" for part in inner))
 
     def named(self, x: Expression, base: str = "") -> Expression:
         """An expression that may stand twice: a variable, unless it is that plain already."""
@@ -168,15 +178,15 @@ class Writer:
     def _own_name(self, value: Value) -> str:
         own = value.name.rpartition("/")[2].partition(":")[0]
         if value.node is not None and len(value.node.outputs) > 1:
-            return "part"
+            return "h" if value.index == 0 else "part"
         if value.node is not None:
             op = value.node.op.name
             own = _NOUNS.get(op, own) if own.startswith(op) else own
         return identifier(own)
 
-    def assign(self, x: Expression, base: str, heir_of: Variable | None = None) -> Variable:
+    def assign(self, x: Expression, base: str) -> Variable:
         """A new variable with this value."""
-        variable = Variable(base, heir_of)
+        variable = Variable(base)
         self.write(assignment([variable], x, [variable]))
         return variable
 
@@ -215,7 +225,7 @@ class Writer:
         for key, variable in zip(self.keys, self.parameters, strict=True):
             if isinstance(key, Value) and Dim(atom) in key.shape:
                 axis = key.shape.index(Dim(atom))
-                value = Variable(identifier(atom))
+                value = Variable(identifier(atom), fixed=True)
                 self.heads.append(assignment([value], text(variable, f".shape[{axis}]"), [value]))
                 found = self.known[atom] = text(value)
                 return found
@@ -292,15 +302,20 @@ class Writer:
         return loose and x.width <= MAX_RETURN
 
     def _bind(self, values: Sequence[Value], x: Expression) -> None:
-        heir = next(iter(x.variables()), None)
-        variables = []
-        for i, value in enumerate(values):
+        targets: list[Piece] = []
+        for value in values:
+            if value not in self._used:
+                targets.append("_")
+                continue
             variable = self.variable(value)
-            if not i and (value not in self.wanted_names or (heir and heir.base == variable.base)):
-                variable.heir_of = heir
-            variables.append(variable)
+            own = self.wanted_names.get(value)
+            if own is None and isinstance(x.pieces[0], Reference) and len(values) == 1:
+                variable.base = "h"
+            same = [y for y in x.variables() if not y.fixed and (own is None or y.base == own)]
+            variable.heir_of = () if targets else tuple(same)
+            targets.append(variable)
             self.known[value] = text(variable)
-        self.write(assignment(variables, x, variables))
+        self.write(assignment(targets, x, [y for y in targets if isinstance(y, Variable)]))
 
     def make(self, value: Value, x: Expression) -> None:
         """Assign what lines to come complete to the variable of a value."""
@@ -311,16 +326,17 @@ class Writer:
         return self.known[value].variables()[0]
 
     def unpacked(self, node: Node, x: Expression) -> list[Expression]:
-        """Variables for all results of a call."""
-        variables = [self.variable(v) for v in node.outputs]
-        self.write(assignment(variables, x, variables))
-        return list(map(text, variables))
+        """Variables for all results of a call that are used."""
+        self._bind(node.outputs, x)
+        return [self.known.get(v, text("_")) for v in node.outputs]
 
     def _call_scope(self, scope: str, nodes: Sequence[Node], results: list[Value]) -> None:
         inner = Writer(self.program)
-        inner.prefix = common(
-            [self.program.path(c) for c in map(self.program.cells.get, read(nodes)) if c]
-        )
+        paths = [self.program.path(c) for c in map(self.program.cells.get, read(nodes)) if c]
+        inner.prefix = common(paths)
+        folders = {path[:1] for path in paths if len(path) > 1}
+        if not inner.prefix and len(folders) <= MAX_FOLDERS:
+            inner.folders = folders
         inner.comments = self.comments and len({n.place for n in nodes}) > 1
         inner.nodes(nodes, results, scope, loose=True)
         inner.finish(results)
@@ -333,10 +349,16 @@ class Writer:
 
     def call(self, name: str, inner: Writer) -> Expression:
         """The call of a function with all that it reads."""
-        given = [self.size(Dim(k)) if isinstance(k, str) else self.term(k) for k in inner.keys]
+        given = [self._key(key) for key in inner.keys]
         if inner.weights is not None:
             given.append(self.weight(inner.prefix))
         return call(name, *given)
+
+    def _key(self, key: Any) -> Expression:
+        """What stands for a parameter of a function that is called."""
+        if isinstance(key, Value):
+            return self.term(key)
+        return self.weight(key) if isinstance(key, tuple) else self.size(Dim(key))
 
     def finish(self, results: Sequence[Value]) -> None:
         """Return these values."""
@@ -389,12 +411,13 @@ class Writer:
             return
         file, line, _ = node.source or ("", 0, "")
         place = f"{basename(file)}:{line}"
-        if place == getattr(self, "_place", None):
+        if place == self._place:
             return
         self._place = place
         code = "" if place in self._said else code_of(node)
         self._said.add(place)
-        self._comment = remark(f"{place}: {code}" if code else place)
+        words = remark(f"{place}: {code}" if code else place)
+        self._comment = words if len(words) <= MAX_REMARK else f"{words[:MAX_REMARK]} ..."
 
 
 def _commas(items: Sequence[Expression]) -> list[Any]:

@@ -4,6 +4,7 @@ Each is there once, is read by people, and calls others of this package by their
 """
 
 from eagerflow.standalone.library import (
+    attention,
     elements,
     images,
     indexing,
@@ -14,4 +15,14 @@ from eagerflow.standalone.library import (
     weights,
 )
 
-MODULES = (elements, images, indexing, matrices, random_numbers, recurrence, recurrent, weights)
+MODULES = (
+    attention,
+    elements,
+    images,
+    indexing,
+    matrices,
+    random_numbers,
+    recurrence,
+    recurrent,
+    weights,
+)
