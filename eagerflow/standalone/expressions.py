@@ -135,7 +135,7 @@ def unary(symbol: str, x: Expression) -> Expression:
 def binary(symbol: str, level: int, a: Expression, b: Expression) -> Expression:
     """Two expressions with an operator between them, in the order in which they are computed."""
     if level == POWER:
-        narrow = a.is_plain and b.is_plain
+        narrow = a.is_plain and a.level == ATOM and b.is_plain
         return text(*a.at(ATOM), "**" if narrow else " ** ", *b.at(SIGN), level=level)
     left = level + 1 if level == COMPARISON else level
     return text(*a.at(left), f" {symbol} ", *b.at(level + 1), level=level)

@@ -158,7 +158,9 @@ def _broadcast(w: Writer, node: Node, x: Expression) -> Expression:
 
 @form("permute_dims")
 def _transpose(w: Writer, node: Node, x: Expression) -> Expression:
-    axes = tuple(a % len(node.attributes["axes"]) for a in node.attributes["axes"])
+    rank = len(node.outputs[0].shape)
+    axes = node.attributes["axes"]
+    axes = tuple(range(rank))[::-1] if axes is None else tuple(a % rank for a in axes)
     if axes == tuple(range(len(axes))):
         return x
     if axes == (1, 0):
@@ -294,10 +296,13 @@ def _running(w: Writer, node: Node, x: Expression) -> Expression:
     function = f"np.cum{node.op.name.removeprefix('cumulative_')}"
     if isinstance(given, Value) and given.dtype != made.dtype:
         x = method(x, "astype", literal(made.dtype))
-    if not (more["include_initial"] or more["reverse"]):
-        return call(function, x, axis)
     named = {name: text("True") for name in ("include_initial", "reverse") if more[name]}
-    return call(w.program.use("cumulative"), function, x, axis, **named)
+    if named:
+        found = call(w.program.use("cumulative"), function, x, axis, **named)
+    else:
+        found = call(function, x, axis)
+    short = made.dtype.kind in "biu" and made.dtype.itemsize < 8  # which NumPy makes longer
+    return method(found, "astype", literal(made.dtype)) if short else found
 
 
 @form("searchsorted")

@@ -6,6 +6,7 @@ own, or one for each item.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from eagerflow.standalone.expressions import RESERVED, Expression, Piece, Refere
 WIDTH = 99
 INDENT = "    "
 MAX_TARGETS = 60  # letters of the variables that a line assigns
-_CLOSING = {"(": ")", "[": "]", "{": "}"}
+_TARGETS = re.compile(r"(?P<word>(?:for )?)(?P<names>(?:\w+, )+\w+)(?P<rest> (?:=|in) .*)")
 
 
 class Line(NamedTuple):
@@ -133,10 +134,10 @@ def broken(line: str) -> list[str]:
     results = line.removeprefix(f"{indent}return ")
     if results != line and len(_items(results)) > 1:
         line = f"{indent}return ({results})"
-    targets, _, value = line.partition(" = ")
-    if len(_items(targets)) > 1 and len(targets) > MAX_TARGETS:
-        own = _each(targets.lstrip(), indent + INDENT)
-        return [f"{indent}(", *own, *broken(f"{indent}) = {value}")]
+    several = _TARGETS.fullmatch(line[len(indent) :])
+    if several and len(several["names"]) > MAX_TARGETS:
+        names = _each(several["names"], indent + INDENT)
+        return [f"{indent}{several['word']}(", *names, *broken(f"{indent}){several['rest']}")]
     start, stop = _last_bracket(line)
     inner = line[start + 1 : stop]
     if not inner:

@@ -62,6 +62,8 @@ class Module:
             writer.known[value] = text(own)
         writer.weights = Variable("state" if self.trains else "weights", fixed=True)
         writer.wanted_names = self._wanted_names()
+        places, scoped = {n.place for n in graph.nodes}, any(n.scope for n in graph.nodes)
+        writer.comments = len(places) > 1 or not scoped  # else it is the tracer's line alone
         writer.nodes(graph.nodes, graph.all_outputs(), loose=not self.trains)
         self._finish(writer)
         lines = [*starts, *writer.heads, *writer.lines]
@@ -77,7 +79,7 @@ class Module:
         if isinstance(graph.nest(graph.outputs), dict):
             pairs = zip(graph.outputs, graph.outputs.names, strict=True)
             found |= {value: identifier(name) for value, name in pairs}
-        return found | users_names(graph.nodes)
+        return found | users_names(graph)
 
     def _finish(self, writer: Writer) -> None:
         """Let the state have its new values, all at the end, and return the results."""
@@ -92,10 +94,10 @@ class Module:
         cells = [cell for cell in graph.cells if cell.assigned is not None]
         for cell, x in zip(cells, ends[count:], strict=True):
             place = writer.weight(self.program.path(cell))
-            writer.lines.append(Line(text(place, " = ", x).pieces))
+            writer.write(Line(text(place, " = ", x).pieces))
         found = self._nested(ends[:count])
         if found is not None:
-            writer.lines.append(Line(text("return ", found).pieces))
+            writer.write(Line(text("return ", found).pieces))
 
     def _nested(self, ends: list[Expression]) -> Expression | None:
         """The result in the nest that the function returned, or in a dict by the outputs' names."""

@@ -192,7 +192,7 @@ def _check(value: Value, node: Node | None = None) -> None:
         raise CaptureError(
             f"it cannot be exported: NumPy has no {value.dtype.name}",
             op=None if node is None else node.op.name,
-            argument=value.name,
+            argument=value.name if node is None else None,
             hint="convert to float32 or float16 before",
         )
 

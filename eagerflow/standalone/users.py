@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import ast
 import linecache
-from collections.abc import Sequence
 from itertools import groupby
-from typing import Any
 
+from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.standalone.expressions import identifier
 
@@ -34,16 +33,23 @@ def users_name(code: str) -> str | None:
     return targets[0].id
 
 
-def users_names(nodes: Sequence[Node]) -> dict[Value, str]:
-    """The names that values have in the user's code: of those that lines of it end with."""
+def users_names(graph: Graph) -> dict[Value, str]:
+    """The names that values have in the user's code: of those that lines of it end with.
+
+    What only a tracer's line says is no name of a value.
+    """
     found: dict[Value, str] = {}
-    done: set[Any] = set()
-    for place, run in groupby(nodes, key=lambda node: node.place):
+    done: set[str] = set()
+    outputs, assigned = set(graph.outputs), {cell.assigned for cell in graph.cells}
+    if len({node.place for node in graph.nodes}) < 2:
+        return {}
+    for place, run in groupby(graph.nodes, key=lambda node: node.place):
         own = list(run)
         name = None if place in done else users_name(code_of(own[0]))
         done.add(place)
-        if name is not None:
-            inside = {v for node in own for v in node.values()}
-            ends = [v for node in own for v in node.outputs if v not in inside]
-            found |= {v: identifier(name) for v in ends[:1]}
+        inside = {v for node in own for v in node.values()}
+        ends = [v for node in own for v in node.outputs if v not in inside and v not in assigned]
+        ends = [v for v in ends if v in outputs] or ends
+        if name is not None and len(ends) == 1:
+            found[ends[0]] = identifier(name)
     return found

@@ -46,7 +46,7 @@ from eagerflow.standalone.scopes import (
 )
 from eagerflow.standalone.users import code_of
 
-MAX_WIDTH = 60  # letters of an expression within another one
+MAX_WIDTH = 66  # letters of an expression within another one
 MAX_REMARK = 80  # letters of a comment
 MAX_FOLDERS = 12  # of weights that a function takes one by one
 MAX_RETURN = 80  # letters of one that is returned
@@ -362,12 +362,14 @@ class Writer:
 
     def finish(self, results: Sequence[Value]) -> None:
         """Return these values."""
-        self._comment = ""
         found = [self.term(v) for v in results]
-        self.lines.append(Line(text("return ", *_commas(found)).pieces))
+        self.write(Line(text("return ", *_commas(found)).pieces))
 
     def define(self, name: str, about: str) -> str:
         """Let the program have the function under this name or another."""
+        order = sorted(range(len(self.keys)), key=lambda i: _rank(self.keys[i]))
+        self.keys = [self.keys[i] for i in order]
+        self.parameters = [self.parameters[i] for i in order]
         if self.weights is not None:
             self.parameters.append(self.weights)
         return self.program.function(name, about, self, [*self.heads, *self.lines])
@@ -418,6 +420,11 @@ class Writer:
         self._said.add(place)
         words = remark(f"{place}: {code}" if code else place)
         self._comment = words if len(words) <= MAX_REMARK else f"{words[:MAX_REMARK]} ..."
+
+
+def _rank(key: Any) -> int:
+    """Where a parameter stands: arrays come first, then sizes, then weights."""
+    return 0 if isinstance(key, Value) else 1 if isinstance(key, str) else 2
 
 
 def _commas(items: Sequence[Expression]) -> list[Any]:

@@ -59,10 +59,10 @@ def nested(arrays):
 class Program:
     """A graph's program, executed in a namespace of its own."""
 
-    def __init__(self, graph):
+    def __init__(self, graph, width=WIDTH):
         module = module_of(graph)
         self.text = module.text()
-        assert all(len(line) <= WIDTH for line in self.text.split("\n")), self.text
+        assert all(len(line) <= width for line in self.text.split("\n")), self.text
         assert "eagerflow" not in self.text.replace("written by eagerflow", "")
         self.namespace = {"__name__": "model", "__file__": "model.py"}
         exec(compile(self.text, "model.py", "exec", dont_inherit=True), self.namespace)
@@ -103,7 +103,7 @@ def assert_close(found, wanted, units, like=()):
     a, b = found.astype(wide), wanted.astype(wide)
     sizes = [np.abs(x[np.isfinite(x)]) for x in (b, *like) if np.asarray(x).dtype.kind in "fc"]
     scale = max((float(x.max(initial=0)) for x in sizes), default=0.0)
-    limit = units * np.finfo(wanted.dtype).eps * np.maximum(np.abs(b), scale)
+    limit = units * float(np.finfo(wanted.dtype).eps) * np.maximum(np.abs(b), scale)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     with np.errstate(invalid="ignore"):
         assert (same | (np.abs(a - b) <= limit)).all(), (found, wanted)

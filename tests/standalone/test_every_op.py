@@ -5,7 +5,8 @@ import pytest
 
 import eagerflow as ef
 import eagerflow.ops
-from eagerflow.errors import EagerflowError
+from eagerflow.dtypes import NARROW
+from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.op import ops
 from eagerflow.standalone import forms, program
 from tests.standalone.programs import Program, assert_close, traced
@@ -47,6 +48,10 @@ def graph_and_results(op, sample):
 
 def check(op, sample):
     graph, arrays, wanted = graph_and_results(op, sample)
+    if any(y.dtype in NARROW - {np.dtype("float16")} for y in (*arrays, *wanted)):
+        with pytest.raises(CaptureError, match="NumPy has no"):
+            Program(graph)
+        return
     before = [x.copy() for x in arrays]
     found = Program(graph)(*arrays)
     found = found if isinstance(found, tuple | list) else (found,)
@@ -57,6 +62,7 @@ def check(op, sample):
         np.testing.assert_array_equal(x, old)
 
 
+@pytest.mark.filterwarnings("ignore:Mean of empty slice")  # NumPy's, which errstate does not know
 @pytest.mark.parametrize("name", sorted(set(ops) - set(OTHERWISE)))
 def test_samples_of(name):
     op, ran = ops[name], 0
@@ -74,7 +80,7 @@ def test_samples_of(name):
 @pytest.mark.parametrize("name", ["recv", "send"])
 def test_ops_between_devices_are_refused(name):
     graph, _, _ = graph_and_results(ops[name], samples_of(ops[name], ef.float32)[0])
-    with pytest.raises(ef.errors.CaptureError, match=f"{name}: it cannot be exported"):
+    with pytest.raises(CaptureError, match=f"{name}: it cannot be exported"):
         Program(graph)
 
 

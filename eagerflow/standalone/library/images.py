@@ -1,5 +1,7 @@
 """Convolution and pooling of images (batch, *sizes, channels)."""
 
+import math
+
 import numpy as np
 
 
@@ -56,8 +58,9 @@ def conv(x, w, strides=1, padding="same", dilation=1, groups=1):
     positions = count_positions(sizes, widths, window, strides, dilation)
     x = padded(x, widths)
     columns = [x[part] for _, part in taps(window, positions, strides, dilation)]
-    columns = np.concatenate(columns, -1).reshape(-1, w[..., 0].size)
-    return (columns @ w.reshape(-1, w.shape[-1])).reshape(-1, *positions, w.shape[-1])
+    rows, window = len(x) * math.prod(positions), w[..., 0].size
+    columns = np.concatenate(columns, -1).reshape(rows, window)
+    return (columns @ w.reshape(window, w.shape[-1])).reshape(len(x), *positions, w.shape[-1])
 
 
 def conv_input_gradient(g, w, size, strides=1, padding="same", dilation=1, groups=1):
@@ -87,9 +90,10 @@ def conv_filter_gradient(x, g, size, strides=1, padding="same", dilation=1, grou
     strides, dilation = per_axis(strides, len(sizes)), per_axis(dilation, len(sizes))
     x = padded(x, pad_widths(sizes, window, strides, padding, dilation))
     w = np.zeros((*window, x.shape[-1], g.shape[-1]), x.dtype)
-    rows = g.reshape(-1, g.shape[-1])
+    count = len(x) * math.prod(positions)
+    rows = g.reshape(count, g.shape[-1])
     for place, part in taps(window, positions, strides, dilation):
-        w[place] = x[part].reshape(-1, x.shape[-1]).T @ rows
+        w[place] = x[part].reshape(count, x.shape[-1]).T @ rows
     return w
 
 

@@ -6,12 +6,16 @@ import numpy as np
 def scatter(indices, updates, shape):
     """Zeros with ``updates`` added at places, each of which is a row of ``indices``."""
     y = np.zeros(shape, updates.dtype)
-    np.add.at(y, tuple(np.moveaxis(indices, -1, 0)), updates)
+    places = tuple(np.moveaxis(indices, -1, 0))
+    if not places:  # each update is for the whole
+        return updates.sum(tuple(range(indices.ndim - 1)), updates.dtype)
+    np.add.at(y, places, updates)
     return y
 
 
 def scatter_along_axis(updates, indices, shape, axis=-1):
     """Zeros with ``updates`` added at places along an axis."""
+    indices, updates = np.broadcast_arrays(indices, updates)
     y = np.zeros(shape, updates.dtype)
     places = list(np.indices(indices.shape, sparse=True))
     places[axis] = indices

@@ -58,12 +58,12 @@ def block_recurrence(x, held, gates, kernel, reverse=False, transposed=False):
         if transposed:
             outer = state[..., :, None, :]
             products = np.sum(gates[..., last, :, :, :] * outer, axis=-3)
-            onward = products.reshape(*products.shape[:-2], -1) @ kernel.mT
+            onward = products.reshape(*products.shape[:-2], kernel.shape[-1]) @ kernel.mT
             y[..., t, :, :] += np.sum(held[..., last, :, :, :] * outer, axis=-3)
             y[..., t, 0, :] += onward
         else:
             onward = state[..., 0, :] @ kernel
-            onward = onward.reshape(*onward.shape[:-1], gates.shape[-2], -1)
+            onward = onward.reshape(*onward.shape[:-1], *gates.shape[-2:])
             y[..., t, :, :] += np.sum(held[..., t, :, :, :] * state[..., None, :, :], axis=-2)
             y[..., t, :, :] += np.sum(gates[..., t, :, :, :] * onward[..., None, :, :], axis=-2)
     return y
