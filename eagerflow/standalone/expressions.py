@@ -57,7 +57,7 @@ class Variable:
     """A variable of a function, which is named when all of the function is known.
 
     ``base`` is what it would be called; it takes over the name of the first of ``heir_of`` that
-    is not used any more, unless that is ``fixed``: a size, or weights.
+    is not used any more, unless that is ``fixed``: a size, weights, or what the user has named.
     """
 
     __slots__ = ("base", "fixed", "heir_of")

@@ -54,7 +54,7 @@ class Module:
         names = [identifier(name, "x") for name in graph.inputs.names]
         writer = Writer(self.program, zip(graph.inputs, names, strict=True))
         given = writer.parameters
-        writer.parameters = [Variable(x.base, [x]) for x in given]
+        writer.parameters = [Variable(x.base, [x], self.trains) for x in given]
         starts = []
         for value, x, own in zip(graph.inputs, given, writer.parameters, strict=True):
             array = call("np.asarray", text(x), literal(value.dtype))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture.decomposition import consists_of
-from eagerflow.dtypes import NARROW
+from eagerflow.dtypes import FLOAT8, NARROW
 from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
@@ -37,7 +37,7 @@ from eagerflow.standalone.writer import Writer
 MAX_SHOWN = 8  # elements of an array that is written in the program
 MAX_OPERANDS = 74  # letters of both sides of an operator
 _FLOAT16 = np.dtype("float16")
-_UNKNOWN = NARROW - {_FLOAT16}
+_UNKNOWN = (NARROW | FLOAT8) - {_FLOAT16}
 _PLAIN_KEY = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
 
 

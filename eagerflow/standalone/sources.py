@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from eagerflow.graph.ir import Node
+from eagerflow.standalone.functions import MODULES
 from eagerflow.standalone.layout import broken
-from eagerflow.standalone.library import MODULES
 
 
 class _Source(NamedTuple):

@@ -173,7 +173,8 @@ class Writer:
 
     def variable(self, value: Value) -> Variable:
         """A new variable for a value."""
-        return Variable(self.wanted_names.get(value) or self._own_name(value))
+        wanted = self.wanted_names.get(value)
+        return Variable(wanted or self._own_name(value), fixed=wanted is not None)
 
     def _own_name(self, value: Value) -> str:
         own = value.name.rpartition("/")[2].partition(":")[0]
@@ -311,7 +312,7 @@ class Writer:
             own = self.wanted_names.get(value)
             if own is None and isinstance(x.pieces[0], Reference) and len(values) == 1:
                 variable.base = "h"
-            same = [y for y in x.variables() if not y.fixed and (own is None or y.base == own)]
+            same = [y for y in x.variables() if (y.base == own if own else not y.fixed)]
             variable.heir_of = () if targets else tuple(same)
             targets.append(variable)
             self.known[value] = text(variable)

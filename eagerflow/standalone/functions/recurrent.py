@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eagerflow.standalone.library.elements import sigmoid
+from eagerflow.standalone.functions.elements import sigmoid
 
 
 def times_kernel(x, kernel):

@@ -3,7 +3,7 @@
 Each is there once, is read by people, and calls others of this package by their names.
 """
 
-from eagerflow.standalone.library import (
+from eagerflow.standalone.functions import (
     attention,
     elements,
     images,
