@@ -1,4 +1,4 @@
-"""ONNX's own tests of operators: they pass, or are refused for a reason that is listed.
+"""ONNX's own tests of operators and models: they pass, or are refused for a reason that is listed.
 
 ``refused.py`` is the list; ``python -m tests.onnx.reading.node_tests`` writes what it would be now.
 """
@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from tests.onnx.reading.models import onnx
-from tests.onnx.reading.node_tests import node_tests, outcome, words
-from tests.onnx.reading.refused import REFUSED, VERSION
+from tests.onnx.reading.node_tests import model_tests, node_tests, outcome, words
+from tests.onnx.reading.refused import MODELS, REFUSED, VERSION
 
 PARTS = 12
-REASONS = {name: reason for reason, names in REFUSED.items() for name in names}
+REASONS = {name: reason for reason, names in (REFUSED | MODELS).items() for name in names}
 # Their numbers are random.
 RANDOM = {f"bernoulli{more}" for more in ("", "_double", "_expanded", "_double_expanded")}
 
@@ -38,10 +38,18 @@ def test_node_tests(part):
 
 
 @pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the list is that of onnx {VERSION}")
+def test_model_tests():
+    cases = model_tests()
+    assert len(cases) >= 140
+    assert misfits(sorted(cases), cases) == []
+
+
+@pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the list is that of onnx {VERSION}")
 def test_more_pass_than_in_onnx_runtime():
     cases = node_tests()
-    assert len(cases) == 1884 and set(REASONS) <= set(cases)
-    assert len(cases) - len(REASONS) - len(RANDOM) > 1346
+    refused = [name for names in REFUSED.values() for name in names]
+    assert len(cases) == 1884 and set(refused) <= set(cases)
+    assert len(cases) - len(refused) - len(RANDOM) > 1346
 
 
 def test_wrong_values_and_other_reasons_are_found():
