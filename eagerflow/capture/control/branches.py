@@ -228,7 +228,6 @@ def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph:
     name="switch",
     dtypes=(INTEGERS, ANY),
     saves="index operands",
-    onnx=Missing("exported as nested If"),
     samples=branch_samples("switch"),
     errors=branch_errors("switch"),
     reference=lambda index, *operands, branches: tuple(

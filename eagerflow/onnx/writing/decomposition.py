@@ -22,6 +22,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import inside_out, with_bodies
+from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.op import Missing, Op
 from eagerflow.tensor import Tensor
 
@@ -111,9 +112,11 @@ class _Rewriting(Trace):
 
     def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
         """What computes an op with others: its formula, if it has one, or its kernel."""
-        if node.op.family != "elementwise" or not callable(node.op.scalar):
-            return _ops.bind(node.op, dtype)
-        formula = partial(node.op.scalar, instructions(LIBRARY))
+        op = node.op
+        steps = op.scalar if callable(op.scalar) else FORMULAS.get(op.name)
+        if op.family != "elementwise" or steps is None:
+            return _ops.bind(op, dtype)
+        formula = partial(steps, instructions(LIBRARY))
         return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
 
     def _attributes(self, node: Node) -> dict[str, Any]:

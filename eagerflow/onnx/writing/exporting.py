@@ -24,6 +24,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.onnx.writing.decomposition import decomposed
+from eagerflow.onnx.writing.operators import check_opset, has_operator
 from eagerflow.onnx.writing.writer import (
     Initializers,
     Symbol,
@@ -43,12 +44,6 @@ MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"}
 """Families whose operators take every dtype."""
 
 
-def has_operator(node: Node) -> bool:
-    """Whether a node is exported as it is, and not as what its body consists of."""
-    rule = node.op.onnx
-    return isinstance(rule, Onnx) or callable(rule)
-
-
 class _Exporter:
     """Writes graphs, and the bodies in them."""
 
@@ -59,7 +54,7 @@ class _Exporter:
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
-        return decomposed(graph, has_operator)
+        return decomposed(graph, partial(has_operator, opset=self.opset))
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
@@ -106,6 +101,9 @@ class _Exporter:
     ) -> Sequence[Symbol]:
         if node.op.family not in MOVERS:
             given = [None if x is None else writer.computable(x) for x in given]
+        if all(0 in v.shape for v in node.outputs):  # which runtimes do not expect
+            return [writer.filled(0, v.shape, v.dtype) for v in node.outputs]
+        rule = getattr(rule, "rule", None) or rule
         if isinstance(rule, Onnx):
             named = {rule.attributes.get(k, k): v for k, v in node.attributes.items()}
             made = writer.node(rule.name, *given, **named)
@@ -134,7 +132,7 @@ def export_onnx(
 
     ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
     predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
-    go into a second file beside it. ``opset`` is the version of ONNX's operators, from 18 on,
+    go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
     ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
     metadata which op it is part of, in which scope, and the user's line. Variables that the graph
     assigns are inputs with their present values, and outputs ``<variable>/next``. Needs the
@@ -146,6 +144,7 @@ def export_onnx(
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
     name = as_path(path)
+    check_opset(opset)
     model, data = with_recorder(None, lambda: _model(_graph_of(graph), opset, ir_version, name))
     if data:
         write_whole(name + DATA_SUFFIX, data)
@@ -181,7 +180,8 @@ def _graph_of(what: Any) -> Graph:
 def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
     """The model of a graph, and what goes into a file beside it."""
     check(graph)
-    graph = decomposed(graph.optimized("exact", final=True), has_operator)
+    graph = graph.optimized("exact", final=True)
+    graph = decomposed(graph, partial(has_operator, opset=opset))
     held = [cell for cell in graph.cells if cell.assigned is None]
     changed = [cell for cell in graph.cells if cell.assigned is not None]
     ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]

@@ -371,7 +371,7 @@ def copysign(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     partials=Missing("neighbouring numbers are about the format, not about mathematics"),
     # Not bfloat16: a neighbour in float32 would round back to where it came from.
     dtypes=frozenset(t for t in FLOATS if t.isbuiltin == 1),
-    onnx=Missing("ONNX has no such operator"),
+    onnx=Missing("it has no operators for the bits of numbers"),
     reference=lambda x1, x2: _neighbour(*np.broadcast_arrays(x1, x2)),
 )
 def nextafter(xp: Namespace, x1: Array, x2: Array, /) -> Array:

@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, ops
+from eagerflow.op import Cost, ErrorSample, Into, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, op_of
@@ -229,7 +229,6 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     saves="indices",
     batch=_batched_getitem,
     cost=_cost,
-    onnx=Missing("exported as Slice, Gather and GatherND"),
     samples=_getitem_samples,
     errors=_getitem_errors,
     reference=lambda x, *indices, index: _select(x, index, indices),
