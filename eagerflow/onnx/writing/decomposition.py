@@ -13,6 +13,7 @@ from typing import Any
 
 from eagerflow import ops
 from eagerflow.backends.base import Backend
+from eagerflow.capture.control.scans import scan
 from eagerflow.capture.trace import Trace
 from eagerflow.codegen.instructions import instructions
 from eagerflow.convert import as_tensor
@@ -21,7 +22,7 @@ from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
-from eagerflow.graph.walk import inside_out, with_bodies
+from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
 from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.op import Missing, Op
 from eagerflow.tensor import Tensor
@@ -40,6 +41,8 @@ class OpsLibrary:
         if name in _DTYPES:
             return _DTYPES[name]
         return getattr(ops, name)
+
+    scan = staticmethod(scan)
 
     @staticmethod
     def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
@@ -145,4 +148,7 @@ def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
         left = next(node for node in one.nodes if not has_operator(node))
         raise _no_operator(left.op, "it is a function of array libraries")
 
-    return inside_out(graph, change)
+    while True:  # as bodies may call ops that have bodies
+        graph = inside_out(graph, change)
+        if all(map(has_operator, nodes_within(graph))):
+            return graph

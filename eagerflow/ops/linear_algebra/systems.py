@@ -73,7 +73,7 @@ def factorization(**facts: Any) -> Any:
         "cost": cubic,
         "fails": True,
         "ulp": 256,
-        "onnx": Missing("it has no operator, and takes iterations that end when they have converged"),
+        "onnx": Missing("it has no operator, and what converges is not written as a loop"),
         "errors": square_errors,
         "samples": square_samples,
     } | facts

@@ -217,8 +217,8 @@ def _op(
 ) -> Any:
     """The decorator of an op that computes the arrays ``result`` from those ``given``.
 
-    ``operator`` is ONNX's name and rule; ``kernel`` names NumPy's in ``primitives.pooling``, if it has
-    one of its own.
+    ``operator`` is ONNX's name and rule; ``kernel`` names NumPy's in ``primitives.pooling``, if it
+    has one of its own.
     """
 
     def on_numpy(xp: Any, *arrays: Any, window: Any, strides: Any, padding: Any) -> Any:
