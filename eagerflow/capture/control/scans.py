@@ -379,7 +379,7 @@ def _scan_operator(
         body=inner.graph(body.name, own, made),
         num_scan_inputs=len(along),
         scan_input_directions=[int(reverse)] * len(along),
-        scan_output_directions=[int(reverse)] * rows,
+        scan_output_directions=[int(reverse)] * rows or None,
         dtypes=[v.dtype for v in w.results],
     )
 

@@ -24,6 +24,7 @@ from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
 from eagerflow.onnx.writing.formulas import FORMULAS
+from eagerflow.onnx.writing.random_numbers import DRAWS
 from eagerflow.op import Missing, Op
 from eagerflow.tensor import Tensor
 
@@ -116,6 +117,8 @@ class _Rewriting(Trace):
     def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
         """What computes an op with others: its formula, if it has one, or its kernel."""
         op = node.op
+        if op.name in DRAWS:
+            return DRAWS[op.name]
         steps = op.scalar if callable(op.scalar) else FORMULAS.get(op.name)
         if op.family != "elementwise" or steps is None:
             return _ops.bind(op, dtype)

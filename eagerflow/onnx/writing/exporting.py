@@ -24,7 +24,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.onnx.writing.decomposition import decomposed
-from eagerflow.onnx.writing.operators import check_opset, has_operator
+from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
 from eagerflow.onnx.writing.writer import (
     Initializers,
     Symbol,
@@ -100,8 +100,9 @@ class _Exporter:
         self, writer: Writer, node: Node, rule: Any, given: list[Symbol | None]
     ) -> Sequence[Symbol]:
         if node.op.family not in MOVERS:
-            given = [None if x is None else writer.computable(x) for x in given]
-        if all(0 in v.shape for v in node.outputs):  # which runtimes do not expect
+            direct = isinstance(rule, Onnx) and rule.name in UINT64
+            given = [None if x is None else writer.computable(x, direct) for x in given]
+        if is_empty(node):  # which runtimes do not expect
             return [writer.filled(0, v.shape, v.dtype) for v in node.outputs]
         rule = getattr(rule, "rule", None) or rule
         if isinstance(rule, Onnx):

@@ -27,6 +27,15 @@ NO_FLOAT64 = frozenset(
 """Operators that ONNX Runtime, on processors, computes in float32 alone, or as inexactly."""
 
 
+UINT64 = frozenset(
+    """
+    Abs Sign Add Sub Mul Div Mod Max Min Equal Greater GreaterOrEqual Less LessOrEqual
+    BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
+    """.split()
+)
+"""Operators that ONNX Runtime computes in uint64; others are in int64, right below 2^63."""
+
+
 def check_opset(opset: int) -> None:
     """ArgumentError for a version of the operators that no model is written for."""
     if opset not in OPSETS:
@@ -49,11 +58,16 @@ def is_in(operator: str, opset: int) -> bool:
     return True
 
 
+def is_empty(node: Node) -> bool:
+    """Whether no result has elements, so that nothing has to be computed."""
+    return all(0 in v.shape for v in node.outputs)
+
+
 def has_operator(node: Node, opset: int) -> bool:
     """Whether a node is exported as it is, and not as what its body consists of."""
     rule = node.op.onnx
     if not isinstance(rule, Onnx):
-        return callable(rule) or isinstance(rule, Missing)
+        return callable(rule) or isinstance(rule, Missing) or is_empty(node)
     if not is_in(rule.name, opset):
         return False
     wide = any(v.dtype == np.float64 for v in (*node.values(), *node.outputs))

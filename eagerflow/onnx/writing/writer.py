@@ -129,6 +129,10 @@ class Writer:
         name = self.initializers.named(array, f"{self.label}/constant")
         return Symbol(name, array.dtype, array.shape)
 
+    def value_of(self, x: Symbol) -> Any:
+        """The array that a symbol stands for, or None where it is not known."""
+        return self.initializers.arrays.get(x.name)
+
     def integers(self, numbers: Iterable[int]) -> Symbol:
         """A vector of int64, as axes and sizes are given."""
         return self.constant(np.array([*numbers], np.int64))
@@ -231,13 +235,19 @@ class Writer:
         made = self.Cast(x, dtype=wanted, to=tensor_type(wanted))
         return Symbol(made.name, wanted, x.shape)
 
-    def computable(self, x: Symbol) -> Symbol:
+    def computable(self, x: Symbol, uint64: bool = False) -> Symbol:
         """A tensor in the dtype that operators compute in, as kernels of ours do."""
-        return self.cast(x, computed(x.dtype))
+        return x if uint64 and x.dtype == np.uint64 else self.cast(x, computed(x.dtype))
 
     def wide(self, x: Symbol) -> Symbol:
         """The argument of a sum or a product in the dtype of the result, or one that holds it."""
         return self.cast(x, computed(self.results[0].dtype))
+
+    def either(self, truth: Symbol, a: Symbol, b: Symbol) -> Symbol:
+        """Elements of one tensor or of another; ONNX Runtime does not choose between uint64."""
+        kind = np.dtype("int64") if a.dtype == np.uint64 else a.dtype
+        found = self.Where(truth, self.cast(a, kind), self.cast(b, kind), dtype=kind)
+        return self.cast(found, a.dtype)
 
     def truth(self, x: Symbol) -> Symbol:
         """1 where a tensor is not 0, else 0."""
