@@ -23,6 +23,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
+from eagerflow.onnx.writing import linear_algebra
 from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.onnx.writing.random_numbers import DRAWS
 from eagerflow.op import Missing, Op
@@ -43,6 +44,7 @@ class OpsLibrary:
             return _DTYPES[name]
         return getattr(ops, name)
 
+    linalg = linear_algebra
     scan = staticmethod(scan)
 
     @staticmethod

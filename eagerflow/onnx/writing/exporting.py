@@ -23,6 +23,7 @@ from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import nodes_within
 from eagerflow.onnx.writing.decomposition import decomposed
 from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
 from eagerflow.onnx.writing.writer import (
@@ -127,7 +128,11 @@ def _metadata(node: Node) -> dict[str, str]:
 
 
 def export_onnx(
-    graph: Any, path: str | os.PathLike[str], opset: int = OPSET, ir_version: int = IR_VERSION
+    graph: Any,
+    path: str | os.PathLike[str],
+    opset: int = OPSET,
+    ir_version: int = IR_VERSION,
+    allow_random: bool = True,
 ) -> None:
     """Write a graph, a captured function or a model into a file as an ONNX model.
 
@@ -136,8 +141,10 @@ def export_onnx(
     go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
     ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
     metadata which op it is part of, in which scope, and the user's line. Variables that the graph
-    assigns are inputs with their present values, and outputs ``<variable>/next``. Needs the
-    package onnx. Raises CaptureError, with the user's line, for an op that ONNX cannot express.
+    assigns are inputs with their present values, and outputs ``<variable>/next``. Random numbers
+    are those that eagerflow draws from the same state; without ``allow_random`` they are refused.
+    Needs the package onnx. Raises ArgumentError for another ``opset``, and CaptureError, with the
+    user's line, for an op that ONNX cannot express or that is refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
@@ -146,7 +153,10 @@ def export_onnx(
     """
     name = as_path(path)
     check_opset(opset)
-    model, data = with_recorder(None, lambda: _model(_graph_of(graph), opset, ir_version, name))
+    found = _graph_of(graph)
+    if not allow_random:
+        _refuse_random(found)
+    model, data = with_recorder(None, lambda: _model(found, opset, ir_version, name))
     if data:
         write_whole(name + DATA_SUFFIX, data)
     write_whole(name, [model.SerializeToString()])
@@ -176,6 +186,16 @@ def _graph_of(what: Any) -> Graph:
         argument="graph",
         expected="a Graph, an ef.function or an ef.nn model",
     )
+
+
+def _refuse_random(graph: Graph) -> None:
+    for node in nodes_within(graph):
+        if node.op.family == "random":
+            error = CaptureError(
+                "it draws random numbers", op=node.op.name, hint="allow_random=True"
+            )
+            error.at = node.place or None
+            raise error
 
 
 def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:

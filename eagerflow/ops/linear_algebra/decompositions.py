@@ -254,6 +254,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     infer=_qr_spec,
     vjp=_qr_vjp,
     saves="x y",
+    onnx=BODY,
     outputs=2,
     cost=lambda x, **more: cubic(x, flops=4),
     samples=_qr_samples,

@@ -132,9 +132,7 @@ def _into(name: str) -> Callable[..., Into | None]:
     return into
 
 
-def _network(
-    name: str, one: Call, *, back: Call | None = None, keeping: Any = None
-) -> Call:
+def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = None) -> Call:
     """The decorator of an op over the steps of a cell.
 
     Either ``back`` is the op that goes back through the steps, and the values of gates that it

@@ -11,10 +11,9 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx.reference import ReferenceEvaluator
-
-import eagerflow as ef
 from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented as NoKernel
 
+import eagerflow as ef
 from tests.contract.cases import about, check_all_close, results, tolerance
 
 Array = Any
