@@ -191,9 +191,7 @@ def _graph_of(what: Any) -> Graph:
 def _refuse_random(graph: Graph) -> None:
     for node in nodes_within(graph):
         if node.op.family == "random":
-            error = CaptureError(
-                "it draws random numbers", op=node.op.name, hint="allow_random=True"
-            )
+            error = CaptureError("it is random", op=node.op.name, hint="allow_random=True")
             error.at = node.place or None
             raise error
 

@@ -13,7 +13,16 @@ import numpy as np
 
 from eagerflow.capture.trace import trace
 from eagerflow.dims import Dim, DimLike
-from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
+from eagerflow.dtypes import (
+    NARROW,
+    UNSIGNED_INTEGERS,
+    DType,
+    as_dtype,
+    bfloat16,
+    float32,
+    is_complex,
+)
+from eagerflow.errors import CaptureError
 from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
@@ -327,9 +336,11 @@ class Writer:
         own = self.results[0]
         kind = own.dtype if dtype is None else as_dtype(dtype)
         dims = own.shape if shape is None else shape
-        value = self.onnx.numpy_helper.from_array(np.array([number], kind))
-        made = self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
-        return Symbol(made.name, kind, tuple(dims))
+        # What ConstantOfShape makes before opset 20.
+        own_kind = kind if self.opset >= 20 or kind != bfloat16 else float32
+        value = self.onnx.numpy_helper.from_array(np.array([number], own_kind))
+        made = self.ConstantOfShape(self.shape(dims), dtype=own_kind, value=value)
+        return self.cast(Symbol(made.name, own_kind, tuple(dims)), kind)
 
     def summed(
         self, operator: str, indices: Symbol, updates: Symbol, shape: Any, **more: Any
@@ -356,5 +367,7 @@ def computed(dtype: DType) -> DType:
 
 
 def tensor_type(dtype: Any) -> int:
-    """ONNX's number of a dtype."""
+    """ONNX's number of a dtype; CaptureError for a complex one."""
+    if is_complex(np.dtype(dtype)):
+        raise CaptureError("ONNX has no operators for complex numbers", op="export_onnx")
     return int(onnx_package().helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

@@ -152,8 +152,7 @@ def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any
 
 
 def _pooled(w: Any, windows: Windows, x: Any, operator: str, **more: Any) -> Any:
-    own = w.window(windows)
-    return w.node(operator, w.channels_first(x), **own, **more)
+    return w.node(operator, w.channels_first(x), **w.window(windows) | more)
 
 
 def _places_of_largest(w: Any, windows: Windows, x: Any) -> Any:
@@ -185,7 +184,8 @@ def _max_gather_operator(operands: Any, w: Any, x: Any, t: Any, **where: Any) ->
 
 def _mean_operator(operands: Any, w: Any, x: Any, **where: Any) -> Any:
     windows = _windows(operands, *where.values(), x.shape)
-    return w.channels_last(_pooled(w, windows, x, "AveragePool"), x.ndim)
+    found = _pooled(w, windows, x, "AveragePool", dilations=None)
+    return w.channels_last(found, x.ndim)
 
 
 def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where: Any) -> Any:
