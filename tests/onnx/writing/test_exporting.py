@@ -110,6 +110,9 @@ CONTROL = {
     ),
     "fori": lambda x: ef.capture.fori_loop(0, 5, lambda i, c: c * 0.5 + x, x),
     "scan": lambda x: ef.capture.scan(lambda c, row: (c + row, c * row), x[0] * 0, x),
+    "as_long": lambda x: ef.capture.scan(
+        lambda c, _: (c * 0.5 + 1, c), x[0], None, length=x.shape[0]
+    ),
     "nested": lambda x: ef.capture.fori_loop(
         0, 3, lambda i, c: ef.capture.cond(ef.max(c) > 1, lambda: c * 0.5, lambda: c + x), x
     ),
