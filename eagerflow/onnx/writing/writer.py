@@ -27,7 +27,7 @@ from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
 from eagerflow.onnx.writing.decomposition import LIBRARY
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import TensorSpec, normalize_axes
 
 
 def onnx_package() -> Any:
@@ -284,7 +284,8 @@ class Writer:
 
     def reduce(self, operator: str, x: Symbol, axis: Any, keepdims: bool) -> Symbol:
         """A reduction along some axes, or along all of them."""
-        axes = tuple(range(x.ndim)) if axis is None else axis
+        # Of no elements, ONNX Runtime reduces along axes from the front alone.
+        axes = normalize_axes(axis, x.ndim)
         if x.dtype == "bool":
             x = self.cast(x, "int32")
         # No axes are none of them, and not all.
@@ -328,12 +329,14 @@ class Writer:
     def joined(self, arrays: Sequence[Symbol], axis: int | None) -> Symbol:
         """Tensors one behind the other."""
         parts = [self.flat(x) for x in arrays] if axis is None else arrays
+        if len(parts) == 1:
+            return parts[0]
         return self.Concat(*parts, axis=axis or 0)
 
     def parts(self, x: Symbol, sizes: Sequence[int], axis: int) -> tuple[Symbol, ...]:
         """A tensor cut along an axis."""
-        if not sizes:
-            return ()
+        if len(sizes) < 2:
+            return (x,) * len(sizes)
         found = self.Split(x, self.integers(sizes), axis=axis, dtypes=[x.dtype] * len(sizes))
         return tuple(found)
 
