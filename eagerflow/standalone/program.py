@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.decomposition import consists_of
+from eagerflow.capture.op_bodies import consists_of
 from eagerflow.dtypes import FLOAT8, NARROW
 from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph

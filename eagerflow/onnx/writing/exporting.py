@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.decomposition import decomposed
 from eagerflow.capture.sources import graph_of
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_complex
@@ -24,6 +23,9 @@ from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import nodes_within
+from eagerflow.onnx.writing.decomposition import decomposed
+from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
 from eagerflow.onnx.writing.writer import (
     Initializers,
     Symbol,
@@ -33,6 +35,7 @@ from eagerflow.onnx.writing.writer import (
 )
 from eagerflow.op import Missing, Onnx
 from eagerflow.recorder import with_recorder
+from eagerflow.runtime.collector import young
 
 IR_VERSION = 10
 OPSET = 21
@@ -41,12 +44,6 @@ MIN_EXTERNAL_BYTES = 1 << 10  # of each that does
 DATA_SUFFIX = ".data"
 MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"})
 """Families whose operators take every dtype."""
-
-
-def has_operator(node: Node) -> bool:
-    """Whether a node is exported as it is, and not as what its body consists of."""
-    rule = node.op.onnx
-    return isinstance(rule, Onnx) or callable(rule)
 
 
 class _Exporter:
@@ -59,7 +56,7 @@ class _Exporter:
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
-        return decomposed(graph, has_operator)
+        return decomposed(graph, partial(has_operator, opset=self.opset))
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
@@ -87,7 +84,8 @@ class _Exporter:
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
             symbol = writer.cast(symbol, value.dtype)
-            self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            known = self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            writer.shapes[symbol.name] = known
 
     def _inputs(self, writer: Writer, node: Node) -> list[Symbol | None]:
         """The symbols of a node's inputs; numbers as constants of the dtype that they meet."""
@@ -105,7 +103,11 @@ class _Exporter:
         self, writer: Writer, node: Node, rule: Any, given: list[Symbol | None]
     ) -> Sequence[Symbol]:
         if node.op.family not in MOVERS:
-            given = [None if x is None else writer.computable(x) for x in given]
+            direct = isinstance(rule, Onnx) and rule.name in UINT64
+            given = [None if x is None else writer.computable(x, direct) for x in given]
+        if is_empty(node):  # which runtimes do not expect
+            return [writer.filled(0, v.shape, v.dtype) for v in node.outputs]
+        rule = getattr(rule, "rule", None) or rule
         if isinstance(rule, Onnx):
             named = {rule.attributes.get(k, k): v for k, v in node.attributes.items()}
             made = writer.node(rule.name, *given, **named)
@@ -128,17 +130,23 @@ def _metadata(node: Node) -> dict[str, str]:
 
 
 def export_onnx(
-    graph: Any, path: str | os.PathLike[str], opset: int = OPSET, ir_version: int = IR_VERSION
+    graph: Any,
+    path: str | os.PathLike[str],
+    opset: int = OPSET,
+    ir_version: int = IR_VERSION,
+    allow_random: bool = True,
 ) -> None:
     """Write a graph, a captured function or a model into a file as an ONNX model.
 
     ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
     predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
-    go into a second file beside it. ``opset`` is the version of ONNX's operators, from 18 on,
+    go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
     ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
     metadata which op it is part of, in which scope, and the user's line. Variables that the graph
-    assigns are inputs with their present values, and outputs ``<variable>/next``. Needs the
-    package onnx. Raises CaptureError, with the user's line, for an op that ONNX cannot express.
+    assigns are inputs with their present values, and outputs ``<variable>/next``. Random numbers
+    are those that eagerflow draws from the same state; without ``allow_random`` they are refused.
+    Needs the package onnx. Raises ArgumentError for another ``opset``, and CaptureError, with the
+    user's line, for an op that ONNX cannot express or that is refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
@@ -146,17 +154,30 @@ def export_onnx(
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
     name = as_path(path)
-    whole = graph_of(graph, "export_onnx")
-    model, data = with_recorder(None, lambda: _model(whole, opset, ir_version, name))
+    check_opset(opset)
+    found = graph_of(graph, "export_onnx")
+    if not allow_random:
+        _refuse_random(found)
+    with young():
+        model, data = with_recorder(None, _model, found, opset, ir_version, name)
     if data:
         write_whole(name + DATA_SUFFIX, data)
     write_whole(name, [model.SerializeToString()])
 
 
+def _refuse_random(graph: Graph) -> None:
+    for node in nodes_within(graph):
+        if node.op.family == "random":
+            error = CaptureError("it is random", op=node.op.name, hint="allow_random=True")
+            error.at = node.place or None
+            raise error
+
+
 def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
     """The model of a graph, and what goes into a file beside it."""
     check(graph)
-    graph = decomposed(graph.optimized("exact", final=True), has_operator)
+    graph = graph.optimized("exact", final=True)
+    graph = decomposed(graph, partial(has_operator, opset=opset))
     held = [cell for cell in graph.cells if cell.assigned is None]
     changed = [cell for cell in graph.cells if cell.assigned is not None]
     ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]
@@ -180,7 +201,8 @@ def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, l
     ]
     own = {cell.name for cell in changed}
     inputs = [writer.info(x) for x in (*given, *(x for x in cells if x.name in own))]
-    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors)
+    within = writer.infos_but({info.name for info in outputs})
+    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors, value_info=within)
     model = helper.make_model(
         body, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)]
     )

@@ -1,0 +1,127 @@
+"""Decomposition: ops without an operator of their own are replaced by what they consist of.
+
+See ``capture/op_bodies.py``: bodies compute with eagerflow's own ops, under a trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow.capture.control.scans import scan
+from eagerflow.capture.op_bodies import OpsBackend, OpsLibrary
+from eagerflow.capture.trace import Trace
+from eagerflow.errors import CaptureError, EagerflowError
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node
+from eagerflow.graph.run import interpret
+from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
+from eagerflow.onnx.writing import linear_algebra
+from eagerflow.onnx.writing.formulas import FORMULAS
+from eagerflow.onnx.writing.random_numbers import DRAWS
+from eagerflow.op import Missing
+
+MAX_STEPS = 8  # from an op to those that it consists of
+
+HasOperator = Callable[[Node], bool]
+
+
+class _Library(OpsLibrary):
+    """The ops, and what is made of those that ONNX has."""
+
+    linalg = linear_algebra
+    scan = staticmethod(scan)
+
+
+LIBRARY = _Library()
+_ops = OpsBackend(LIBRARY)
+
+
+class _Rewriting(Trace):
+    """A trace of a graph's nodes, or of the bodies of their ops."""
+
+    def __init__(self, graph: Graph, has_operator: HasOperator, bodies: dict[int, Graph]) -> None:
+        super().__init__(graph.name)
+        self.graph, self.has_operator, self.bodies = graph, has_operator, bodies
+        self.node: Node | None = None  # the one whose turn it is
+        self.whole = True  # whether it stays as it is
+        self.changed = False
+        take = self.unique
+        for value in (*graph.all_inputs(), *graph.constants):
+            take(value.name)
+        self.unique = lambda base: take(self._named(base))
+
+    def _named(self, base: str) -> str:
+        if self.node is None:
+            return base
+        return self.node.name if self.whole else f"{self.node.name}/{base.rpartition('/')[2]}"
+
+    def run(self) -> Graph:
+        """The graph of what its nodes, or their bodies, call."""
+        graph = self.graph
+        given = [v.like(None, None) for v in graph.all_inputs()]
+        for value in given:
+            value.owner = self
+        with self:
+            found = interpret(graph, [self.symbol(v) for v in given], self._called)
+        new = dict(zip(graph.all_inputs(), given, strict=True))
+        ends = map(self.value_of, found)
+        new.update(zip(graph.all_outputs(), ends, strict=True))
+        self.is_open = False
+        return graph.like(self.nodes, new)
+
+    def _called(self, node: Node, args: list[Any]) -> Any:
+        self.node, attributes = node, self._attributes(node)
+        self.whole = self.has_operator(node)
+        if self.whole:
+            return node.op.call(*args, **attributes)
+        self.changed = True
+        dtype = next(v.dtype for v in (*node.values(), *node.outputs))
+        try:
+            made = self._body(node, dtype)(*args, **attributes)
+        except EagerflowError as error:  # told of the op of the graph, and of the user's line
+            error.op, error.at = error.op or node.op.name, node.place or error.at
+            raise
+        except Exception as error:
+            raise _no_operator(node, f"its body needs arrays: {error}") from error
+        return tuple(made) if isinstance(made, list) else made
+
+    def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
+        """What computes an op with others: its formula, if it has one, or its kernel."""
+        op = node.op
+        if op.name in DRAWS:
+            return DRAWS[op.name]
+        return _ops.body(op, dtype, FORMULAS.get(op.name))
+
+    def _attributes(self, node: Node) -> dict[str, Any]:
+        return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
+
+
+def _no_operator(node: Node, reason: str) -> CaptureError:
+    why = node.op.onnx.reason if isinstance(node.op.onnx, Missing) else reason
+    error = CaptureError(f"it cannot be exported: {why}", op=node.op.name)
+    error.at = node.place or None
+    return error
+
+
+def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
+    """A graph of nodes for which ``has_operator`` is true.
+
+    Other nodes become what the bodies of their ops call, again and again; names of nodes begin
+    with that of the one that they are made for. Raises CaptureError where a body calls the op
+    itself, which is a function of the library then, or needs the values of arrays.
+    """
+
+    def change(one: Graph, bodies: dict[int, Graph]) -> Graph:
+        for _ in range(MAX_STEPS):
+            rewriting = _Rewriting(one, has_operator, bodies)
+            one = rewriting.run()
+            if not rewriting.changed:
+                return one
+        left = next(node for node in one.nodes if not has_operator(node))
+        raise _no_operator(left, "it is a function of array libraries")
+
+    while True:  # as bodies may call ops that have bodies
+        graph = inside_out(graph, change)
+        if all(map(has_operator, nodes_within(graph))):
+            return graph
