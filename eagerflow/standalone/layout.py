@@ -62,7 +62,8 @@ class Text(NamedTuple):
         for i, line in enumerate(self.lines):
             if i in self.remarks:
                 depth = len(line) - len(line.lstrip())
-                found.append(f"{line[:depth]}# {self.remarks[i]}")
+                words = f"{line[:depth]}# {self.remarks[i]}"
+                found.append(words if len(words) <= WIDTH else f"{words[: WIDTH - 4]} ...")
             found.append(line)
         return found
 

@@ -113,12 +113,12 @@ class Module:
         """The whole module."""
         program = self.program
         reader = [program.use(self.reader)] if self.arrays else []
-        bodies = [sources.text_of(name) for name in program.library]
+        bodies = [sources.text_of(name) for name in program.helpers]
         for name, (found, about) in program.functions.items():
             bodies.append("\n".join(found.whole(name, [f'"""{about}"""'])))
         bodies.append("\n".join(self.main.whole(self.name, self._words(), _QUIET)))
         bodies.append("\n".join(self._sample(bool(reader))))
-        modules = sorted({m for name in program.library for m in sources.modules_of(name)})
+        modules = sorted({m for name in program.helpers for m in sources.modules_of(name)})
         head = [f'"""{self._title()}"""', ""]
         head += [f"import {name}" for name in modules]
         head += ["from pathlib import Path"] if reader else []

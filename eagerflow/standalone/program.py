@@ -48,7 +48,7 @@ class Program:
         self.cells = {cell.value: cell for cell in graph.cells}
         self.names = FreeNames([*RESERVED, *sources.FUNCTIONS, "WEIGHTS"])
         self.functions: dict[str, tuple[Text, str]] = {}  # with a sentence on each
-        self.library: dict[str, str] = {}  # functions that others than graphs say
+        self.helpers: dict[str, str] = {}  # functions that others than graphs say
         self.arrays: dict[str, Any] = {}  # weights and constants by their names in the file
         self._known: dict[Any, str] = {}
         self._paths = _paths([cell.name for cell in graph.cells])
@@ -69,7 +69,7 @@ class Program:
         if known is None:
             own = identifier(name, "function")
             short = layer(own)
-            taken = short in self.functions or short in self.library
+            taken = short in self.functions or short in self.helpers
             known = self._known[key] = self.names.take(own if taken else short)
             self.functions[known] = found, sentence(about)
         return Reference(known)
@@ -77,8 +77,8 @@ class Program:
     def use(self, name: str) -> str:
         """The name of a function of the library, which is in the program from now on."""
         for one in sources.needed_by(name):
-            if one not in self.library:
-                self.library[one] = one
+            if one not in self.helpers:
+                self.helpers[one] = one
         return Reference(name)
 
     # Values --------------------------------------------------------------------------------------

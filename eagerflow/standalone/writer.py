@@ -47,7 +47,7 @@ from eagerflow.standalone.scopes import (
 from eagerflow.standalone.users import code_of
 
 MAX_WIDTH = 66  # letters of an expression within another one
-MAX_REMARK = 80  # letters of a comment
+NEUTRAL = "h"  # what results of functions are called
 MAX_FOLDERS = 12  # of weights that a function takes one by one
 MAX_RETURN = 80  # letters of one that is returned
 ARGUMENTS = "x", "y", "z", "a", "b", "c", "d", "e", "f", "g", "h"
@@ -174,12 +174,13 @@ class Writer:
     def variable(self, value: Value) -> Variable:
         """A new variable for a value."""
         wanted = self.wanted_names.get(value)
-        return Variable(wanted or self._own_name(value), fixed=wanted is not None)
+        name = wanted or self._own_name(value)
+        return Variable(name, fixed=name != NEUTRAL)  # others say what they hold
 
     def _own_name(self, value: Value) -> str:
         own = value.name.rpartition("/")[2].partition(":")[0]
         if value.node is not None and len(value.node.outputs) > 1:
-            return "h" if value.index == 0 else "part"
+            return NEUTRAL if value.index == 0 else "part"
         if value.node is not None:
             op = value.node.op.name
             own = _NOUNS.get(op, own) if own.startswith(op) else own
@@ -311,9 +312,10 @@ class Writer:
             variable = self.variable(value)
             own = self.wanted_names.get(value)
             if own is None and isinstance(x.pieces[0], Reference) and len(values) == 1:
-                variable.base = "h"
-            same = [y for y in x.variables() if (y.base == own if own else not y.fixed)]
-            variable.heir_of = () if targets else tuple(same)
+                variable.base, variable.fixed = NEUTRAL, False
+            heirs = [y for y in x.variables() if not y.fixed or y.base == variable.base]
+            wanted = own is None or [y for y in heirs[:1] if y.base == own]
+            variable.heir_of = tuple(heirs[:1]) if wanted and not targets else ()
             targets.append(variable)
             self.known[value] = text(variable)
         self.write(assignment(targets, x, [y for y in targets if isinstance(y, Variable)]))
@@ -419,8 +421,7 @@ class Writer:
         self._place = place
         code = "" if place in self._said else code_of(node)
         self._said.add(place)
-        words = remark(f"{place}: {code}" if code else place)
-        self._comment = words if len(words) <= MAX_REMARK else f"{words[:MAX_REMARK]} ..."
+        self._comment = remark(f"{place}: {code}" if code else place)
 
 
 def _rank(key: Any) -> int:
