@@ -40,6 +40,8 @@ class Onnx(Frozen):
     """ONNX's name of each attribute that it calls differently."""
     rule: Rule | None = None
     """Writes it, where arguments or attributes differ otherwise: a rule as below."""
+    takes: Rule | None = None
+    """Of a call's attributes: whether the operator can say them."""
 
 
 BODY = "body"
