@@ -144,6 +144,21 @@ def _check_limits(dtype: Any, first: Any, last: Any) -> None:
         )
 
 
+def _range_operator(w: Any, **attributes: Any) -> Any:
+    """The rule of ONNX: a constant, or a range that begins or ends with a free size."""
+    if not any(isinstance(value, Dim) for value in attributes.values()):
+        return w.evaluated(arange, **attributes)
+    own = w.results[0]
+    zero, one = (w.constant(n, "int64") for n in (0, 1))
+    count = w.Squeeze(w.shape(own.shape))
+    places = w.computable(w.cast(w.Range(zero, count, one), own.dtype))
+    first, step = (
+        w.cast(w.shape([n]) if isinstance(n, Dim) else w.constant(n), places.dtype)
+        for n in (attributes["start"], attributes["step"])
+    )
+    return w.Add(w.Mul(places, step), first)
+
+
 def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     found: list[Any] = []
     while (start + len(found) * step - stop) * (1 if step > 0 else -1) < 0:
@@ -154,7 +169,7 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
 @creation(
     arrange=_arrange_range,
     infer=_range_spec,
-    onnx=lambda w, **attributes: w.evaluated(arange, **attributes),
+    onnx=_range_operator,
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
         for start, stop, step in (
