@@ -123,10 +123,8 @@ def _random(rng: np.random.Generator, wanted: Any, sizes: dict[str, int]) -> ef.
     """A tensor that fits a spec; names of sizes that are not known stand for 1."""
     known = defaultdict(lambda: 1, sizes)
     shape = [n.evaluate(known) if isinstance(n, Dim) else n for n in wanted.shape]
-    if ef.isdtype(wanted.dtype, ("bool", "integral")):
-        values = rng.integers(0, 2, shape)
-    else:
-        values = rng.standard_normal(shape)
+    whole = ef.isdtype(wanted.dtype, ("bool", "integral"))
+    values: Any = rng.integers(0, 2, shape) if whole else rng.standard_normal(shape)
     return ef.asarray(values).astype(wanted.dtype)
 
 
@@ -168,11 +166,9 @@ def _one_of(arrays: dict[str, Any], name: str, path: str) -> Any:
 def _load(path: str) -> dict[str, Any]:
     """The arrays in a file by name; that of a .npy file has none."""
     try:
-        found = np.load(path, allow_pickle=False)
-        if not hasattr(found, "files"):
-            return {"": found}
-        with found:
-            return dict(found)
+        with open(path, "rb") as file:
+            found = np.load(file, allow_pickle=False)
+            return dict(found) if hasattr(found, "files") else {"": found}
     except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         kind = ".npz" if path.endswith(".npz") else ".npy"
         raise FileFormatError(f"{path} is not an array in a {kind} file: {error}") from None
