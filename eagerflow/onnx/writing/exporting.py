@@ -33,6 +33,7 @@ from eagerflow.onnx.writing.writer import (
 )
 from eagerflow.op import Missing, Onnx
 from eagerflow.recorder import with_recorder
+from eagerflow.runtime.collector import young
 
 IR_VERSION = 10
 OPSET = 21
@@ -153,10 +154,11 @@ def export_onnx(
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
     name, found, alone = as_path(path), _graph_of(graph), initial is None
-    _write(name, *with_recorder(None, lambda: _model(found, opset, ir_version, name, alone)))
-    if initial is not None:
-        file = as_path(initial)
-        _write(file, *with_recorder(None, lambda: _initial(found, opset, ir_version, file)))
+    with young():
+        _write(name, *with_recorder(None, _model, found, opset, ir_version, name, alone))
+        if initial is not None:
+            file = as_path(initial)
+            _write(file, *with_recorder(None, _initial, found, opset, ir_version, file))
 
 
 def _write(path: str, model: Any, data: list[bytes]) -> None:
