@@ -38,10 +38,6 @@ def untransposed(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     return swept("layout", graph, {}, _Sinking)
 
 
-def _inverse(order: tuple[int, ...]) -> tuple[int, ...]:
-    return tuple([order.index(i) for i in range(len(order))])
-
-
 Order = tuple[int, ...]
 
 

@@ -124,7 +124,7 @@ def _flat_places(w: Any, arrays: Sequence[Any], sizes: Sequence[Any]) -> Any:
     """The places of arrays, one for each of some axes, among all elements of these axes."""
     total = None
     for array, size in zip(arrays, sizes, strict=True):
-        places, own = w.cast(array, "int64"), w.shape([size])
+        places, own = w.cast(array, "int64"), w.number(size)
         negative = w.Less(places, w.constant(0, "int64"), dtype=bool)
         places = w.Where(negative, w.Add(places, own), places, dtype="int64")
         total = places if total is None else w.Add(w.Mul(total, own), places)
@@ -152,13 +152,13 @@ def write_rule(reduction: str, w: Any, x: Any, value: Any, *arrays: Any, index: 
     value = w.cast(value, x.dtype)
     plan = layout(index, x.shape, [a.shape for a in arrays])
     items = expanded(index, x.ndim, [a.ndim for a in arrays])
-    behind = items[len(arrays) :]
-    if arrays and items[: len(arrays)] == ["array"] * len(arrays):
-        if all(item is Ellipsis or item == ALL for item in behind):
-            values = _stretched(w, value, plan, None)
-            return w.ScatterND(x, _rows(w, arrays, plan), values, reduction=reduction)
-    count = w.Squeeze(w.shape([product(x.shape)]), w.integers([0]))
-    numbers = w.Range(w.constant(0, "int64"), count, w.constant(1, "int64"))
+    lead, behind = items[: len(arrays)], items[len(arrays) :]
+    by_rows = lead == ["array"] * len(arrays) and all(i is Ellipsis or i == ALL for i in behind)
+    if arrays and by_rows:
+        values = _stretched(w, value, plan, None)
+        return w.ScatterND(x, _rows(w, arrays, plan), values, reduction=reduction)
+    zero, one = (w.constant(n, "int64") for n in (0, 1))
+    numbers = w.Range(zero, w.number(product(x.shape)), one)
     numbers = w.Reshape(numbers, w.shape(x.shape), allowzero=1)
     numbers.shape = x.shape
     places = select_rule(w, numbers, *arrays, index=index)
