@@ -96,7 +96,7 @@ def load_digits(datasets: Any, seed: int = 0) -> tuple[tuple[Any, Any], tuple[An
     return (x[held_out:], y[held_out:]), (x[:held_out], y[:held_out])
 
 
-def build_network(dropout: float = 0.4) -> ef.nn.Sequential:
+def build_network() -> ef.nn.Sequential:
     """Two convolutions, one pooling, one dense layer; gives a logit for each digit."""
     layers = ef.nn
     return layers.Sequential(
@@ -109,7 +109,7 @@ def build_network(dropout: float = 0.4) -> ef.nn.Sequential:
             layers.Activation("relu"),
             layers.MaxPooling2D(2),
             layers.Flatten(),
-            layers.Dropout(dropout),
+            layers.Dropout(0.4),
             layers.Dense(10),
         ]
     )

@@ -32,7 +32,7 @@ def main(folder: Path) -> None:
     y.tofile(folder / "train_labels.i64")
 
     ef.random.seed(0)
-    model = build_network(dropout=0.0)
+    model = build_network()
     optimizer = ef.nn.optimizers.Adam(3e-3)
     loss_of = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
 

@@ -23,7 +23,9 @@ from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import nodes_within
 from eagerflow.onnx.writing.decomposition import decomposed
+from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
 from eagerflow.onnx.writing.writer import (
     Initializers,
     Symbol,
@@ -44,12 +46,6 @@ MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"}
 """Families whose operators take every dtype."""
 
 
-def has_operator(node: Node) -> bool:
-    """Whether a node is exported as it is, and not as what its body consists of."""
-    rule = node.op.onnx
-    return isinstance(rule, Onnx) or callable(rule)
-
-
 class _Exporter:
     """Writes graphs, and the bodies in them."""
 
@@ -60,7 +56,7 @@ class _Exporter:
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
-        return decomposed(graph, has_operator)
+        return decomposed(graph, partial(has_operator, opset=self.opset))
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
@@ -106,7 +102,11 @@ class _Exporter:
         self, writer: Writer, node: Node, rule: Any, given: list[Symbol | None]
     ) -> Sequence[Symbol]:
         if node.op.family not in MOVERS:
-            given = [None if x is None else writer.computable(x) for x in given]
+            direct = isinstance(rule, Onnx) and rule.name in UINT64
+            given = [None if x is None else writer.computable(x, direct) for x in given]
+        if is_empty(node):  # which runtimes do not expect
+            return [writer.filled(0, v.shape, v.dtype) for v in node.outputs]
+        rule = getattr(rule, "rule", None) or rule
         if isinstance(rule, Onnx):
             named = {rule.attributes.get(k, k): v for k, v in node.attributes.items()}
             made = writer.node(rule.name, *given, **named)
@@ -133,20 +133,22 @@ def export_onnx(
     path: str | os.PathLike[str],
     opset: int = OPSET,
     ir_version: int = IR_VERSION,
+    allow_random: bool = True,
     initial: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a graph, a captured function or a model into a file as an ONNX model.
 
     ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
     predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
-    go into a second file beside it. ``opset`` is the version of ONNX's operators, from 18 on,
+    go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
     ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
     metadata which op it is part of, in which scope, and the user's line. Variables that the graph
     assigns are inputs with their present values, and outputs ``<variable>/next``. Some runtimes,
     such as ONNX Runtime's for JavaScript, take no input that has a value: with ``initial``, a
     second file name, the inputs have none, and the model in that file gives the values by name.
-    Needs the package onnx. Raises CaptureError, with the user's line, for an op that ONNX cannot
-    express.
+    Random numbers are those that eagerflow draws from the same state; without ``allow_random``
+    they are refused. Needs the package onnx. Raises ArgumentError for another ``opset``, and
+    CaptureError, with the user's line, for an op that ONNX cannot express or that is refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
@@ -154,6 +156,9 @@ def export_onnx(
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
     name, found, alone = as_path(path), _graph_of(graph), initial is None
+    check_opset(opset)
+    if not allow_random:
+        _refuse_random(found)
     with young():
         _write(name, *with_recorder(None, _model, found, opset, ir_version, name, alone))
         if initial is not None:
@@ -193,12 +198,21 @@ def _graph_of(what: Any) -> Graph:
     )
 
 
+def _refuse_random(graph: Graph) -> None:
+    for node in nodes_within(graph):
+        if node.op.family == "random":
+            error = CaptureError("it is random", op=node.op.name, hint="allow_random=True")
+            error.at = node.place or None
+            raise error
+
+
 def _model(
     graph: Graph, opset: int, ir_version: int, path: str, alone: bool
 ) -> tuple[Any, list[bytes]]:
     """The model of a graph, and what goes into a file beside it; ``alone`` has initial values."""
     check(graph)
-    graph = decomposed(graph.optimized("exact", final=True), has_operator)
+    graph = graph.optimized("exact", final=True)
+    graph = decomposed(graph, partial(has_operator, opset=opset))
     held = [cell for cell in graph.cells if cell.assigned is None]
     changed = [cell for cell in graph.cells if cell.assigned is not None]
     ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]

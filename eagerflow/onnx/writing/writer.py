@@ -13,7 +13,16 @@ import numpy as np
 
 from eagerflow.capture.trace import trace
 from eagerflow.dims import Dim, DimLike
-from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
+from eagerflow.dtypes import (
+    NARROW,
+    UNSIGNED_INTEGERS,
+    DType,
+    as_dtype,
+    bfloat16,
+    float32,
+    is_complex,
+)
+from eagerflow.errors import CaptureError
 from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
@@ -129,6 +138,10 @@ class Writer:
         name = self.initializers.named(array, f"{self.label}/constant")
         return Symbol(name, array.dtype, array.shape)
 
+    def value_of(self, x: Symbol) -> Any:
+        """The array that a symbol stands for, or None where it is not known."""
+        return self.initializers.arrays.get(x.name)
+
     def integers(self, numbers: Iterable[int]) -> Symbol:
         """A vector of int64, as axes and sizes are given."""
         return self.constant(np.array([*numbers], np.int64))
@@ -237,13 +250,19 @@ class Writer:
         made = self.Cast(x, dtype=wanted, to=tensor_type(wanted))
         return Symbol(made.name, wanted, x.shape)
 
-    def computable(self, x: Symbol) -> Symbol:
+    def computable(self, x: Symbol, uint64: bool = False) -> Symbol:
         """A tensor in the dtype that operators compute in, as kernels of ours do."""
-        return self.cast(x, computed(x.dtype))
+        return x if uint64 and x.dtype == np.uint64 else self.cast(x, computed(x.dtype))
 
     def wide(self, x: Symbol) -> Symbol:
         """The argument of a sum or a product in the dtype of the result, or one that holds it."""
         return self.cast(x, computed(self.results[0].dtype))
+
+    def either(self, truth: Symbol, a: Symbol, b: Symbol) -> Symbol:
+        """Elements of one tensor or of another; ONNX Runtime does not choose between uint64."""
+        kind = np.dtype("int64") if a.dtype == np.uint64 else a.dtype
+        found = self.Where(truth, self.cast(a, kind), self.cast(b, kind), dtype=kind)
+        return self.cast(found, a.dtype)
 
     def truth(self, x: Symbol) -> Symbol:
         """1 where a tensor is not 0, else 0."""
@@ -323,9 +342,11 @@ class Writer:
         own = self.results[0]
         kind = own.dtype if dtype is None else as_dtype(dtype)
         dims = own.shape if shape is None else shape
-        value = self.onnx.numpy_helper.from_array(np.array([number], kind))
-        made = self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
-        return Symbol(made.name, kind, tuple(dims))
+        # What ConstantOfShape makes before opset 20.
+        own_kind = kind if self.opset >= 20 or kind != bfloat16 else float32
+        value = self.onnx.numpy_helper.from_array(np.array([number], own_kind))
+        made = self.ConstantOfShape(self.shape(dims), dtype=own_kind, value=value)
+        return self.cast(Symbol(made.name, own_kind, tuple(dims)), kind)
 
     def summed(
         self, operator: str, indices: Symbol, updates: Symbol, shape: Any, **more: Any
@@ -352,5 +373,7 @@ def computed(dtype: DType) -> DType:
 
 
 def tensor_type(dtype: Any) -> int:
-    """ONNX's number of a dtype."""
+    """ONNX's number of a dtype; CaptureError for a complex one."""
+    if is_complex(np.dtype(dtype)):
+        raise CaptureError("ONNX has no operators for complex numbers", op="export_onnx")
     return int(onnx_package().helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
