@@ -36,7 +36,7 @@ def missing(kind: str, work: Path) -> str | None:
     if kind == "cpp":
         if not (shutil.which("c++") and sys.platform in ("linux", "darwin")):
             return "there is no C++ compiler"
-        return None if (work / "include").exists() else NOT_SET_UP
+        return None if (work / "lib").exists() else NOT_SET_UP
     if kind == "node":
         if not shutil.which("node"):
             return "Node is not installed"

@@ -48,7 +48,7 @@ def fetch_headers(work: Path) -> None:
                     (include / Path(member.name).name).write_bytes(content.read())
 
 
-def link_library(work: Path) -> None:
+def copy_library(work: Path) -> None:
     """Put the library that a program is linked with into ``lib``: Python's, or else Node's."""
     spec = importlib.util.find_spec("onnxruntime")
     folders = [Path(spec.origin).parent / "capi"] if spec else []
@@ -61,9 +61,8 @@ def link_library(work: Path) -> None:
     shutil.rmtree(work / "lib", ignore_errors=True)
     (work / "lib").mkdir()
     # Programs look for the name that the library was built with, which wheels lengthen.
-    names = {found[0].name, "libonnxruntime.so.1"} if system == "linux" else {found[0].name}
-    for name in names:
-        (work / "lib" / name).symlink_to(found[0])
+    name = "libonnxruntime.so.1" if system == "linux" else found[0].name
+    shutil.copy(found[0], work / "lib" / name)
 
 
 def main(work: Path = WORK) -> None:
@@ -73,7 +72,7 @@ def main(work: Path = WORK) -> None:
     work.mkdir(parents=True, exist_ok=True)
     fetch_packages(work)
     fetch_headers(work)
-    link_library(work)
+    copy_library(work)
     print(f"ready: {work}")
 
 

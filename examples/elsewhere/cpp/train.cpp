@@ -1,4 +1,4 @@
-// Trains on handwritten digits: train FOLDER
+// Trains on handwritten digits: train [FOLDER]
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
@@ -7,8 +7,8 @@
 
 const int64_t BATCH = 64, STEPS = 100;
 
-int main(int, char** arguments) {
-  const std::string folder = arguments[1];
+int main(int count, char** arguments) {
+  const std::string folder = count > 1 ? arguments[1] : "digits";
   auto images = read<float>(folder + "/train_images.f32");
   auto labels = read<int64_t>(folder + "/train_labels.i64");
   const int64_t batches = labels.size() / BATCH;

@@ -1,8 +1,8 @@
-// Reads handwritten digits: node classify.mjs FOLDER
+// Reads handwritten digits: node classify.mjs [FOLDER]
 import { readFileSync } from "node:fs";
 import * as ort from "onnxruntime-node";
 
-const folder = process.argv[2];
+const folder = process.argv[2] ?? "digits";
 const read = (name, Numbers) => new Numbers(new Uint8Array(readFileSync(`${folder}/${name}`)).buffer);
 const labels = read("labels.i64", BigInt64Array);
 const x = new ort.Tensor("float32", read("images.f32", Float32Array), [labels.length, 8, 8, 1]);

@@ -1,10 +1,10 @@
-// Trains on handwritten digits: node train.mjs FOLDER
+// Trains on handwritten digits: node train.mjs [FOLDER]
 import { readFileSync } from "node:fs";
 import * as ort from "onnxruntime-node";
 
 const BATCH = 64, STEPS = 100;
 
-const folder = process.argv[2];
+const folder = process.argv[2] ?? "digits";
 const read = (name, Numbers) => new Numbers(new Uint8Array(readFileSync(`${folder}/${name}`)).buffer);
 const images = read("train_images.f32", Float32Array);
 const labels = read("train_labels.i64", BigInt64Array);

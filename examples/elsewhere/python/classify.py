@@ -1,11 +1,11 @@
-"""Reads handwritten digits: ``python classify.py FOLDER``. Needs onnxruntime and NumPy alone."""
+"""Reads handwritten digits: ``python classify.py [FOLDER]``. Needs onnxruntime and NumPy alone."""
 
 import sys
 
 import numpy as np
 import onnxruntime as ort
 
-folder = sys.argv[1]
+folder = sys.argv[1] if len(sys.argv) > 1 else "digits"
 x = np.fromfile(f"{folder}/images.f32", np.float32).reshape(-1, 8, 8, 1)
 labels = np.fromfile(f"{folder}/labels.i64", np.int64)
 

@@ -1,4 +1,4 @@
-"""Trains on handwritten digits: ``python train.py FOLDER``. Needs onnxruntime and NumPy alone."""
+"""Trains on handwritten digits: ``python train.py [FOLDER]``. Needs onnxruntime and NumPy alone."""
 
 import sys
 
@@ -7,7 +7,7 @@ import onnxruntime as ort
 
 BATCH, STEPS = 64, 100
 
-folder = sys.argv[1]
+folder = sys.argv[1] if len(sys.argv) > 1 else "digits"
 images = np.fromfile(f"{folder}/train_images.f32", np.float32).reshape(-1, 8, 8, 1)
 labels = np.fromfile(f"{folder}/train_labels.i64", np.int64)
 
