@@ -84,7 +84,8 @@ class _Exporter:
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
             symbol = writer.cast(symbol, value.dtype)
-            self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            known = self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            writer.shapes[symbol.name] = known
 
     def _inputs(self, writer: Writer, node: Node) -> list[Symbol | None]:
         """The symbols of a node's inputs; numbers as constants of the dtype that they meet."""
@@ -236,7 +237,8 @@ def _model(
     ]
     own = {cell.name for cell in changed}
     inputs = [writer.info(x) for x in (*given, *(x for x in cells if x.name in own))]
-    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors)
+    within = writer.infos_but({info.name for info in outputs})
+    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors, value_info=within)
     return _model_of(body, opset, ir_version), data
 
 

@@ -5,7 +5,7 @@ Rules of ops (the fact ``onnx``) get a writer, a Symbol for each argument, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -27,7 +27,7 @@ from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
 from eagerflow.onnx.writing.decomposition import LIBRARY
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import TensorSpec, normalize_axes
 
 
 def onnx_package() -> Any:
@@ -95,6 +95,7 @@ class Writer:
         self.results: tuple[Any, ...] = ()  # the values that are to be made
         self.sizes: dict[str, Callable[[], Symbol]] = {}  # what gives each named dimension
         self._dims: dict[str, Symbol] = {}
+        self.shapes: dict[str, Symbol] = {}  # of tensors within, for readers of the model
 
     def __getattr__(self, operator: str) -> Callable[..., Any]:
         if not operator[:1].isupper():
@@ -222,7 +223,13 @@ class Writer:
             made.discard(x.name)
             ends.append(x)
         infos = [[self.info(x) for x in row] for row in (inputs, ends)]
-        return helper.make_graph(self.nodes, name, *infos)
+        within = self.infos_but({x.name for x in ends})
+        return helper.make_graph(self.nodes, name, *infos, value_info=within)
+
+    def infos_but(self, names: Collection[str]) -> list[Any]:
+        """Names, dtypes and shapes of what nodes make, but for some names."""
+        made = {name for node in self.nodes for name in node.output}.difference(names)
+        return [self.info(x) for name, x in self.shapes.items() if name in made]
 
     def info(self, x: Symbol) -> Any:
         """Name, dtype and shape of a tensor, as far as they are known."""
@@ -284,7 +291,8 @@ class Writer:
 
     def reduce(self, operator: str, x: Symbol, axis: Any, keepdims: bool) -> Symbol:
         """A reduction along some axes, or along all of them."""
-        axes = tuple(range(x.ndim)) if axis is None else axis
+        # Of no elements, ONNX Runtime reduces along axes from the front alone.
+        axes = normalize_axes(axis, x.ndim)
         if x.dtype == "bool":
             x = self.cast(x, "int32")
         # No axes are none of them, and not all.
@@ -328,12 +336,14 @@ class Writer:
     def joined(self, arrays: Sequence[Symbol], axis: int | None) -> Symbol:
         """Tensors one behind the other."""
         parts = [self.flat(x) for x in arrays] if axis is None else arrays
+        if len(parts) == 1:
+            return parts[0]
         return self.Concat(*parts, axis=axis or 0)
 
     def parts(self, x: Symbol, sizes: Sequence[int], axis: int) -> tuple[Symbol, ...]:
         """A tensor cut along an axis."""
-        if not sizes:
-            return ()
+        if len(sizes) < 2:
+            return (x,) * len(sizes)
         found = self.Split(x, self.integers(sizes), axis=axis, dtypes=[x.dtype] * len(sizes))
         return tuple(found)
 

@@ -361,13 +361,11 @@ def _check_sorter(xp: Namespace, sorter: Any) -> None:
 
 def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str) -> Any:
     """The rule of ONNX: how many values are below each point."""
-    if values.shape == (0,):  # which runtimes do not sum
-        return w.filled(0)
     if sorter is not None:
         values = w.Gather(values, w.index(sorter))
     compare = w.Less if side == "left" else w.LessOrEqual
     below = compare(values, w.Unsqueeze(points, w.axes(-1)), dtype=bool)
-    return w.ReduceSum(w.cast(below, "int64"), w.axes(-1), keepdims=0)
+    return w.ReduceSum(w.cast(below, "int64"), w.axes(points.ndim), keepdims=0)
 
 
 @define(

@@ -32,6 +32,9 @@ def test_names_sizes_and_places_are_kept(tmp_path):
     assert [d.dim_param or d.dim_value for d in y.type.tensor_type.shape.dim] == ["batch", 2]
     assert [t.name for t in model.graph.initializer] == ["dense/kernel"]
     (product, relu) = model.graph.node
+    (within,) = model.graph.value_info  # shapes of what lies between, for readers
+    assert within.name == product.output[0]
+    assert [d.dim_param or d.dim_value for d in within.type.tensor_type.shape.dim] == ["batch", 2]
     assert metadata(product)["op"] == "matmul" and metadata(product)["scope"] == "dense"
     assert metadata(relu)["source"].partition(":")[0].endswith("test_exporting.py")
 
