@@ -58,6 +58,38 @@ def test_initial_values_are_in_the_file(step, tmp_path):
     np.testing.assert_allclose(losses, captured(step, feeds), rtol=1e-5)
 
 
+def test_a_step_for_any_batch_size(rng, tmp_path):
+    model = ef.nn.Sequential(
+        [
+            ef.nn.Conv2D(4, 3, padding="same"),
+            ef.nn.BatchNormalization(momentum=0.9),
+            ef.nn.Activation("relu"),
+            ef.nn.MaxPooling2D(2),
+            ef.nn.Flatten(),
+            ef.nn.Dense(3),
+        ]
+    )
+    optimizer = ef.nn.optimizers.SGD(0.1, momentum=0.9)
+    images = ef.TensorSpec(("batch", 6, 6, 1), "float32")
+
+    @ef.function(input_signature=[images, ef.TensorSpec(("batch",), "int64")])
+    def step(x, y):
+        with ef.GradientTape() as tape:
+            loss = ef.mean(ef.sparse_softmax_cross_entropy(model(x, training=True), y))
+        weights = model.trainable_weights
+        optimizer.apply(tape.gradient(loss, weights), weights)
+        return {"loss": loss}
+
+    ef.capture.export_onnx(step, tmp_path / "step.onnx")
+    session, state = session_of(tmp_path / "step.onnx"), {}
+    outputs = [output.name for output in session.get_outputs()]
+    for size in (8, 5, 8, 1, 16):
+        x, y = rng.standard_normal((size, 6, 6, 1)).astype("float32"), rng.integers(0, 3, size)
+        loss, *after = session.run(outputs, {"x": x, "y": y} | state)
+        state = {name.removesuffix("/next"): a for name, a in zip(outputs[1:], after, strict=True)}
+        assert abs(float(step(x, y)["loss"]) - float(loss)) < 1e-4
+
+
 def test_initial_values_in_a_file_of_their_own(step, tmp_path):
     step, feeds = step
     ef.capture.export_onnx(step, tmp_path / "step.onnx", initial=tmp_path / "initial.onnx")
