@@ -166,6 +166,15 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     return found
 
 
+def _range_operator(w: Any, **attributes: Any) -> Any:
+    """The rule of ONNX, where sizes that are known by name are read from the inputs."""
+    numbers = [attributes[name] for name in ("start", "stop", "step")]
+    if not any(isinstance(n, Dim) for n in numbers):
+        return w.evaluated(arange, **attributes)
+    ends = [w.Squeeze(w.shape([n]), dtype="int64") for n in numbers]
+    return w.Range(*ends, dtype="int64")
+
+
 @creation(
     arrange=_arrange_range,
     infer=_range_spec,
