@@ -33,13 +33,15 @@ class Missing(Frozen):
 
 
 class Onnx(Frozen):
-    """The ONNX operator that means the same, for export and for import."""
+    """The ONNX operator that means the same.
+
+    ``attributes`` has ONNX's name of each one that it calls differently. ``rule``, as that of an
+    op, writes the operator where arguments differ otherwise.
+    """
 
     name: str
     attributes: Mapping[str, str] = fresh(default_factory=dict)
-    """ONNX's name of each attribute that it calls differently."""
     rule: Rule | None = None
-    """Writes it, where arguments or attributes differ otherwise: a rule as below."""
 
 
 class Cost(NamedTuple):

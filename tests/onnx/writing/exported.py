@@ -30,8 +30,8 @@ class Exported(NamedTuple):
     wanted: list[Array]
 
 
-def exported(op: Any, sample: Any, **options: Any) -> Exported | None:
-    """The model of a call of an op whose arrays are inputs; None where nothing is computed."""
+def call_of(op: Any, sample: Any) -> tuple[Any, list[Array]]:
+    """A call of an op as a function of its arrays."""
     arrays = [x for x in sample.args if isinstance(x, np.ndarray)]
 
     def call(*tensors: Any) -> Any:
@@ -39,6 +39,12 @@ def exported(op: Any, sample: Any, **options: Any) -> Exported | None:
         args = [next(given) if isinstance(x, np.ndarray) else x for x in sample.args]
         return op.call(*args, **sample.attributes)
 
+    return call, arrays
+
+
+def exported(op: Any, sample: Any, **options: Any) -> Exported | None:
+    """The model of a call of an op whose arrays are inputs; None where nothing is computed."""
+    call, arrays = call_of(op, sample)
     wanted = results(call(*map(ef.asarray, arrays)))
     graph = ef.capture.trace(call, *(ef.TensorSpec(x.shape, x.dtype) for x in arrays))
     if not graph.nodes:
@@ -78,21 +84,26 @@ def without_bfloat16(model: Any) -> Any:
     return wrapped
 
 
-def by_runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
-    """What ONNX Runtime computes, on one thread."""
-    wrapped = without_bfloat16(model)
-    given = {name: x.astype("f4") if x.dtype == BFLOAT16 else x for name, x in feeds.items()}
-    pairs = zip(wrapped.graph.input, model.graph.input, strict=True)
-    names = {outer.name: inner.name for outer, inner in pairs}
+def session_of(model: Any) -> Any:
+    """ONNX Runtime's session of a model, on one thread."""
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = settings.inter_op_num_threads = 1
     settings.log_severity_level = 4
-    session = onnxruntime.InferenceSession(
-        wrapped.SerializeToString(),
+    return onnxruntime.InferenceSession(
+        model.SerializeToString(),
         settings,
         providers=["CPUExecutionProvider"],
         disabled_optimizers=INEXACT,
     )
+
+
+def by_runtime(model: Any, feeds: dict[str, Array]) -> list[Array]:
+    """What ONNX Runtime computes."""
+    wrapped = without_bfloat16(model)
+    given = {name: x.astype("f4") if x.dtype == BFLOAT16 else x for name, x in feeds.items()}
+    pairs = zip(wrapped.graph.input, model.graph.input, strict=True)
+    names = {outer.name: inner.name for outer, inner in pairs}
+    session = session_of(wrapped)
     made = session.run(None, {i.name: given[names[i.name]] for i in session.get_inputs()})
     kinds = [info.type.tensor_type.elem_type for info in model.graph.output]
     return [y.astype(BFLOAT16) if k == 16 else y for y, k in zip(made, kinds, strict=True)]
@@ -126,3 +137,53 @@ def check(op: Any, sample: Any, run: Any = by_either, **options: Any) -> None:
         assert facts[0] == facts[1], f"the model gives {facts[0]} instead of {facts[1]}"
         rtol = max(tolerance(y.dtype) for y in found.wanted)
         check_all_close(made, found.wanted, rtol, "the model's result")
+
+
+# Free sizes --------------------------------------------------------------------------------------
+
+
+class Freed(NamedTuple):
+    """A model whose arrays have any number of rows, and what is computed of those."""
+
+    call: Any
+    rows: list[Array]
+    free: list[bool]
+    names: list[str]
+    session: Any
+
+    def of(self, count: int) -> list[Array]:
+        """Arrays with so many rows, those of the sample again and again."""
+        return [
+            np.resize(x, (count, *x.shape[1:])) if free else x
+            for x, free in zip(self.rows, self.free, strict=True)
+        ]
+
+    def check(self, count: int) -> None:
+        """The model gives what the op does for so many rows."""
+        arrays = self.of(count)
+        wanted = results(self.call(*map(ef.asarray, arrays)))
+        given = dict(zip(self.names, arrays, strict=True))
+        made = self.session.run(None, {i.name: given[i.name] for i in self.session.get_inputs()})
+        facts = [[(y.shape, y.dtype) for y in row] for row in (made, wanted)]
+        assert facts[0] == facts[1], f"the model gives {facts[0]} instead of {facts[1]}"
+        check_all_close(made, wanted, max(tolerance(y.dtype) for y in wanted), "the result")
+
+
+def freed(op: Any, sample: Any) -> Freed | None:
+    """A call whose arrays share their first size, which is free; None where there is none."""
+    call, arrays = call_of(op, sample)
+    sizes = {n for x in arrays for n in x.shape[:1] if n > 1}
+    sizes -= {n for x in arrays for n in x.shape[1:]}
+    if len(sizes) != 1:
+        return None
+    (size,) = sizes
+    free = [x.shape[:1] == (size,) for x in arrays]
+    specs = [
+        ef.TensorSpec(("n", *x.shape[1:]) if own else x.shape, x.dtype)
+        for x, own in zip(arrays, free, strict=True)
+    ]
+    graph = ef.capture.trace(call, *specs)
+    if not any("n" in map(str, v.shape) for v in graph.outputs):
+        return None
+    session = session_of(model_of(graph))
+    return Freed(call, arrays, free, list(graph.inputs.names), session)
