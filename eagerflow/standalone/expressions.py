@@ -58,12 +58,19 @@ class Variable:
 
     ``base`` is what it would be called; it takes over the name of the first of ``heir_of`` that
     is not used any more, unless that is ``fixed``: a size, weights, or what the user has named.
+    The name of one that ``says`` what it holds goes to others of the same base alone.
     """
 
-    __slots__ = ("base", "fixed", "heir_of")
+    __slots__ = ("base", "fixed", "heir_of", "says")
 
-    def __init__(self, base: str, heir_of: Iterable[Variable] = (), fixed: bool = False) -> None:
-        self.base, self.heir_of, self.fixed = base, tuple(heir_of), fixed
+    def __init__(
+        self,
+        base: str,
+        heir_of: Iterable[Variable] = (),
+        fixed: bool = False,
+        says: bool = False,
+    ) -> None:
+        self.base, self.heir_of, self.fixed, self.says = base, tuple(heir_of), fixed, says
 
 
 class Reference(str):

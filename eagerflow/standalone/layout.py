@@ -101,13 +101,21 @@ def _named(parameters: Sequence[Variable], lines: Sequence[Line]) -> dict[Variab
     names = {x: take(x.base) for x in parameters}
     owners = {name: x for x, name in names.items()}
 
+    def leaves(y: Variable, x: Variable, now: int) -> bool:
+        """Whether ``x`` may have the name of ``y`` from now on."""
+        dead = y in names and last.get(y, -1) <= now and owners[names[y]] is y
+        if x.base == y.base:
+            return dead and (not y.fixed or y in x.heir_of)
+        return dead and not y.fixed and not (y.says and names[y].startswith(y.base))
+
     def name(block: Iterable[Line], number: int | None) -> None:
         for at, line in enumerate(block):
             now = at if number is None else number
             for x in line.defines:
-                dead = [y for y in x.heir_of if y in names and last[y] <= now]
-                heirs = [y for y in dead if owners[names[y]] is y]
-                if number is None and heirs:
+                known = [*x.heir_of, *filter(None, [owners.get(x.base)])]
+                heirs = [y for y in known if leaves(y, x, now) and y not in line.defines]
+                heirs = heirs if number is None else []  # a loop goes on with what is around it
+                if heirs:
                     owners[names[heirs[0]]], names[x] = x, names[heirs[0]]
                     continue
                 names[x] = take(x.base)

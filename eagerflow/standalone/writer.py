@@ -67,6 +67,7 @@ _NOUNS = {
     "reshape": "shaped",
     "subtract": "difference",
     "take": "rows",
+    "take_along_axis": "picked",
     "sum": "total",
     "max": "largest",
     "min": "smallest",
@@ -175,7 +176,7 @@ class Writer:
         """A new variable for a value."""
         wanted = self.wanted_names.get(value)
         name = wanted or self._own_name(value)
-        return Variable(name, fixed=name != NEUTRAL)  # others say what they hold
+        return Variable(name, fixed=wanted is not None, says=name != NEUTRAL)
 
     def _own_name(self, value: Value) -> str:
         own = value.name.rpartition("/")[2].partition(":")[0]
@@ -312,7 +313,7 @@ class Writer:
             variable = self.variable(value)
             own = self.wanted_names.get(value)
             if own is None and isinstance(x.pieces[0], Reference) and len(values) == 1:
-                variable.base, variable.fixed = NEUTRAL, False
+                variable.base, variable.says = NEUTRAL, False
             heirs = [y for y in x.variables() if not y.fixed or y.base == variable.base]
             wanted = own is None or [y for y in heirs[:1] if y.base == own]
             variable.heir_of = tuple(heirs[:1]) if wanted and not targets else ()
