@@ -23,8 +23,8 @@ from eagerflow.standalone.expressions import (
     text,
 )
 from eagerflow.standalone.layout import INDENT, Line, Text, assignment, broken, written
+from eagerflow.standalone.naming import users_names
 from eagerflow.standalone.program import Program
-from eagerflow.standalone.users import users_names
 from eagerflow.standalone.writer import Writer
 
 MAX_TITLE = 80  # letters
@@ -101,7 +101,10 @@ class Module:
 
     def _nested(self, ends: list[Expression]) -> Expression | None:
         """The result in the nest that the function returned, or in a dict by the outputs' names."""
-        found = _nest(self.graph.nest(ends))
+        nest = self.graph.nest(ends)
+        found = _nest(nest)
+        if found is not None and type(nest) is tuple and len(nest) > 1:
+            return text(*found.pieces[1:-1])
         if found is None:
             pairs = zip(self.graph.outputs.names, ends, strict=True)
             found = _nest(dict(pairs))

@@ -7,7 +7,7 @@ expression that uses it. What a function reads is found while it is written.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Sequence
 from os.path import basename
 from typing import Any, Protocol
@@ -35,6 +35,7 @@ from eagerflow.standalone.expressions import (
     unary,
 )
 from eagerflow.standalone.layout import Line, assignment
+from eagerflow.standalone.naming import NEUTRAL, code_of, own_name
 from eagerflow.standalone.scopes import (
     common,
     made,
@@ -44,47 +45,11 @@ from eagerflow.standalone.scopes import (
     runs,
     together,
 )
-from eagerflow.standalone.users import code_of
 
 MAX_WIDTH = 66  # letters of an expression within another one
-NEUTRAL = "h"  # what results of functions are called
 MAX_FOLDERS = 12  # of weights that a function takes one by one
 MAX_RETURN = 80  # letters of one that is returned
 ARGUMENTS = "x", "y", "z", "a", "b", "c", "d", "e", "f", "g", "h"
-
-_NOUNS = {
-    "add": "total",
-    "astype": "cast",
-    "concat": "joined",
-    "divide": "quotient",
-    "expand_dims": "expanded",
-    "getitem": "part",
-    "matmul": "product",
-    "multiply": "product",
-    "multiply_no_nan": "product",
-    "negative": "negated",
-    "permute_dims": "turned",
-    "reshape": "shaped",
-    "subtract": "difference",
-    "take": "rows",
-    "take_along_axis": "picked",
-    "sum": "total",
-    "max": "largest",
-    "min": "smallest",
-    "equal": "same",
-    "greater": "above",
-    "greater_equal": "above",
-    "less": "below",
-    "less_equal": "below",
-    "logical_and": "both",
-    "logical_or": "either",
-    "where": "chosen",
-    "broadcast_to": "repeated",
-    "all": "every",
-    "any": "some",
-    "abs": "size",
-}
-"""What results are called, where the name of the op is a verb or taken."""
 
 
 class Program(Protocol):
@@ -113,7 +78,7 @@ class Writer:
 
     def __init__(self, program: Program, parameters: Iterable[tuple[Any, str]] = ()) -> None:
         self.program = program
-        self.known: dict[Any, Expression] = {}
+        self.known: ChainMap[Any, Expression] = ChainMap()  # a map for each block, and the whole
         self.keys: list[Any] = []
         self.parameters: list[Variable] = []
         self.free = True  # whether it may take more parameters
@@ -143,7 +108,7 @@ class Writer:
         variable = Variable(name, fixed=not isinstance(key, Value))
         self.keys.append(key)
         self.parameters.append(variable)
-        found = self.known[key] = text(variable)
+        found = self.known.maps[-1][key] = text(variable)
         return found
 
     def term(self, x: Any) -> Expression:
@@ -175,17 +140,8 @@ class Writer:
     def variable(self, value: Value) -> Variable:
         """A new variable for a value."""
         wanted = self.wanted_names.get(value)
-        name = wanted or self._own_name(value)
+        name = wanted or own_name(value)
         return Variable(name, fixed=wanted is not None, says=name != NEUTRAL)
-
-    def _own_name(self, value: Value) -> str:
-        own = value.name.rpartition("/")[2].partition(":")[0]
-        if value.node is not None and len(value.node.outputs) > 1:
-            return NEUTRAL if value.index == 0 else "part"
-        if value.node is not None:
-            op = value.node.op.name
-            own = _NOUNS.get(op, own) if own.startswith(op) else own
-        return identifier(own)
 
     def assign(self, x: Expression, base: str) -> Variable:
         """A new variable with this value."""
@@ -230,7 +186,7 @@ class Writer:
                 axis = key.shape.index(Dim(atom))
                 value = Variable(identifier(atom), fixed=True)
                 self.heads.append(assignment([value], text(variable, f".shape[{axis}]"), [value]))
-                found = self.known[atom] = text(value)
+                found = self.known.maps[-1][atom] = text(value)
                 return found
         return self.take(atom, identifier(atom))
 
@@ -383,11 +339,12 @@ class Writer:
     def block(self, graph: Graph, given: Sequence[Expression]) -> tuple[list[Line], list[Any]]:
         """The lines of a graph that is given something, and the expressions of its results."""
         outside, self.lines = self.lines, []
+        self.known = self.known.new_child()  # what is assigned there may not be elsewhere
         try:
             found = self.inline(graph, given)
             return self.lines, found
         finally:
-            self.lines = outside
+            self.lines, self.known = outside, self.known.parents
 
     def inline(self, graph: Graph, given: Sequence[Expression]) -> list[Expression]:
         """Append the lines of a graph that is given something; the expressions of its results."""

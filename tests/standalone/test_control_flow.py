@@ -124,3 +124,18 @@ def test_free_sizes_are_read_from_shapes():
     for x, y in ((X, X[0]), (X[:1], X[:, 0])):
         for a, b in zip(program(x, y), f(ef.tensor(x), ef.tensor(y)), strict=True):
             assert_close(a, b.numpy(), 1)
+
+
+@pytest.mark.parametrize("n", [0, 1, 2])
+def test_what_a_branch_assigns_is_known_in_it_alone(n):
+    big = ef.tensor(np.linspace(0.5, 1.5, 12, dtype=np.float32).reshape(4, 3))
+
+    def branch(a):
+        return ((a + big) * (a - big) * (a * big) + (big - a) * (a + big)) * ((big + a) * (a - big))
+
+    def f(x, n):
+        y = ef.cond(n > 0, branch, lambda a: a, x)
+        z = ef.cond(n > 1, lambda a: a, branch, y)
+        return ef.fori_loop(0, n, lambda i, a: branch(a), z)
+
+    same(f, X, np.int64(n))

@@ -1,4 +1,4 @@
-"""What the user's own lines say: comments, and names of variables."""
+"""What variables are called: as in the user's own lines, or by what the ops do."""
 
 from __future__ import annotations
 
@@ -53,3 +53,53 @@ def users_names(graph: Graph) -> dict[Value, str]:
         if name is not None and len(ends) == 1:
             found[ends[0]] = identifier(name)
     return found
+
+
+# Names of what the user has not named ------------------------------------------------------------
+
+NEUTRAL = "h"  # what results of functions are called
+
+NOUNS = {
+    "add": "total",
+    "astype": "cast",
+    "concat": "joined",
+    "divide": "quotient",
+    "expand_dims": "expanded",
+    "getitem": "part",
+    "matmul": "product",
+    "multiply": "product",
+    "multiply_no_nan": "product",
+    "negative": "negated",
+    "permute_dims": "turned",
+    "reshape": "shaped",
+    "subtract": "difference",
+    "take": "rows",
+    "take_along_axis": "picked",
+    "sum": "total",
+    "max": "largest",
+    "min": "smallest",
+    "equal": "same",
+    "greater": "above",
+    "greater_equal": "above",
+    "less": "below",
+    "less_equal": "below",
+    "logical_and": "both",
+    "logical_or": "either",
+    "where": "chosen",
+    "broadcast_to": "repeated",
+    "all": "every",
+    "any": "some",
+    "abs": "size",
+}
+"""What results are called, where the name of the op is a verb or taken."""
+
+
+def own_name(value: Value) -> str:
+    """What a value is called where nothing else is known."""
+    own = value.name.rpartition("/")[2].partition(":")[0]
+    node = value.node
+    if node is None:
+        return identifier(own)
+    if len(node.outputs) > 1:
+        return NEUTRAL if value.index == 0 else "part"
+    return identifier(NOUNS.get(node.op.name, own) if own.startswith(node.op.name) else own)
