@@ -11,6 +11,7 @@ from eagerflow.dtypes import DType
 from eagerflow.onnx.reading.attributes import onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import dtype_of
+from eagerflow.onnx.reading.origins import PRODUCER
 from eagerflow.onnx.reading.tensors import array_of, dense_of, fail
 
 OLDEST, NEWEST = 7, 28
@@ -42,6 +43,7 @@ class Model:
         self.proto = _parsed(data)
         _check_texts(self.proto)
         self.graph = self.proto.graph
+        self.is_ours = self.proto.producer_name == PRODUCER
         self.opsets = opsets_of(self.proto.opset_import)
         self.functions: Functions = {}
         for function in self.proto.functions:
