@@ -373,11 +373,6 @@ def _clip(w: Writer, node: Node, x: Expression, *limits: Any) -> Expression:
     return call("np.clip", x, *[text("None") if n is None else n for n in limits])
 
 
-@form("relu")
-def _relu(w: Writer, node: Node, x: Expression) -> Expression:
-    return call("np.maximum", x, "0")
-
-
 @form("einsum")
 def _einsum(w: Writer, node: Node, *xs: Expression) -> Expression:
     return call("np.einsum", literal(node.attributes["subscripts"]), *xs)

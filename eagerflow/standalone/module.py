@@ -60,6 +60,7 @@ class Module:
             array = call("np.asarray", text(x), literal(value.dtype))
             starts.append(assignment([own], array, [own]))
             writer.known[value] = text(own)
+        writer.is_main = True
         writer.weights = Variable("state" if self.trains else "weights", fixed=True)
         writer.wanted_names = self._wanted_names()
         places, scoped = {n.place for n in graph.nodes}, any(n.scope for n in graph.nodes)

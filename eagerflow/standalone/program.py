@@ -38,7 +38,7 @@ MAX_SHOWN = 8  # elements of an array that is written in the program
 MAX_OPERANDS = 74  # letters of both sides of an operator
 _FLOAT16 = np.dtype("float16")
 _UNKNOWN = (NARROW | FLOAT8) - {_FLOAT16}
-_PLAIN_KEY = re.compile(r"[A-Za-z0-9_.:+-]{1,64}")
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:+-]{0,63}")
 
 
 class Program:
@@ -53,6 +53,8 @@ class Program:
         self._known: dict[Any, str] = {}
         self._paths = _paths([cell.name for cell in graph.cells])
         self._constants: dict[Any, str] = {}
+        self._keys = FreeNames([*(path[0] for path in self._paths.values()), ""])
+        self._open: list[str] = []  # ops whose bodies are being written
         for cell in graph.cells:
             self.arrays["/".join(self.path(cell))] = cell.variable.numpy()
             _check(cell.value)
@@ -95,15 +97,18 @@ class Program:
             return call("np.full", literal(array.shape), literal(_number(array.flat[0])), dtype)
         if array.size <= MAX_SHOWN:
             return _shown(array)
-        key = self._constants.get(id(value.constant))
-        if key is None:
-            base = identifier(value.name.rpartition("/")[2], "constant")
-            key = self._constants[id(value.constant)] = self._free_key(base)
-            self.arrays[key] = array
-        return writer.weight((key,)) if not writer.prefix else writer.take(value)
+        if not writer.is_main:
+            return writer.take(value)
+        return writer.weight((self._stored(array, value.name.rpartition("/")[2]),))
 
-    def _free_key(self, base: str) -> str:
-        return FreeNames([*(p[0] for p in self._paths.values()), *self.arrays]).take(base)
+    def _stored(self, array: Any, name: str) -> str:
+        """The name in the file of an array, which is there once."""
+        same = array.dtype, array.shape, array.tobytes()
+        key = self._constants.get(same)
+        if key is None:
+            key = self._constants[same] = self._keys.take(identifier(name, "constant"))
+            self.arrays[key] = array
+        return key
 
     # Nodes ---------------------------------------------------------------------------------------
 
@@ -138,14 +143,18 @@ class Program:
 
     def _helper(self, w: Writer, node: Node, xs: Sequence[Any]) -> Expression | list[Expression]:
         """What a node's op consists of, in place or as a function of its own."""
+        if node.op.name in self._open:
+            raise CaptureError("it cannot be exported: it consists of itself", op=node.op.name)
         graph = _body(node)
         given = [x for x, v in zip(xs, node.inputs, strict=True) if isinstance(v, Value)]
         if len(graph.nodes) <= 1:
             return w.expand(graph, given)
         inner = Writer(self, zip(graph.inputs, map(identifier, graph.inputs.names), strict=True))
         inner.comments = False
+        self._open.append(node.op.name)
         inner.nodes(graph.nodes, graph.outputs, loose=True)
         inner.finish(list(graph.outputs))
+        self._open.pop()
         name = inner.define(node.op.name, node.op.doc.partition("\n\n")[0])
         for value, x in zip(graph.inputs, given, strict=True):
             w.known[value] = x
@@ -154,15 +163,14 @@ class Program:
 
 def _paths(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
     """Where Variables are in the nest of weights, by their names: these, where they are plain."""
-    folders = {name[:i] for name in names for i, c in enumerate(name) if c == "/"}
-    take = FreeNames(["", *folders]).take
-    found = {}
+    wholes = {}
     for name in names:
         parts = name.split("/")
         plain = all(map(_PLAIN_KEY.fullmatch, parts)) and not name.endswith(".npy")
-        whole = name if plain else "/".join(identifier(p, "weight") for p in parts[:8])
-        found[name] = tuple(take(whole).split("/"))
-    return found
+        wholes[name] = name if plain else "/".join(identifier(p, "weight") for p in parts[:8])
+    folders = {whole[:i] for whole in wholes.values() for i, c in enumerate(whole) if c == "/"}
+    take = FreeNames(["", *folders]).take
+    return {name: tuple(take(whole).split("/")) for name, whole in wholes.items()}
 
 
 def _one_for_all(numbers: Any) -> Any:

@@ -81,7 +81,7 @@ class Writer:
         self.known: ChainMap[Any, Expression] = ChainMap()  # a map for each block, and the whole
         self.keys: list[Any] = []
         self.parameters: list[Variable] = []
-        self.free = True  # whether it may take more parameters
+        self.is_main = False  # whether it is given all weights
         self.heads: list[Line] = []  # sizes
         self.lines: list[Line] = []
         self.prefix: tuple[str, ...] = ()  # of the weights that it is given

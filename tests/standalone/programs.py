@@ -1,6 +1,7 @@
 """Programs as they are written, run and compared in the tests."""
 
 import os
+import re
 import subprocess
 import sys
 
@@ -11,6 +12,8 @@ import eagerflow.capture
 from eagerflow.standalone.module import Module
 
 WIDTH = 99
+NEWER = {"cumulative_sum", "cumulative_prod", "unstack", "matvec", "vecmat"}
+"""Functions that NumPy has since 2.1 and 2.2."""
 ALONE = """
 import sys
 
@@ -63,6 +66,7 @@ class Program:
         module = module_of(graph)
         self.text = module.text()
         assert all(len(line) <= width for line in self.text.split("\n")), self.text
+        assert NEWER.isdisjoint(re.findall(r"np\.(\w+)", self.text))
         assert "eagerflow" not in self.text.replace("written by eagerflow", "")
         self.namespace = {"__name__": "model", "__file__": "model.py"}
         exec(compile(self.text, "model.py", "exec", dont_inherit=True), self.namespace)

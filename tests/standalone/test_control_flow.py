@@ -139,3 +139,30 @@ def test_what_a_branch_assigns_is_known_in_it_alone(n):
         return ef.fori_loop(0, n, lambda i, a: branch(a), z)
 
     same(f, X, np.int64(n))
+
+
+def test_large_constants_are_told_apart():
+    def f(x):
+        with ef.capture.scope("layer"):
+            y = x * w
+            y = ef.tanh(y + ef.asarray(np.linspace(0, 1, 12, dtype=np.float32).reshape(4, 3)))
+        with ef.capture.scope("other"):
+            z = y * ef.asarray(np.linspace(2, 3, 12, dtype=np.float32).reshape(4, 3))
+            z = ef.tanh(z) * x + v
+        return z
+
+    w, v = ef.Variable(X[0], name="layer/w"), ef.Variable(X[1], name="other/v")
+    program = same(f, X)
+    assert len([key for key in program.weights if key.startswith("constant")]) == 2
+
+
+def test_constants_of_bodies_are_stored_once():
+    image = np.random.default_rng(0).standard_normal((1, 5, 5, 2)).astype(np.float32)
+
+    def f(x):
+        a = ef.resize(x, (13, 13))
+        return a, ef.resize(x * 2, (13, 13)), ef.resize(x, (17, 11))
+
+    program = same(f, image)
+    arrays = [x.tobytes() for x in program.weights.values()]
+    assert len(arrays) == len(set(arrays)) > 4
