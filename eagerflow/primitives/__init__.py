@@ -14,6 +14,8 @@ _MODULES = (
     "compiled_attention",
     "compiled_recurrence",
     "convolution",
+    "integer_products",
+    "matrix_product",
     "pooling",
     "recurrence",
 )

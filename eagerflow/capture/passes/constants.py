@@ -32,8 +32,9 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
     The ops themselves compute them, so the bits are those of eager calls. What would be larger
     than ``MAX_BYTES``, grow by more than ``MAX_GROWTH``, or take more than ``MAX_FLOPS`` operations
-    stays; so does what fails, as it fails when the graph runs, with its line, and what depends on
-    memory shared with somebody else's array, which is read each time that the graph runs.
+    stays; so does what is quantized, as it is kept in few bits, what fails, as it fails when the
+    graph runs, with its line, and what depends on memory shared with somebody else's array, which
+    is read each time that the graph runs.
 
     >>> f = lambda x: x * ef.exp(ef.zeros((3,)))
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
@@ -67,7 +68,7 @@ class _Folding(Sweep):
     def _allowed(self, node: Node) -> bool:
         """Whether computing now is possible, cheap, and no loss."""
         op = node.op
-        if op.family in ("custom", "communication") or bodies_of(node.attributes):
+        if op.family in ("custom", "communication", "quantization") or bodies_of(node.attributes):
             return False
         place = current_device()
         here = str(place)

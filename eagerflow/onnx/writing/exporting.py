@@ -39,7 +39,7 @@ OPSET = 21
 EXTERNAL_BYTES = 1 << 30  # of weights, from which they go to a file beside the model
 MIN_EXTERNAL_BYTES = 1 << 10  # of each that does
 DATA_SUFFIX = ".data"
-MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"})
+MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication", "quantization"})
 """Families whose operators take every dtype."""
 
 

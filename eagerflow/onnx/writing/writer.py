@@ -231,6 +231,16 @@ class Writer:
         made = self.Cast(x, dtype=wanted, to=tensor_type(wanted))
         return Symbol(made.name, wanted, x.shape)
 
+    def reshaped(self, x: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """A tensor in another shape; of a constant another constant."""
+        if x.shape == shape:
+            return x
+        known = self.initializers.arrays.get(x.name)
+        if known is not None:
+            return self.constant(known.reshape(shape))
+        made = self.Reshape(x, self.integers(shape))
+        return Symbol(made.name, x.dtype, shape)
+
     def computable(self, x: Symbol) -> Symbol:
         """A tensor in the dtype that operators compute in, as kernels of ours do."""
         return self.cast(x, computed(x.dtype))

@@ -1,0 +1,343 @@
+"""Quantization: numbers as small integers times a scale, and back.
+
+The formulas are those of ONNX's QuantizeLinear and DequantizeLinear. Scales and zero points
+broadcast: one number serves a whole tensor, and numbers of the shape (..., 1, ...) its axes or,
+where a tensor was reshaped to groups, its groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.instructions import value_type
+from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import multiply, subtract
+from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.rounding import round as rounded
+from eagerflow.ops.elementwise.selection import clip, maximum, minimum, where
+from eagerflow.ops.family import Batch, batch_elementwise, define, elements, split_elementwise
+from eagerflow.ops.reductions.sums import max as largest
+from eagerflow.ops.reductions.sums import min as smallest
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import unbroadcast
+from eagerflow.spec import TensorSpec, broadcast
+
+__all__ = ["dequantize", "dynamic_quantize", "quantize"]
+
+QUANTIZED = frozenset(map(as_dtype, ("int8", "uint8", "int16", "uint16")))
+"""Dtypes that floats are quantized to."""
+STORED = QUANTIZED | {as_dtype("int32")}
+"""Dtypes of what is dequantized: sums, and numbers added to them, have 32 bits."""
+BLOCKED_OPSET = 21  # of ONNX, from which groups have scales of their own
+
+
+def _like_first(x: TensorSpec, *others: TensorSpec | None) -> None:
+    """Refuse scales and zero points that do not broadcast to a tensor."""
+    for name, other in zip(("scale", "zero_point"), others, strict=True):
+        if other is not None and broadcast(x.shape, other.shape) != x.shape:
+            raise ShapeError(
+                f"{name} of shape {other.shape} does not broadcast to {x.shape}",
+                argument=name,
+                expected="a number, or sizes that are 1 or those of x, from the last axis on",
+            )
+
+
+def _quantized_spec(
+    x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec | None = None, *, dtype: Any
+) -> TensorSpec:
+    _like_first(x, scale, zero_point)
+    wanted = as_dtype(dtype)
+    if wanted not in QUANTIZED:
+        raise DTypeError(
+            f"{wanted.name} is not for quantized numbers",
+            argument="dtype",
+            expected=", ".join(sorted(d.name for d in QUANTIZED)),
+        )
+    return x.like(dtype=wanted)
+
+
+def _dequantized_spec(
+    x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec | None = None
+) -> TensorSpec:
+    _like_first(x, scale, zero_point)
+    return x.like(dtype=scale.dtype)
+
+
+def _split(*specs: TensorSpec | None, **attributes: Any) -> Any:
+    return split_elementwise(*[0 if spec is None else spec for spec in specs])
+
+
+def _batched(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    x, *rest = args
+    if not batched[0]:  # the result is like it
+        x = x.broadcast_to((size, *x.shape))
+    return batch_elementwise(call, (x, *rest), (True, *batched[1:]), size, **attributes)
+
+
+def _cost(*specs: Any, **attributes: Any) -> Cost:
+    return elements(*specs, flops=4)
+
+
+# ONNX --------------------------------------------------------------------------------------------
+
+
+def _placed(w: Any, x: Any, scale: Any, *others: Any) -> tuple[list[Any], dict[str, Any]] | None:
+    """Scales as ONNX has them: of a tensor, of an axis, of blocks; None for other shapes."""
+    shape = (1,) * (x.ndim - scale.ndim) + scale.shape
+    shapes = {(1,) * (x.ndim - y.ndim) + y.shape for y in others if y is not None}
+    if shapes - {shape}:
+        return None
+    axes = [i for i, n in enumerate(shape) if n != 1]
+    alone = [i for i, n in enumerate(shape) if n == 1 != x.shape[i]]
+    form: tuple[Any, ...]
+    if not axes:
+        form, where = (), {}
+    elif len(axes) == 1 and shape[axes[0]] == x.shape[axes[0]]:
+        form, where = (shape[axes[0]],), {"axis": axes[0]}
+    elif len(alone) == 1 and isinstance(x.shape[alone[0]], int) and w.opset >= BLOCKED_OPSET:
+        form, where = shape, {"axis": alone[0], "block_size": x.shape[alone[0]]}
+    else:
+        return None
+    found = [y if y is None else w.reshaped(y, form) for y in (scale, *others)]
+    return found, where
+
+
+def _quantize_operator(w: Any, x: Any, scale: Any, zero: Any = None, *, dtype: Any) -> Any:
+    wanted = as_dtype(dtype)
+    if zero is None:
+        zero = w.constant(np.zeros(scale.shape, wanted))
+    zero = w.cast(zero, wanted)
+    found = _placed(w, x, scale, zero)
+    if x.dtype == "float32" and found is not None and _is_common(w, wanted):
+        (scale, zero), where = found
+        return w.QuantizeLinear(x, scale, zero, dtype=wanted, **where)
+    kind = w.computable(x).dtype
+    x, scale, zero = (w.cast(y, kind) for y in (x, scale, zero))
+    y = w.Add(w.Round(w.Div(x, scale)), zero)
+    limits = np.iinfo(wanted)
+    return w.cast(w.Clip(y, w.constant(limits.min, kind), w.constant(limits.max, kind)), wanted)
+
+
+def _dequantize_operator(w: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    if zero is not None:
+        zero = w.cast(zero, x.dtype)
+    found = _placed(w, x, scale, zero)
+    common = _is_common(w, x.dtype) or (x.dtype == "int32" and zero is None)
+    if scale.dtype == "float32" and found is not None and common:
+        (scale, zero), where = found
+        return w.DequantizeLinear(x, scale, zero, dtype=scale.dtype, **where)
+    kind = w.computable(scale).dtype
+    y = w.cast(x, kind)
+    if zero is not None:
+        y = w.Sub(y, w.cast(zero, kind))
+    return w.Mul(y, w.cast(scale, kind))
+
+
+def _is_common(w: Any, dtype: DType) -> bool:
+    """Whether ONNX's operators take a dtype; 16 bits came with the blocks."""
+    return dtype.itemsize == 1 or (dtype.itemsize == 2 and w.opset >= BLOCKED_OPSET)
+
+
+# Samples -----------------------------------------------------------------------------------------
+
+_SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((), ()),
+    ((5,), ()),
+    ((0,), ()),
+    ((2, 3), (3,)),
+    ((2, 3), (2, 1)),
+    ((2, 3, 4), (1, 3, 1)),
+    ((2, 4, 3), (2, 1, 3)),
+    ((2, 4, 3), (2, 1, 1)),
+    ((3, 5), (3, 5)),
+    ((1, 1), (1, 1)),
+    ((0, 3), (3,)),
+)
+"""Those of a tensor and of its scales."""
+
+
+def _scales(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """Scales of a few bits, so that halves come up."""
+    return np.asarray(2.0 ** rng.integers(-7, -1, shape) * rng.integers(1, 4, shape)).astype(dtype)
+
+
+def _zeros(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> Any:
+    kind = np.dtype(dtype)
+    limits = np.iinfo(kind)
+    return np.asarray(rng.integers(limits.min, limits.max, shape, endpoint=True)).astype(kind)
+
+
+def _quantize_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    names = ("int8", "uint8", "int16", "uint16")
+    found = []
+    for i, (shape, form) in enumerate(_SHAPES):
+        to = names[i % 4]
+        x, scale = make(rng, dtype, shape, -5, 5), _scales(rng, dtype, form)
+        found.append(Sample((x, scale, _zeros(rng, to, form)), {"dtype": to}))
+    x = make(rng, dtype, (4, 6))
+    grid = (rng.integers(-9, 9, (4, 6)) / 4).astype(dtype)  # halves of the scale
+    return [
+        *found,
+        Sample((x.T, _scales(rng, dtype, ()))),
+        Sample((x[::2, ::-1], _scales(rng, dtype, (3,))[::-1].repeat(2)), {"dtype": "uint8"}),
+        Sample((grid, np.asarray(0.5, dtype))),
+        Sample((np.array([np.inf, -np.inf, np.nan], dtype), np.asarray(0.5, dtype))),
+    ]
+
+
+def _dequantize_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = []
+    for i, (shape, form) in enumerate(_SHAPES):
+        to = ("float32", "float64", "float16")[i % 3] if i < 6 else "float32"
+        zero = _zeros(rng, "uint8" if dtype.kind == "u" else "int8", form).astype(dtype)
+        x = make(rng, dtype, shape, -100, 100)
+        found.append(Sample((x, _scales(rng, np.dtype(to), form), zero if i % 4 else None)))
+    x = make(rng, dtype, (4, 6), -100, 100)
+    return [*found, Sample((x[::-1].T, _scales(rng, np.dtype("float32"), (4,))))]
+
+
+def _quantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((x, x[0, :2]), {}, ShapeError, "broadcast"),
+        ErrorSample((x[0], x), {}, ShapeError, "does not broadcast to (3,)"),
+        ErrorSample((x, 0.5), {"dtype": "int64"}, DTypeError, "is not for quantized numbers"),
+        ErrorSample((x, 0.5, 0.5), {}, DTypeError, "float"),
+    ]
+
+
+def _dequantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.integers(-9, 9, (2, 3), np.int8)
+    return [
+        ErrorSample((x, np.ones(2)), {}, ShapeError, "broadcast"),
+        ErrorSample((x[0], np.ones((2, 3))), {}, ShapeError, "does not broadcast to (3,)"),
+        ErrorSample((x * 0.5, 0.5), {}, DTypeError, "float"),
+    ]
+
+
+def _quantize_reference(x: Any, scale: Any, zero_point: Any = None, dtype: Any = "int8") -> Any:
+    """Element by element: the quotient in its dtype, all else in Python's integers."""
+    wide = np.dtype("float64" if x.dtype == np.float64 else "float32")
+    limits = np.iinfo(dtype)
+    x, scale, zero = np.broadcast_arrays(x, scale, 0 if zero_point is None else zero_point)
+    out = np.empty(x.shape, dtype)
+    for at in np.ndindex(*x.shape):
+        quotient = float(wide.type(x[at]) / wide.type(scale[at]))
+        if math.isnan(quotient):
+            quotient = -math.inf  # as what is below all numbers
+        low, high = int(limits.min) - 70000, int(limits.max) + 70000
+        whole = round(min(max(quotient, low), high)) + int(zero[at])
+        out[at] = min(max(whole, int(limits.min)), int(limits.max))
+    return out
+
+
+def _dequantize_reference(x: Any, scale: Any, zero_point: Any = None) -> Any:
+    wide = x.astype(np.float64) - (0 if zero_point is None else zero_point.astype(np.float64))
+    return (wide * scale.astype(np.float64)).astype(scale.dtype)
+
+
+# The ops -----------------------------------------------------------------------------------------
+
+
+def _kind(x: Any) -> str:
+    """The type that numbers of a type are computed in."""
+    return value_type(str(x.dtype))
+
+
+def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An op whose body is its formula, in scalar instructions."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        own = {"batch": Batch(_batched), "split": _split, "cost": _cost, "scalar": body}
+        return define("quantization", aliases=False, keeps_order=True, **own, **facts)(body)
+
+    return decorate
+
+
+@_op(
+    dtypes=(FLOATS, FLOATS, INTEGERS),
+    together=(0, 1),
+    infer=_quantized_spec,
+    vjp=Missing("integers have no gradient"),
+    onnx=_quantize_operator,
+    samples=_quantize_samples,
+    errors=_quantize_errors,
+    reference=_quantize_reference,
+)
+def quantize(s: Any, x: Any, scale: Any, zero_point: Any = None, /, *, dtype: Any = "int8") -> Any:
+    """``round(x / scale) + zero_point`` as small integers, limited to what they hold.
+
+    ``x`` is a float tensor. ``scale``, floats above 0, and ``zero_point``, integers that
+    ``dtype`` holds, or None for 0, broadcast to it. ``dtype`` is int8, uint8, int16 or uint16.
+    Halves are rounded to the even number; NaN becomes the smallest one. Raises ShapeError where
+    scales do not broadcast, DTypeError for other dtypes. ONNX's QuantizeLinear.
+
+    >>> ef.quantize(ef.tensor([-9.0, 0.25, 0.75, 1.0]), 0.5)
+    Tensor([-18,   0,   2,   2], int8, cpu:0)
+    """
+    limits = np.iinfo(dtype)
+    y = s.round(s.divide(x, scale))
+    if zero_point is not None:
+        y = s.add(y, s.convert(zero_point, _kind(x)))
+    low, high = float(limits.min), float(limits.max)
+    y = s.select(s.greater(y, low), y, low)
+    return s.convert(s.minimum(y, high), np.dtype(dtype).name)
+
+
+def _to_scale(g: Any, y: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+    steps = astype(x, scale.dtype)
+    if zero_point is not None:
+        steps = subtract(steps, astype(zero_point, scale.dtype))
+    return unbroadcast(multiply(g, steps), scale.shape)
+
+
+@_op(
+    dtypes=(STORED, FLOATS, STORED),
+    together=(),
+    infer=_dequantized_spec,
+    vjp=(lambda *_: None, _to_scale, lambda *_: None),
+    saves="x zero_point",
+    onnx=_dequantize_operator,
+    samples=_dequantize_samples,
+    errors=_dequantize_errors,
+    reference=_dequantize_reference,
+)
+def dequantize(s: Any, x: Any, scale: Any, zero_point: Any = None, /) -> Any:
+    """``(x - zero_point) * scale``, in the dtype of the scale.
+
+    ``x`` is a tensor of int8, uint8, int16, uint16 or int32. ``scale``, floats, and
+    ``zero_point``, integers like those of ``x``, or None for 0, broadcast to it. Raises ShapeError
+    where they do not, DTypeError for other dtypes. ONNX's DequantizeLinear.
+
+    >>> ef.dequantize(ef.tensor([-128, 0, 127], "int8"), 0.5, ef.tensor(-128, "int8"))
+    Tensor([  0. ,  64. , 127.5], float32, cpu:0)
+    """
+    kind = _kind(scale)
+    y = s.convert(x, kind)
+    if zero_point is not None:
+        y = s.subtract(y, s.convert(zero_point, kind))
+    return s.convert(s.multiply(y, s.convert(scale, kind)), str(scale.dtype))
+
+
+def dynamic_quantize(x: Any) -> tuple[Any, Any, Any]:
+    """A float tensor as uint8, and the scale and the zero point that its range, with 0, needs.
+
+    ``x`` is a float tensor with at least one element. Gives three tensors: ``quantize(x, scale,
+    zero_point, dtype="uint8")``, ``scale`` and ``zero_point``, which have no axes. ONNX's
+    DynamicQuantizeLinear. Raises ShapeError where ``x`` is empty.
+
+    >>> ef.dynamic_quantize(ef.tensor([-1.0, 0.0, 1.55]))
+    (Tensor([  0, 100, 255], uint8, cpu:0), Tensor(0.01, float32, cpu:0), \
+Tensor(100, uint8, cpu:0))
+    """
+    low, high = minimum(smallest(x), 0), maximum(largest(x), 0)
+    scale = where(equal(high, low), 1, subtract(high, low)) / 255
+    zero = astype(rounded(clip(-low / scale, 0, 255)), "uint8")
+    return quantize(x, scale, zero, dtype="uint8"), scale, zero
