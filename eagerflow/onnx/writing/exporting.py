@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.function import Function
+from eagerflow.capture.subject import graph_of
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_complex
-from eagerflow.errors import ArgumentError, CaptureError, EagerflowError, short_repr
+from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.files.atomic import as_path, write_whole
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
@@ -146,36 +146,11 @@ def export_onnx(
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
     name = as_path(path)
-    model, data = with_recorder(None, lambda: _model(_graph_of(graph), opset, ir_version, name))
+    found = graph_of(graph, "export_onnx")
+    model, data = with_recorder(None, lambda: _model(found, opset, ir_version, name))
     if data:
         write_whole(name + DATA_SUFFIX, data)
     write_whole(name, [model.SerializeToString()])
-
-
-def _graph_of(what: Any) -> Graph:
-    if isinstance(what, Graph):
-        return what
-    if isinstance(what, Function):
-        if what.input_signature is not None:
-            return what.graph()
-        if len(what.graphs) == 1:
-            return what.graphs[0]
-        raise ArgumentError(
-            f"the function has {len(what.graphs)} graphs",
-            op="export_onnx",
-            argument="graph",
-            expected="one graph",
-            hint="export_onnx(f.graph(ef.TensorSpec(...)), path)",
-        )
-    if hasattr(what, "prediction_graph"):
-        found: Graph = what.prediction_graph()
-        return found
-    raise ArgumentError(
-        f"{short_repr(what)} is no graph",
-        op="export_onnx",
-        argument="graph",
-        expected="a Graph, an ef.function or an ef.nn model",
-    )
 
 
 def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
