@@ -74,7 +74,8 @@ def of_bytes(errors: Any) -> Any:
 
 
 @define(
-    "contraction",
+    "quantization",
+    aliases=False,
     dtypes=BYTES,
     together=(),
     infer=lambda x1, x2: _MATMUL.infer(x1, x2).like(dtype=SUMS),

@@ -59,7 +59,8 @@ def _reference(x: Any, w: Any, **attributes: Any) -> Any:
 
 
 @define(
-    "contraction",
+    "quantization",
+    aliases=False,
     dtypes=BYTES,
     together=(),
     infer=_spec,

@@ -140,7 +140,7 @@ def _dequantize_operator(w: Any, x: Any, scale: Any, zero: Any = None) -> Any:
     common = _is_common(w, x.dtype) or (x.dtype == "int32" and zero is None)
     if scale.dtype == "float32" and found is not None and common:
         (scale, zero), where = found
-        return w.DequantizeLinear(x, scale, zero, dtype=scale.dtype, **where)
+        return w.DequantizeLinear(w.narrow(x), scale, zero, dtype=scale.dtype, **where)
     kind = w.computable(scale).dtype
     y = w.cast(x, kind)
     if zero is not None:
@@ -424,6 +424,20 @@ def _unpacked_reference(x: Any, axis: int) -> Any:
     return np.moveaxis(out, 0, axis)
 
 
+def _unpack_operator(w: Any, x: Any, *, axis: int) -> Any:
+    known = w.array_of(x)
+    if known is None or w.opset < BLOCKED_OPSET:
+        return w.traced(lambda x: _unpacked(w.xp, x, axis), x)
+    return w.unpacked(x, _unpacked(np, known, axis))
+
+
+def _unpacked(xp: Any, x: Any, axis: int) -> Any:
+    at = normalize_axis(axis, x.ndim)
+    pairs = xp.stack([x & 15, x >> 4], axis=at + 1)
+    pairs = xp.reshape(pairs, (*x.shape[:at], 2 * x.shape[at], *x.shape[at + 1 :]))
+    return (pairs ^ 8).astype(np.int8) - 8  # the highest of the four bits counts -8
+
+
 def _bits(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """An op that packs, or unpacks, along an axis."""
     own = {"vjp": Missing("integers have no gradient"), "batch": batch_along_axis}
@@ -458,7 +472,7 @@ def pack_int4(xp: Any, x: Any, /, axis: int = -1) -> Any:
 @_bits(
     dtypes=frozenset({as_dtype("uint8")}),
     infer=_unpacked_spec,
-    onnx=lambda w, x, *, axis: w.unpacked(x, axis),
+    onnx=_unpack_operator,
     samples=_pairs(1),
     reference=_unpacked_reference,
 )
@@ -470,7 +484,4 @@ def unpack_int4(xp: Any, x: Any, /, axis: int = -1) -> Any:
     >>> ef.unpack_int4(ef.tensor([241, 135], "uint8"))
     Tensor([ 1, -1,  7, -8], int8, cpu:0)
     """
-    at = normalize_axis(axis, x.ndim)
-    pairs = xp.stack([x & 15, x >> 4], axis=at + 1)
-    pairs = xp.reshape(pairs, (*x.shape[:at], 2 * x.shape[at], *x.shape[at + 1 :]))
-    return (pairs ^ 8).astype(np.int8) - 8  # the highest of the four bits counts -8
+    return _unpacked(xp, x, axis)
