@@ -235,9 +235,7 @@ def _drop_unread(writer: Writer, ends: set[str]) -> None:
     held = writer.initializers
     read = ends | {name for node in writer.nodes for name in _read(node)}
     writer.nodes[:] = [
-        node
-        for node in writer.nodes
-        if node.output[0] in read or node.output[0] not in held.narrow
+        node for node in writer.nodes if node.output[0] in read or node.output[0] not in held.narrow
     ]
     read = {name for node in writer.nodes for name in _read(node)}
     held.arrays = {name: array for name, array in held.arrays.items() if name in read}
