@@ -131,7 +131,8 @@ def load_late(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops, which register theirs."""
-    for module in (*LATE.values(), "nn.adaptive_updates", "nn.mean_differences"):
+    own = "nn.adaptive_updates", "nn.mean_differences", "nn.weight_products"
+    for module in (*LATE.values(), *own):
         load_late(module)
 
 

@@ -18,6 +18,7 @@ _MODULES = (
     "matrix_product",
     "pooling",
     "recurrence",
+    "weight_product",
 )
 
 

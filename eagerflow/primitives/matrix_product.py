@@ -210,8 +210,7 @@ class ProductCall:
 
     def __init__(self, given: Matrices, repeated: bool = False) -> None:
         self.given, self.repeated = given, repeated
-        self.config = config_of(given, repeated)
-        self.writer = PackedProductWriter if self.config.ahead else ProductWriter
+        self.config, self.writer = self._chosen()
         self.rows, self.span = self._cut()
         self.pieces = -(-given.rows // self.rows)
         writer = self.writer(None, (), self.config, processor(given.terms.sums)[0])
@@ -241,6 +240,11 @@ class ProductCall:
             "row_pieces": self.pieces,
             "piece_rows": self.rows,
         }
+
+    def _chosen(self) -> tuple[ProductConfig, type[ProductWriter]]:
+        """What the kernel depends on, and what writes it."""
+        config = config_of(self.given, self.repeated)
+        return config, PackedProductWriter if config.ahead else ProductWriter
 
     @property
     def _shared(self) -> bool:
@@ -298,6 +302,10 @@ class ProductCall:
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the products into ``out``."""
+        self.run(a=a, b=b, c=out)
+
+    def run(self, **arrays: Array) -> None:
+        """Make the products of arrays, by their names in the frame."""
         if self._whole is None:
             own = kernel(self.config, self.writer)
             self._whole = own, self._frame(own, 0)
@@ -308,7 +316,7 @@ class ProductCall:
             held = aligned("products", self.workspace)
             for name in self.room:
                 frame[at[name]] += address(held)
-        for name, array in (("a", a), ("b", b), ("c", out)):
+        for name, array in arrays.items():
             frame[at[name]] = address(array)
         whole.start(frame)
 

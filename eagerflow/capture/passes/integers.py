@@ -23,7 +23,8 @@ from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.integer_products import BYTES, SUMS, integer_matmul
 from eagerflow.ops.nn.convolution import conv
 from eagerflow.ops.nn.integer_convolution import integer_conv
-from eagerflow.ops.nn.quantization import dequantize
+from eagerflow.ops.nn.quantization import dequantize, unpack_int4
+from eagerflow.ops.nn.weight_products import rows_of, weight_matmul
 from eagerflow.ops.reductions.sums import sum as summed
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.primitives.windows import along_axes, window_of
@@ -130,3 +131,25 @@ def _padded(sweep: Sweep, node: Node, x: _Operand) -> Value | None:
     return sweep.make(
         ops["pad"].call, x.integers, pad_width=pads, mode="constant", constant_values=zero
     )
+
+
+@rule(INTEGERS, matmul, words="a product with dequantized weights -> with the weights as kept")
+def _weights(sweep: Sweep, node: Node) -> Value | None:
+    x, w = node.inputs
+    view = sweep.maker(w, reshape)
+    made = None if view is None else sweep.maker(view.inputs[0], dequantize)
+    if view is None or made is None or type(x) is not Value or len(x.shape) < 2:
+        return None
+    integers, scale, zero = (*made.inputs, None)[:3]
+    packed = sweep.maker(integers, unpack_int4)
+    if packed is not None:
+        integers = packed.inputs[0] if packed.attributes["axis"] == 1 else None
+    if type(integers) is not Value or type(scale) is not Value or zero is not None:
+        return None
+    shape = integers.shape
+    groups = len(shape) == 3 and scale.shape == (shape[0], 1, shape[2])
+    if not groups or integers.dtype != ("int8" if packed is None else "uint8"):
+        return None
+    if x.dtype != _FLOAT or scale.dtype != _FLOAT or w.shape != (rows_of(integers), shape[2]):
+        return None
+    return sweep.make(weight_matmul, x, integers, scale)
