@@ -58,10 +58,13 @@ def convolve(x: Array, w: Array, windows: Windows, groups: int) -> Array:
 
     def fill(i: int) -> None:
         block = blocks[i]
-        part = y[block.images, block.rows]
-        sums = np.empty((groups, part[..., 0].size, w.shape[-1] // groups), SUMS)
-        multiply(columns_of(x, block, windows, groups), weights, sums)
-        by_group(part.reshape(-1, y.shape[-1]), groups)[...] = sums
+        part = y[block.images, block.rows].reshape(-1, y.shape[-1])
+        columns = columns_of(x, block, windows, groups)
+        if groups == 1:
+            multiply(columns[0], weights[0], part)
+            return
+        sums = np.empty((groups, len(part), w.shape[-1] // groups), SUMS)
+        by_group(part, groups)[...] = multiply(columns, weights, sums)
 
     threads.run(fill, len(blocks))
     return y
