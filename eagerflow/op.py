@@ -38,10 +38,6 @@ class Onnx(Frozen):
     """ONNX's name of each attribute that it calls differently."""
 
 
-BODY = "body"
-"""The fact ``onnx`` of ops that are exported as what their bodies consist of."""
-
-
 class Cost(NamedTuple):
     """Floating-point operations of one call, and bytes it reads and writes."""
 
@@ -169,7 +165,7 @@ class Op(Record):
 
     ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
     writes operators by ``w`` (``onnx/writer.py``), which also tells the ``results``; without
-    either, ``BODY``, an op is exported as what its body consists of.
+    either, ``"body"``, an op is exported as what its body consists of.
 
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.

@@ -33,6 +33,7 @@ from eagerflow.onnx.writing.writer import (
 )
 from eagerflow.op import Missing, Onnx
 from eagerflow.recorder import with_recorder
+from eagerflow.runtime.collector import young
 
 IR_VERSION = 10
 OPSET = 21
@@ -147,7 +148,8 @@ def export_onnx(
     """
     name = as_path(path)
     found = graph_of(graph, "export_onnx")
-    model, data = with_recorder(None, lambda: _model(found, opset, ir_version, name))
+    with young():
+        model, data = with_recorder(None, _model, found, opset, ir_version, name)
     if data:
         write_whole(name + DATA_SUFFIX, data)
     write_whole(name, [model.SerializeToString()])

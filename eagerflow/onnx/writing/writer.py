@@ -142,6 +142,12 @@ class Writer:
         parts = [self.integers([d]) if not isinstance(d, Dim) else self.size(d) for d in dims]
         return self.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
 
+    def number(self, dim: DimLike) -> Symbol:
+        """One size, without axes."""
+        if not isinstance(dim, Dim):
+            return self.constant(dim, "int64")
+        return self.Squeeze(self.size(dim), self.integers([0]))
+
     def size(self, dim: Dim) -> Symbol:
         """A vector with the one size that a dimension stands for."""
         found = self._dims.get(repr(dim))

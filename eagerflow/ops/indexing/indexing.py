@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample, ops
+from eagerflow.op import Cost, ErrorSample, Into, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, op_of
@@ -26,14 +26,8 @@ from eagerflow.ops.indexing.indices import (
     refuse_none,
     unmasked,
 )
-from eagerflow.ops.indexing.positions import (
-    native,
-    one_by_one,
-    positions,
-    summed_at,
-    taken_at,
-    written_flat,
-)
+from eagerflow.ops.indexing.operators import select_rule, write_rule
+from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import copy_kernels, permute_dims, reshape, sized, unbroadcast
 from eagerflow.recorder import process, recorder_state
@@ -229,7 +223,7 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     saves="indices",
     batch=_batched_getitem,
     cost=_cost,
-    onnx=Missing("exported as Slice, Gather and GatherND"),
+    onnx=select_rule,
     samples=_getitem_samples,
     errors=_getitem_errors,
     reference=lambda x, *indices, index: _select(x, index, indices),
@@ -398,7 +392,7 @@ def _scatter_into(updates: Any, *indices: Any, shape: Any, index: Any) -> Into |
     vjp=_scatter_back,
     saves="indices",
     batch=_batched_scatter,
-    onnx=lambda w, updates, *indices, shape, index: written_flat(
+    onnx=lambda w, updates, *indices, shape, index: write_rule(
         "add", w, w.filled(0, shape, updates.dtype), updates, *indices, index=index
     ),
     samples=_scatter_samples,

@@ -138,16 +138,6 @@ def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> A
     return xp.broadcast_to(found, plan.shape)
 
 
-def written_flat(reduction: str, w: Any, x: Any, value: Any, *indices: Any, index: Any) -> Any:
-    """The rule of ONNX of what writes at an index: into all elements in a row."""
-    x = w.computable(x)
-    at = w.traced(lambda *own: positions(w.xp, index, x.shape, own), *indices)
-    values = value if value.shape == at.shape else w.Expand(value, w.shape(at.shape))
-    values = w.cast(values, x.dtype)
-    flat = w.ScatterElements(w.flat(x), w.flat(at), w.flat(values), axis=0, reduction=reduction)
-    return w.Reshape(flat, w.shape(x.shape), allowzero=1)
-
-
 def _line(xp: Namespace, places: range) -> Any:
     first = places.start if len(places) else 0
     return xp.arange(len(places), dtype=xp.int64) * places.step + first
