@@ -39,21 +39,18 @@ class Observer:
 
     def __init__(self) -> None:
         self.low = self.high = 0.0
+        self.is_finite = True  # whether all numbers were
         self._samples: list[Any] = []
 
     def add(self, array: Any) -> None:
         """Look at the value in one batch."""
         if not array.size:
             return
-        self.low = min(self.low, float(array.min()))
-        self.high = max(self.high, float(array.max()))
+        low, high = float(array.min()), float(array.max())
+        self.is_finite &= bool(np.isfinite(low) and np.isfinite(high))
+        self.low, self.high = min(self.low, low), max(self.high, high)
         step = -(-array.size // MAX_SAMPLES)
         self._samples.append(array.ravel()[::step].astype(np.float32))
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether all numbers were."""
-        return bool(np.isfinite(self.low) and np.isfinite(self.high))
 
     def range(self, method: str, percentile: float) -> Range:
         """The range for these data; see ``quantize`` for the ways to find it."""

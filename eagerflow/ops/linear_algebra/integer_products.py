@@ -25,13 +25,15 @@ _MATMUL = op_of(matmul)
 
 
 def _product_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
-    batch = np.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
-    shape = (*batch, *x1.shape[-2:-1], *(x2.shape[-1:] if x2.ndim > 1 else ()))
-    return product_into(x1, x2, empty(shape, SUMS))
+    return product_into(x1, x2)
 
 
-def product_into(x1: Any, x2: Any, out: Any) -> Any:
+def product_into(x1: Any, x2: Any, out: Any = None) -> Any:
     """The product of 8-bit integers, in C-contiguous memory of int32."""
+    if out is None:
+        batch = np.broadcast_shapes(x1.shape[:-2], x2.shape[:-2])
+        columns = x2.shape[-1:] if x2.ndim > 1 else ()
+        out = empty((*batch, *x1.shape[-2:-1], *columns), SUMS)
     kernels = primitives.matrix_product
     primitives.integer_products.multiply(*kernels.as_matrices(x1, x2, out))
     return out

@@ -45,7 +45,9 @@ def _spec(x: TensorSpec, w: TensorSpec, scale: TensorSpec) -> TensorSpec:
     return x.like((*x.shape[:-1], w.shape[2]))
 
 
-def _into(x: Any, w: Any, scale: Any, out: Any) -> Any:
+def _into(x: Any, w: Any, scale: Any, out: Any = None) -> Any:
+    if out is None:
+        out = empty((*x.shape[:-1], w.shape[-1]), _FLOAT)
     return primitives.weight_product.multiply(x, w, scale, out)
 
 
@@ -54,7 +56,7 @@ def _native(x: Any, w: Any, scale: Any, out: Any) -> Any:
 
 
 def _on_numpy(xp: Namespace, x: Any, w: Any, scale: Any) -> Any:
-    return _into(x, w, scale, empty((*x.shape[:-1], w.shape[-1]), _FLOAT))
+    return _into(x, w, scale)
 
 
 def whole_weights(w: Any, scale: Any) -> Any:
