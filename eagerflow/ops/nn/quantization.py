@@ -43,6 +43,8 @@ QUANTIZED = frozenset(map(as_dtype, ("int8", "uint8", "int16", "uint16")))
 """Dtypes that floats are quantized to."""
 STORED = QUANTIZED | {as_dtype("int32")}
 """Dtypes of what is dequantized: sums, and numbers added to them, have 32 bits."""
+WIDENING = frozenset({"dequantize", "unpack_int4"})
+"""Ops that are not computed ahead, as their results take more room than what is kept."""
 BLOCKED_OPSET = 21  # of ONNX, from which groups have scales of their own
 
 
@@ -433,7 +435,7 @@ def _unpack_operator(w: Any, x: Any, *, axis: int) -> Any:
 
 def _unpacked(xp: Any, x: Any, axis: int) -> Any:
     at = normalize_axis(axis, x.ndim)
-    pairs = xp.stack([x & 15, x >> 4], axis=at + 1)
+    pairs = xp.stack([x & 15, x // 16], axis=at + 1)
     pairs = xp.reshape(pairs, (*x.shape[:at], 2 * x.shape[at], *x.shape[at + 1 :]))
     return (pairs ^ 8).astype(np.int8) - 8  # the highest of the four bits counts -8
 
@@ -466,7 +468,7 @@ def pack_int4(xp: Any, x: Any, /, axis: int = -1) -> Any:
     Tensor([241, 135], uint8, cpu:0)
     """
     low, high = (_along(x, axis, slice(i, None, 2)).astype(np.uint8) for i in (0, 1))
-    return (low & 15) | (high << 4)
+    return (low & 15) + (high & 15) * 16
 
 
 @_bits(

@@ -1,6 +1,7 @@
 """Quantized graphs: what they compute, how far from floats, how small, and what is refused."""
 
 import importlib
+import itertools
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ integers = importlib.import_module("eagerflow.capture.passes.integers")  # the p
 def dense(sizes=(24, 33, 7), seed=0, rows="n"):
     """A network of dense layers as a graph, its weights, and a function that makes data."""
     rng = np.random.default_rng(seed)
-    pairs = list(zip(sizes[:-1], sizes[1:], strict=True))
+    pairs = list(itertools.pairwise(sizes))
     weights = [
         (
             ef.Variable(rng.standard_normal((a, b)).astype("float32") / 4, name=f"w{i}"),

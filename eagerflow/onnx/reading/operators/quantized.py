@@ -94,7 +94,7 @@ def quantize_linear(
     return saturated(y, _along(call, zero, x, axis, block_size), dtype)
 
 
-@operator("DequantizeLinear")
+@operator("DequantizeLinear", pure=False)
 def dequantize_linear(
     call: Call,
     x: Any,
