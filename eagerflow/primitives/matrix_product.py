@@ -38,7 +38,8 @@ from eagerflow.primitives.thin_product import MAX_COLUMNS, in_rows, is_turned, t
 from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
 
-MIN_SHARED_TERMS = 1 << 19  # multiplications from which several threads pay
+MIN_SHARED_TERMS = {1: 1 << 19, 2: 1 << 22, 4: 1 << 24}
+"""Multiplications from which several threads pay, by how many are made at once in a lane."""
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
 SUMS_BYTES = 1 << 18  # of a piece
@@ -248,7 +249,7 @@ class ProductCall:
 
     @property
     def _shared(self) -> bool:
-        return self.given.multiplications >= MIN_SHARED_TERMS
+        return self.given.multiplications >= MIN_SHARED_TERMS[self.given.terms.group]
 
     def _cut(self) -> tuple[int, int]:
         """Rows and columns of a piece."""
@@ -262,7 +263,8 @@ class ProductCall:
             wanted = min(wanted, max(1, given.multiplications // MIN_PIECE_TERMS))
             wanted = -(-wanted // given.products)  # of each product
             if self.config.ahead:
-                down = max(parts, wanted)
+                down = min(max(parts, wanted), blocks)
+                across = min(-(-wanted // down), panels)
             else:  # each piece packs its panels
                 down = parts if wanted > 1 else down
                 across = min(-(-wanted // down), panels)

@@ -251,6 +251,7 @@ def test_planted_bugs_are_found(plant, monkeypatch, compiled_anew):
 # Other processors ---------------------------------------------------------------------------------
 
 _OTHERS = """
+import tests.conftest  # for the settings of hypothesis
 from tests.primitives import test_integer_products as own
 for size in own.WEIGHTS:
     for bits in (8, 4):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Rules, Sweep, rule, swept
 from eagerflow.dtypes import as_dtype
 from eagerflow.graph.graph import Graph
@@ -28,6 +29,7 @@ from eagerflow.ops.nn.weight_products import rows_of, weight_matmul
 from eagerflow.ops.reductions.sums import sum as summed
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.primitives.windows import along_axes, window_of
+from eagerflow.recorder import with_recorder
 
 INTEGERS: Rules = {}
 _FLOAT = as_dtype("float32")
@@ -80,10 +82,20 @@ def _product(sweep: Sweep, node: Node) -> Value | None:
         return None
     y = sweep.make(integer_matmul, a.integers, b.integers)
     if a.zero is not None:
-        columns = sweep.make(summed, b.integers, axis=-2, keepdims=True, dtype=SUMS)
+        columns = _sums(sweep, b.integers, -2, True)
         zero = sweep.make(astype, a.zero, dtype=SUMS)
         y = sweep.make(subtract, y, sweep.make(multiply, columns, zero))
     return _scaled(sweep, y, a.scale, b.scale)
+
+
+def _sums(sweep: Sweep, weights: Value, axis: Any, keepdims: bool) -> Value:
+    """The sums of weights along axes; of known ones now, however many they are."""
+    more = {"axis": axis, "keepdims": keepdims, "dtype": SUMS}
+    if weights.constant is None or is_lent(weights.constant):
+        return sweep.make(summed, weights, **more)
+    found = with_recorder(None, summed, weights.constant, **more)
+    name = sweep.free_name("sums")
+    return Value(name, found.shape, found.dtype, weights.owner, constant=found)
 
 
 def _scaled(sweep: Sweep, sums: Value, *scales: Value) -> Value:
@@ -108,7 +120,7 @@ def _convolution(sweep: Sweep, node: Node) -> Value | None:
         more = node.attributes | {"padding": "valid"}
         y = sweep.make(integer_conv, found, w.integers, **more)
         axes = tuple(range(len(w.integers.shape) - 1))
-        filters = sweep.make(summed, w.integers, axis=axes, keepdims=False, dtype=SUMS)
+        filters = _sums(sweep, w.integers, axes, False)
         zero = sweep.make(reshape, sweep.make(astype, x.zero, dtype=SUMS), shape=())
         y = sweep.make(subtract, y, sweep.make(multiply, filters, zero))
     scales = (sweep.make(reshape, s, shape=s.shape[-1:]) for s in (x.scale, w.scale))

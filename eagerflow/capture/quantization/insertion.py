@@ -147,7 +147,8 @@ class Insertion(Sweep):
             x = self._dynamic(x, target)
         found = self.make(node.op.call, x, self._weights(target), **node.attributes)
         self.replace(node.outputs[0], found)
-        found.node.name = found.name = node.name
+        made: Any = found.node
+        made.name = found.name = node.name
         self.note(f"{node.op.name} of quantized numbers", node)
         return True
 
@@ -173,10 +174,11 @@ class Insertion(Sweep):
         if key not in self._done:
             limits = [self.make(f, x, axis=None, keepdims=False) for f in (smallest, largest)]
             rule = needed_scale if target.is_product else symmetric_scale
-            scale, *zero = self._computed(rule, *limits)
-            to = as_dtype("uint8" if zero else "int8")
-            small = self.make(quantize, x, scale, *(zero or [None]), dtype=to)
-            self._done[key] = self.make(dequantize, small, scale, *(zero or [None]))
+            scale, *more = self._computed(rule, *limits)
+            zero = more[0] if more else None
+            to = as_dtype("uint8" if more else "int8")
+            small = self.make(quantize, x, scale, zero, dtype=to)
+            self._done[key] = self.make(dequantize, small, scale, zero)
         return self._done[key]
 
     def _computed(self, rule: Callable[..., Any], *given: Value) -> list[Value]:
@@ -186,7 +188,8 @@ class Insertion(Sweep):
         def make(node: Node, inputs: list[Any]) -> Any:
             return self.make(node.op.call, *inputs, **node.attributes)
 
-        return interpret(graph, given, make)
+        found: list[Any] = interpret(graph, given, make)
+        return found
 
     def _weights(self, target: Target) -> Value:
         """What gives the weights of a target again, from small integers."""

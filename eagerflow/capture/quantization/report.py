@@ -55,9 +55,9 @@ class QuantizationReport(NamedTuple):
     def __str__(self) -> str:
         table = [("op", "bits", "before", "after", "signal to noise", "largest error", "node")]
         for row in self.rows:
-            errors = ("", "") if row.errors is None else row.errors.words()
+            words = ("", "") if row.errors is None else row.errors.words()
             sizes = bytes_text(row.before), bytes_text(row.after)
-            table.append((row.op, str(row.bits), *sizes, *errors, row.name))
+            table.append((row.op, str(row.bits), *sizes, *words, row.name))
         lines = [
             f"{len(self.rows)} ops quantized: {bytes_text(self.before)} of constants became "
             f"{bytes_text(self.after)} ({self.ratio:.0%})"

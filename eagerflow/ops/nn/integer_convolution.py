@@ -54,7 +54,8 @@ def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def _reference(x: Any, w: Any, **attributes: Any) -> Any:
-    found = _CONV.reference(x.astype(np.int64), w.astype(np.int64), **attributes)
+    reference: Any = _CONV.reference
+    found = reference(x.astype(np.int64), w.astype(np.int64), **attributes)
     return found.astype(SUMS)
 
 

@@ -265,7 +265,7 @@ def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """An op whose body is its formula, in scalar instructions."""
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-        own = {"batch": Batch(_batched), "split": _split, "cost": _cost, "scalar": body}
+        own: dict[str, Any] = {"batch": Batch(_batched), "split": _split, "cost": _cost, "scalar": body}
         return define("quantization", aliases=False, keeps_order=True, **own, **facts)(body)
 
     return decorate
@@ -442,7 +442,7 @@ def _unpacked(xp: Any, x: Any, axis: int) -> Any:
 
 def _bits(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """An op that packs, or unpacks, along an axis."""
-    own = {"vjp": Missing("integers have no gradient"), "batch": batch_along_axis}
+    own: dict[str, Any] = {"vjp": Missing("integers have no gradient"), "batch": batch_along_axis}
     return define("quantization", split=split_others, errors=_axis_errors, **own, **facts)
 
 

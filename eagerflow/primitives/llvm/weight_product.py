@@ -6,7 +6,6 @@ with it, so that memory is read in 8 or 4 bits. All else is as in ``matrix_produ
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from eagerflow.codegen.instructions import item_size
@@ -98,7 +97,7 @@ class HalfByteProductWriter(WeightProductWriter):
         return self.s.splat(self.s.constant(bits, "int32"), self.lanes)
 
 
-WRITERS: dict[str, Callable[..., WeightProductWriter]] = {
+WRITERS: dict[str, type[WeightProductWriter]] = {
     "int8": WeightProductWriter,
     "uint8": HalfByteProductWriter,
 }
