@@ -265,8 +265,9 @@ def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """An op whose body is its formula, in scalar instructions."""
 
     def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
-        own: dict[str, Any] = {"batch": Batch(_batched), "split": _split, "cost": _cost, "scalar": body}
-        return define("quantization", aliases=False, keeps_order=True, **own, **facts)(body)
+        own: dict[str, Any] = {"batch": Batch(_batched), "split": _split, "cost": _cost}
+        more: dict[str, Any] = {"aliases": False, "keeps_order": True, "scalar": body}
+        return define("quantization", **own, **more, **facts)(body)
 
     return decorate
 

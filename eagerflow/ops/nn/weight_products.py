@@ -138,7 +138,7 @@ def weight_matmul(xp: Namespace, x: Array, w: Array, scale: Array, /) -> Array:
     >>> from eagerflow.op import ops
     >>> x, w = ef.ones((1, 4)), ef.ones((2, 2, 3), dtype="int8")
     >>> ops["weight_matmul"].call(x, w, ef.full((2, 1, 3), 0.5))
-    Tensor([[2., 2., 2.]], float32, cpu:0)
+    Tensor([[2., 2., 2.]], shape=(1, 3), float32, cpu:0)
     """
     if w.dtype == "uint8":
         pairs = xp.stack([w & 15, w >> 4], axis=2)
