@@ -67,7 +67,7 @@ MAX_ROUNDS = 8
 class Pass:
     """A named function from Graph to Graph; the result's ``rewrites`` is a Report.
 
-    ``numerics`` is "exact", "fast", "stable" or "final"; see ``ef.capture.passes``. The graph
+    ``numerics`` is "exact", "fast", "stable", "final" or "final, fast"; see ``ef.capture.passes``. The graph
     that comes in does not change, and is returned where there is nothing to do. The result has
     the same inputs, Variables, outputs, shapes and dtypes; CaptureError if not.
 

@@ -17,6 +17,7 @@ from eagerflow.codegen.instructions import value_type
 from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.attributes import DTypeLike
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal
@@ -59,11 +60,18 @@ def _like_first(x: TensorSpec, *others: TensorSpec | None) -> None:
             )
 
 
+def _target(dtype: Any, zero_point: Any) -> DType:
+    """The dtype of what is quantized: the one asked for, that of the zero point, or int8."""
+    if dtype is None:
+        dtype = "int8" if zero_point is None else str(zero_point.dtype)
+    return as_dtype(dtype)
+
+
 def _quantized_spec(
     x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec | None = None, *, dtype: Any
 ) -> TensorSpec:
     _like_first(x, scale, zero_point)
-    wanted = as_dtype(dtype)
+    wanted = _target(dtype, zero_point)
     if wanted not in QUANTIZED:
         raise DTypeError(
             f"{wanted.name} is not for quantized numbers",
@@ -120,7 +128,7 @@ def _placed(w: Any, x: Any, scale: Any, *others: Any) -> tuple[list[Any], dict[s
 
 
 def _quantize_operator(w: Any, x: Any, scale: Any, zero: Any = None, *, dtype: Any) -> Any:
-    wanted = as_dtype(dtype)
+    wanted = _target(dtype, zero)
     if zero is None:
         zero = w.constant(np.zeros(scale.shape, wanted))
     zero = w.cast(zero, wanted)
@@ -190,7 +198,8 @@ def _quantize_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     for i, (shape, form) in enumerate(_SHAPES):
         to = names[i % 4]
         x, scale = make(rng, dtype, shape, -5, 5), _scales(rng, dtype, form)
-        found.append(Sample((x, scale, _zeros(rng, to, form)), {"dtype": to}))
+        asked = {"dtype": to} if i % 3 else {}
+        found.append(Sample((x, scale, _zeros(rng, to, form)), asked))
     x = make(rng, dtype, (4, 6))
     grid = (rng.integers(-9, 9, (4, 6)) / 4).astype(dtype)  # halves of the scale
     return [
@@ -220,6 +229,7 @@ def _quantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
         ErrorSample((x[0], x), {}, ShapeError, "does not broadcast to (3,)"),
         ErrorSample((x, 0.5), {"dtype": "int64"}, DTypeError, "is not for quantized numbers"),
         ErrorSample((x, 0.5, 0.5), {}, DTypeError, "float"),
+        ErrorSample((x, 0.5, 1), {}, DTypeError, "int64 is not for quantized numbers"),
     ]
 
 
@@ -232,9 +242,10 @@ def _dequantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _quantize_reference(x: Any, scale: Any, zero_point: Any = None, dtype: Any = "int8") -> Any:
+def _quantize_reference(x: Any, scale: Any, zero_point: Any = None, dtype: Any = None) -> Any:
     """Element by element: the quotient in its dtype, all else in Python's integers."""
     wide = np.dtype("float64" if x.dtype == np.float64 else "float32")
+    dtype = dtype or ("int8" if zero_point is None else zero_point.dtype)
     limits = np.iinfo(dtype)
     x, scale, zero = np.broadcast_arrays(x, scale, 0 if zero_point is None else zero_point)
     out = np.empty(x.shape, dtype)
@@ -282,24 +293,28 @@ def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     errors=_quantize_errors,
     reference=_quantize_reference,
 )
-def quantize(s: Any, x: Any, scale: Any, zero_point: Any = None, /, *, dtype: Any = "int8") -> Any:
+def quantize(
+    s: Any, x: Any, scale: Any, zero_point: Any = None, /, *, dtype: DTypeLike = None
+) -> Any:
     """``round(x / scale) + zero_point`` as small integers, limited to what they hold.
 
     ``x`` is a float tensor. ``scale``, floats above 0, and ``zero_point``, integers that
-    ``dtype`` holds, or None for 0, broadcast to it. ``dtype`` is int8, uint8, int16 or uint16.
+    ``dtype`` holds, or None for 0, broadcast to it. ``dtype`` is int8, uint8, int16 or uint16; by
+    default that of the zero point, and int8 without one.
     Halves are rounded to the even number; NaN becomes the smallest one. Raises ShapeError where
     scales do not broadcast, DTypeError for other dtypes. ONNX's QuantizeLinear.
 
     >>> ef.quantize(ef.tensor([-9.0, 0.25, 0.75, 1.0]), 0.5)
     Tensor([-18,   0,   2,   2], int8, cpu:0)
     """
-    limits = np.iinfo(dtype)
+    wanted = _target(dtype, zero_point)
+    limits = np.iinfo(wanted)
     y = s.round(s.divide(x, scale))
     if zero_point is not None:
         y = s.add(y, s.convert(zero_point, _kind(x)))
     low, high = float(limits.min), float(limits.max)
     y = s.select(s.greater(y, low), y, low)
-    return s.convert(s.minimum(y, high), np.dtype(dtype).name)
+    return s.convert(s.minimum(y, high), wanted.name)
 
 
 def _to_scale(g: Any, y: Any, x: Any, scale: Any, zero_point: Any) -> Any:
