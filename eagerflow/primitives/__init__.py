@@ -10,6 +10,7 @@ from typing import Any
 
 _MODULES = (
     "attention",
+    "byte_convolution",
     "batch_normalization",
     "compiled_attention",
     "compiled_recurrence",

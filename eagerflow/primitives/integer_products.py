@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.generated import enabled
-from eagerflow.primitives import matrix_product
+from eagerflow.primitives import byte_convolution, matrix_product
 from eagerflow.primitives.convolution import by_group, columns_of, cuts_for
 from eagerflow.primitives.windows import Windows
 from eagerflow.runtime import buffers, threads
@@ -47,11 +47,18 @@ def _largest(x: Any) -> int:
     return max(-int(limits.min), int(limits.max))
 
 
-def convolve(x: Array, w: Array, windows: Windows, groups: int) -> Array:
-    """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``, as int32."""
-    y = buffers.empty((len(x), *(a.out for a in windows), w.shape[-1]), SUMS)
+def convolve(x: Array, w: Array, windows: Windows, groups: int, out: Array | None = None) -> Array:
+    """The convolution of ``x`` (batch, *spatial, channels) with ``w`` at ``windows``, as int32.
+
+    ``out`` is C-contiguous memory for it.
+    """
+    shape = len(x), *(a.out for a in windows), w.shape[-1]
+    y = buffers.empty(shape, SUMS) if out is None else out
     if not y.size or not w.size:
         y[...] = 0
+        return y
+    if groups == 1 and (call := byte_convolution.call_for(x, w, windows)):
+        call.run(a=x, b=w, c=y)
         return y
     weights = np.ascontiguousarray(by_group(w.reshape(-1, w.shape[-1]), groups))
     blocks = cuts_for(len(x), windows, w[..., 0].size, w.shape[-1] // groups)

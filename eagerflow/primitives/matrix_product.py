@@ -300,7 +300,8 @@ class ProductCall:
             rooms[name], memory = memory, memory + size
         if panels is not None:
             rooms["packed_panels"] = machine().launch.address(panels)
-        return own.filled(cut, self.many, **self.numbers, **rooms)
+        numbers = {name: n for name, n in self.numbers.items() if name in own.at}
+        return own.filled(cut, self.many, **numbers, **rooms)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the products into ``out``."""
@@ -334,7 +335,7 @@ class ProductCall:
         own = {name: Operand(i, strides[i]) for i, name in enumerate(("a", "b", "c"))}
         if panels is not None:
             del own["b"]
-            return [self._job(PackedRowsWriter, own, step, workspace, panels)]
+            return [self._job(self.writers[-1], own, step, workspace, panels)]
         read = [{"b": own.pop("b")}, own] if self.config.ahead else [own]
         pairs = zip(self.writers, read, strict=True)
         return [self._job(writer, operands, step, workspace) for writer, operands in pairs]

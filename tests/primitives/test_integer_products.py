@@ -13,7 +13,14 @@ from hypothesis import strategies as st
 import eagerflow as ef
 from eagerflow.codegen import generated
 from eagerflow.ops.linear_algebra.integer_products import integer_product
-from eagerflow.primitives import integer_products, matrix_product, weight_product
+from eagerflow.ops.nn.convolution import of_conv, windows_for
+from eagerflow.primitives import (
+    byte_convolution,
+    integer_products,
+    matrix_product,
+    weight_product,
+)
+from eagerflow.primitives.llvm import byte_convolution as convolutions_of_bytes
 from eagerflow.primitives.llvm import weight_product as writers
 from eagerflow.runtime import threads
 
@@ -166,6 +173,62 @@ def test_convolutions_are_exact(case):
     np.testing.assert_array_equal(found, wanted)
 
 
+LARGE = [  # images, filters, strides, dilation
+    ((3, 9, 11, 20), (3, 3, 20, 33), 1, 1),
+    ((2, 12, 13, 130), (3, 3, 130, 40), 2, 1),  # sums in two parts, that end inside of runs
+    ((2, 15, 9, 7), (5, 1, 7, 70), (2, 3), (3, 2)),
+    ((1, 40, 40, 3), (7, 7, 3, 64), 2, 1),
+    ((4, 10, 10, 64), (1, 1, 64, 17), 1, 1),
+    ((5, 300, 6), (9, 6, 40), 2, 1),
+]
+
+
+@needs_llvm
+@pytest.mark.parametrize("case", LARGE, ids=str)
+@pytest.mark.parametrize("kind", BYTES)
+def test_windows_are_copied_run_by_run(case, kind):
+    images, filters, strides, dilation = case
+    rng = np.random.default_rng(0)
+    x, w = whole_range(rng, images, kind), whole_range(rng, filters, "int8")
+    more = {"strides": strides, "dilation": dilation, "padding": "valid"}
+    wide = ef.tensor(x, "float64"), ef.tensor(w, "float64")
+    wanted = ef.conv(*wide, **more).numpy()
+    windows = windows_for(of_conv, x.shape, w.shape, groups=1, **more)
+    assert byte_convolution.call_for(x, w, windows) is not None
+    np.testing.assert_array_equal(ef.integer_conv(x, w, **more).numpy(), wanted)
+    filled = ef.tensor(w)
+    for held in (True, False):  # filters that are packed once, and in each run
+
+        @ef.function
+        def f(x, k, held=held):
+            return ef.integer_conv(x, filled if held else k, **more) + 1
+
+        np.testing.assert_array_equal(f(x, w).numpy(), wanted + 1)
+
+
+@needs_llvm
+@pytest.mark.parametrize("plant", ["_copy_run", "_offset"])
+def test_windows_that_are_copied_wrongly_are_found(plant, monkeypatch, compiled_anew):
+    writer = convolutions_of_bytes.ByteConvolutionWriter
+    if plant == "_copy_run":  # no more than whole vectors of each run
+        copy = writer._copy_run
+
+        def short(self, source, aim, count):
+            several = self.lanes * self.terms.group
+            whole = self.v.number("mul", self.v.number("udiv", count, several), several)
+            copy(self, source, aim, whole)
+
+        monkeypatch.setattr(writer, plant, short)
+    else:  # the next position where the next line is
+        offset = writer._offset
+        monkeypatch.setattr(
+            writer, plant, lambda self, i: offset(self, self.v.number("and", i, -2))
+        )
+    monkeypatch.setattr(byte_convolution, "_call", byte_convolution._call.__wrapped__)
+    with pytest.raises(AssertionError):
+        test_windows_are_copied_run_by_run(LARGE[0], "uint8")
+
+
 # Weights of 8 and 4 bits --------------------------------------------------------------------------
 
 
@@ -257,6 +320,9 @@ for size in own.WEIGHTS:
     for bits in (8, 4):
         own.check_weights(*size, bits)
 own.test_sums_are_exact()
+for case in own.LARGE if own.generated.enabled() else ():
+    for kind in own.BYTES:
+        own.test_windows_are_copied_run_by_run(case, kind)
 own.test_convolutions_are_exact()
 own.test_zero_points_are_taken_off()
 """

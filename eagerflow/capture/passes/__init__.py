@@ -67,9 +67,10 @@ MAX_ROUNDS = 8
 class Pass:
     """A named function from Graph to Graph; the result's ``rewrites`` is a Report.
 
-    ``numerics`` is "exact", "fast", "stable", "final" or "final, fast"; see ``ef.capture.passes``. The graph
-    that comes in does not change, and is returned where there is nothing to do. The result has
-    the same inputs, Variables, outputs, shapes and dtypes; CaptureError if not.
+    ``numerics`` is "exact", "fast", "stable", "final" or "final, fast"; see
+    ``ef.capture.passes``. The graph that comes in does not change, and is returned where there is
+    nothing to do. The result has the same inputs, Variables, outputs, shapes and dtypes;
+    CaptureError if not.
 
     >>> ef.capture.passes.dead_code
     <Pass dead_code, exact: nodes that no output and no assigned Variable needs are left out>

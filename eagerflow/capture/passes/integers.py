@@ -111,14 +111,12 @@ def _convolution(sweep: Sweep, node: Node) -> Value | None:
         return None
     if x.scale.size != 1 or any(w.varies(axis) for axis in range(-len(w.scale.shape), -1)):
         return None
-    if x.zero is None:
-        y = sweep.make(integer_conv, x.integers, w.integers, **node.attributes)
-    else:
-        found = _padded(sweep, node, x)
-        if found is None:
-            return None
-        more = node.attributes | {"padding": "valid"}
-        y = sweep.make(integer_conv, found, w.integers, **more)
+    found = _padded(sweep, node, x)
+    if found is None:
+        return None
+    more = node.attributes | {"padding": "valid"}
+    y = sweep.make(integer_conv, found, w.integers, **more)
+    if x.zero is not None:
         axes = tuple(range(len(w.integers.shape) - 1))
         filters = _sums(sweep, w.integers, axes, False)
         zero = sweep.make(reshape, sweep.make(astype, x.zero, dtype=SUMS), shape=())
@@ -129,7 +127,7 @@ def _convolution(sweep: Sweep, node: Node) -> Value | None:
 
 def _padded(sweep: Sweep, node: Node, x: _Operand) -> Value | None:
     """Images with zero points around them; None where these, or sizes, are not known."""
-    zero = sweep.uniform(x.zero)
+    zero = 0 if x.zero is None else sweep.uniform(x.zero)
     shapes = x.integers.shape[1:-1], node.inputs[1].shape[:-2]
     where = [node.attributes[name] for name in ("strides", "padding", "dilation")]
     if zero is None or not all(isinstance(n, int) for n in shapes[0]):

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow import primitives
 from eagerflow.dtypes import DType
-from eagerflow.op import Missing, Sample
+from eagerflow.op import Into, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import Batch, define, op_of
 from eagerflow.ops.linear_algebra.integer_products import BYTES, SUMS, of_bytes
@@ -29,6 +29,18 @@ def _on_numpy(
 ) -> Any:
     windows = windows_for(of_conv, x.shape, w.shape, strides, padding, dilation, groups)
     return primitives.integer_products.convolve(x, w, windows, groups)
+
+
+def _into(x: Any, w: Any, groups: int, **where: Any) -> Into:
+    windows = windows_for(of_conv, x.shape, w.shape, groups=groups, **where)
+
+    def call(x: Any, w: Any, out: Any = None) -> Any:
+        return primitives.integer_products.convolve(x, w, windows, groups, out)
+
+    def native(x: Any, w: Any, out: Any) -> Any:
+        return None if groups > 1 else primitives.byte_convolution.fixed(x, w, out, windows)
+
+    return Into(call, native, "bB")
 
 
 def _operator(w: Any, x: Any, k: Any, *, groups: int, **where: Any) -> Any:
@@ -66,6 +78,8 @@ def _reference(x: Any, w: Any, **attributes: Any) -> Any:
     together=(),
     infer=_spec,
     overrides={"numpy": _on_numpy},
+    keeps_order=True,
+    into=_into,
     trusted=True,
     threaded=False,
     vjp=Missing("integers have no gradient"),
