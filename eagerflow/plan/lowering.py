@@ -27,6 +27,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.backends.numpy import is_shared
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
@@ -46,6 +47,7 @@ from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
 from eagerflow.plan.rings import is_loop, native_steps
 from eagerflow.plan.segments import Segment, SegmentStep
+from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
 from eagerflow.spec import MAX_RANK
 
@@ -514,6 +516,9 @@ class _NodeCall:
 
     def __init__(self, node: Node, into: Into, kernel: Any, values: list[Value]) -> None:
         self.into, self.kernel, self.attributes = into, kernel, node.attributes
+        # Whether the second of its arrays is known, and nobody else can write it.
+        constant = values[1].constant if len(values) == 2 else None
+        self._is_constant = constant is not None and not is_shared(constant._array)
         numbers = count()
         self._places = [
             None if x is None else next(numbers) if into.call else values.index(x)
@@ -523,6 +528,8 @@ class _NodeCall:
     def native(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
         """What does it in machine code, for arrays that lie like these; or None."""
         found = self.into.native(*self._arguments(inputs), *outputs)
+        if self._is_constant and isinstance(found, FixedProduct):
+            return found.held(inputs[1])
         if self.into.call is None and found is not None:
             return found.fixed(*inputs, *outputs)
         return found

@@ -17,7 +17,7 @@ from eagerflow.op import Into
 
 MIN_NATIVE_FLOPS = 1 << 17
 """Operations of a product that machine code does in short rows of such steps too."""
-PRODUCTS = frozenset({"einsum", "matmul", "vecdot"})
+PRODUCTS = frozenset({"einsum", "integer_matmul", "matmul", "vecdot"})
 
 
 class ProductChoice(NamedTuple):
@@ -61,7 +61,7 @@ def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool
         return "the plan is exact, and multiplies as eager code does"
     if not has_machine_code:
         return "there is no machine code here"
-    if node.op.name != "matmul":
+    if node.op.name not in ("integer_matmul", "matmul"):
         return f"{node.op.name} has no kernel of its own"
     if into is None:
         return f"no kernel multiplies {next(node.values()).dtype.name}"

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.sources import graph_of
+from eagerflow.capture.subject import graph_of
 from eagerflow.errors import ArgumentError, CaptureError, short_repr
 from eagerflow.files.atomic import as_path, write_whole
 from eagerflow.files.container import pack

@@ -258,9 +258,10 @@ def test_sizes_in_attributes_are_those_that_are_fed(command):
 
 
 def test_a_model_comes_back_with_its_names_and_lines(command):
-    layers = [ef.nn.Input((8, 8, 3), name="x"), ef.nn.Conv2D(4, 3), ef.nn.MaxPooling2D(2)]
-    graph = ef.nn.Sequential([*layers, ef.nn.Flatten(), ef.nn.Dense(2)]).prediction_graph()
+    layers = [ef.nn.Input((8, 8, 3), name="x"), ef.nn.Conv2D(4, 3, name="c"), ef.nn.MaxPooling2D(2)]
+    layers += [ef.nn.Flatten(), ef.nn.Dense(2)]
+    graph = ef.nn.Sequential(layers, name="net").prediction_graph()
     graph.save("net.ef")
     ef.capture.export_onnx(graph, "net.onnx")
     found = [command("show", name)[1].partition("return")[0] for name in ("net.ef", "net.onnx")]
-    assert found[0] == found[1] and "in sequential/conv2d:" in found[0]
+    assert found[0] == found[1] and "in net/c:" in found[0]

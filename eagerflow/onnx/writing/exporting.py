@@ -8,13 +8,13 @@ values, and outputs that end in ``/next``; whoever runs the model gives the one 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.sources import graph_of
+from eagerflow.capture.subject import graph_of
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_complex
 from eagerflow.errors import CaptureError, EagerflowError
@@ -42,7 +42,7 @@ OPSET = 21
 EXTERNAL_BYTES = 1 << 30  # of weights, from which they go to a file beside the model
 MIN_EXTERNAL_BYTES = 1 << 10  # of each that does
 DATA_SUFFIX = ".data"
-MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"})
+MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication", "quantization"})
 """Families whose operators take every dtype."""
 
 
@@ -202,6 +202,7 @@ def _model(
     cells = [Symbol(c.name, c.value.dtype, c.value.shape) for c in graph.cells]
     made = exporter.write(writer, graph, [*given, *cells])
     _name_outputs(writer, made, ends)
+    _drop_unread(writer, {*ends})
     helper = writer.onnx.helper
     weights = {cell.name: cell.variable.numpy() for cell in (*held, *(changed if alone else ()))}
     tensors, data = _tensors(weights | exporter.initializers.arrays, os.path.basename(path))
@@ -284,6 +285,26 @@ def _rename(node: Any, new: dict[str, str]) -> None:
                 info.name = new.get(info.name, info.name)
 
 
+def _drop_unread(writer: Writer, ends: set[str]) -> None:
+    """Leave out casts and constants that were written in case that something reads them."""
+    held = writer.initializers
+    read = ends | {name for node in writer.nodes for name in _read(node)}
+    writer.nodes[:] = [
+        node for node in writer.nodes if node.output[0] in read or node.output[0] not in held.narrow
+    ]
+    read = {name for node in writer.nodes for name in _read(node)}
+    held.arrays = {name: array for name, array in held.arrays.items() if name in read}
+
+
+def _read(node: Any) -> Iterator[str]:
+    """The tensors that a node reads, and the graphs inside of it."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for part in inner.node:
+                yield from _read(part)
+
+
 def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]:
     """Arrays as ONNX's tensors; where they are large, what a file beside the model holds."""
     onnx = onnx_package()
@@ -296,10 +317,11 @@ def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]
             continue
         tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=tensor_type(array.dtype))
         tensor.data_location = onnx.TensorProto.EXTERNAL
-        place = {"location": file + DATA_SUFFIX, "offset": offset, "length": array.nbytes}
+        content = onnx.numpy_helper.from_array(array).raw_data  # numbers of 4 bits in pairs
+        place = {"location": file + DATA_SUFFIX, "offset": offset, "length": len(content)}
         for key, value in place.items():
             tensor.external_data.add(key=key, value=str(value))
         tensors.append(tensor)
-        data.append(array.tobytes())
-        offset += array.nbytes
+        data.append(content)
+        offset += len(content)
     return tensors, data

@@ -1,4 +1,4 @@
-"""What exporters take: a graph, a captured function, or a model."""
+"""What users mean by a graph: one itself, a captured function, or a model."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.graph.graph import Graph
 
 
-def graph_of(what: Any, exporter: str) -> Graph:
-    """The graph of a Graph, of an ``ef.function`` with one graph, or of an ``ef.nn`` model.
-
-    Raises ArgumentError, which names the ``exporter``, for all else.
-    """
+def graph_of(what: Any, op: str) -> Graph:
+    """The graph of what the function ``op`` is given; ArgumentError where it has none, or many."""
     if isinstance(what, Graph):
         return what
     if isinstance(what, Function):
@@ -23,17 +20,17 @@ def graph_of(what: Any, exporter: str) -> Graph:
             return what.graphs[0]
         raise ArgumentError(
             f"the function has {len(what.graphs)} graphs",
-            op=exporter,
+            op=op,
             argument="graph",
             expected="one graph",
-            hint=f"{exporter}(f.graph(ef.TensorSpec(...)), path)",
+            hint=f"{op}(f.graph(ef.TensorSpec(...)), ...)",
         )
     if hasattr(what, "prediction_graph"):
         found: Graph = what.prediction_graph()
         return found
     raise ArgumentError(
         f"{short_repr(what)} is no graph",
-        op=exporter,
+        op=op,
         argument="graph",
         expected="a Graph, an ef.function or an ef.nn model",
     )
