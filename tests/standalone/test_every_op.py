@@ -17,7 +17,7 @@ OTHERWISE = {
     "recv": "a program is in one place",
     "send": "a program is in one place",
 }
-DTYPES = "float32 float64 float16 int64 int32 uint8 uint64 bool complex64".split()
+DTYPES = "float32 float64 float16 int64 int32 int8 uint8 uint64 bool complex64".split()
 SAMPLES = 24
 ROUNDINGS = 4  # of sums in another order, in units of the op
 
