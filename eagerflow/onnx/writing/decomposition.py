@@ -106,6 +106,8 @@ class _Rewriting(Trace):
         self.whole = self.has_operator(node)
         if self.whole:
             return node.op.call(*args, **attributes)
+        if isinstance(node.op.onnx, Missing):
+            raise _no_operator(node.op, node.op.onnx.reason)
         self.changed = True
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
@@ -132,8 +134,7 @@ class _Rewriting(Trace):
 
 
 def _no_operator(op: Op, reason: str) -> CaptureError:
-    why = op.onnx.reason if isinstance(op.onnx, Missing) else reason
-    return CaptureError(f"it cannot be exported: {why}", op=op.name)
+    return CaptureError(f"it cannot be exported to ONNX: {reason}", op=op.name)
 
 
 def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:

@@ -33,7 +33,7 @@ from eagerflow.onnx.writing.writer import (
     onnx_package,
     tensor_type,
 )
-from eagerflow.op import Missing, Onnx
+from eagerflow.op import Onnx
 from eagerflow.recorder import with_recorder
 
 IR_VERSION = 10
@@ -75,10 +75,6 @@ class _Exporter:
         writer.label = node.name
         writer.note, writer.results = _metadata(node), node.outputs
         rule = node.op.onnx
-        if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
-            raise CaptureError("ONNX has no operators for complex numbers", op=node.op.name)
-        if isinstance(rule, Missing):
-            raise CaptureError(f"ONNX cannot say what it does: {rule.reason}", op=node.op.name)
         given = self._inputs(writer, node)
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
@@ -154,8 +150,8 @@ def export_onnx(
     name = as_path(path)
     check_opset(opset)
     found = _graph_of(graph)
-    if not allow_random:
-        _refuse_random(found)
+    for node in nodes_within(found):
+        _refuse(node, allow_random)
     model, data = with_recorder(None, lambda: _model(found, opset, ir_version, name))
     if data:
         write_whole(name + DATA_SUFFIX, data)
@@ -188,12 +184,15 @@ def _graph_of(what: Any) -> Graph:
     )
 
 
-def _refuse_random(graph: Graph) -> None:
-    for node in nodes_within(graph):
-        if node.op.family == "random":
-            error = CaptureError("it is random", op=node.op.name, hint="allow_random=True")
-            error.at = node.place or None
-            raise error
+def _refuse(node: Node, allow_random: bool) -> None:
+    """CaptureError for what no operators compute, or what is not wanted."""
+    reason, hint = "", None
+    if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
+        reason = "ONNX has no operators for complex numbers"
+    elif node.op.family == "random" and not allow_random:
+        reason, hint = "it is random", "allow_random=True"
+    if reason:
+        raise CaptureError(reason, op=node.op.name, at=node.place or None, hint=hint)
 
 
 def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
