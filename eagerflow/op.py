@@ -33,19 +33,15 @@ class Missing(Frozen):
 
 
 class Onnx(Frozen):
-    """The ONNX operator that means the same, for export and for import."""
+    """The ONNX operator that means the same.
+
+    ``attributes`` has ONNX's name of each one that it calls differently. ``rule``, as that of an
+    op, writes the operator where arguments differ otherwise.
+    """
 
     name: str
     attributes: Mapping[str, str] = fresh(default_factory=dict)
-    """ONNX's name of each attribute that it calls differently."""
     rule: Rule | None = None
-    """Writes it, where arguments or attributes differ otherwise: a rule as below."""
-    takes: Rule | None = None
-    """Of a call's attributes: whether the operator can say them."""
-
-
-BODY = "body"
-"""The fact ``onnx`` of ops that are exported as what their bodies consist of."""
 
 
 class Cost(NamedTuple):
@@ -172,7 +168,7 @@ class Op(Record):
 
     ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
     writes operators by ``w`` (``onnx/writing/writer.py``), which also tells the ``results``;
-    without either, ``BODY``, an op is exported as what its body consists of, and so it is where
+    without either, ``"body"``, an op is exported as what its body consists of, and so it is where
     its operator cannot be had. What is ``Missing`` is refused.
 
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first

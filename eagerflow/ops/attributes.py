@@ -83,9 +83,12 @@ def _slice(x: Any) -> bool:
     return type(x) is slice and _bound(x.start) and _bound(x.stop) and _bound(x.step)
 
 
+_TENSORS = ("array", "mask")
+
+
 def _place(x: Any) -> bool:
-    """What may stand in an index; ``"array"`` is the place of a tensor."""
-    return _size(x) or _slice(x) or x is None or x is Ellipsis or x == "array"
+    """What may stand in an index; ``"array"`` and ``"mask"`` are the places of tensors."""
+    return _size(x) or _slice(x) or _truth(x) or x is None or x is Ellipsis or x in _TENSORS
 
 
 HINTS: dict[str, tuple[Test, str]] = {
@@ -101,7 +104,8 @@ HINTS: dict[str, tuple[Test, str]] = {
     "DeviceName": (_any(_none, _text), "the name of a device or None"),
     "Index": (
         _any(_place, tuple_of(_place)),
-        "integers, slices, None, Ellipsis, 'array' for a tensor, or a tuple of these",
+        "integers, slices, truth values, None, Ellipsis, 'array' or 'mask' for a tensor, "
+        "or a tuple of these",
     ),
     "NumberLike": (_any(_none, _number), "a number or None"),
     "Padding": (_any(_text, _widths), "a text, or sizes, or pairs of sizes"),

@@ -39,7 +39,7 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import BODY, Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators, Tensor
@@ -122,7 +122,7 @@ def define(
         own["saves"] = frozenset(own.get("saves", "").split())
         own.setdefault("errors", lambda rng: [])
         own.setdefault("cost", elements)
-        own.setdefault("onnx", BODY)
+        own.setdefault("onnx", "body")
         own.setdefault("scalar", Missing("not element-wise"))
         own.setdefault("split", Missing("the whole input is needed"))
         own.setdefault("partials", Missing("see vjp"))

@@ -12,7 +12,7 @@ import numpy as np
 from eagerflow import GradientTape, Tensor
 from eagerflow.dispatch import compute
 from eagerflow.errors import EagerflowError
-from eagerflow.op import BODY, REQUIRED, Cost, Missing, Onnx, freeze
+from eagerflow.op import REQUIRED, Cost, Missing, Onnx, freeze
 from eagerflow.recorder import process, recorder_state
 from tests.contract import derivatives, passes, values
 from tests.contract.cases import about, dtypes_of, main_dtype, prepared, samples
@@ -46,7 +46,7 @@ def facts(op):
             )
     if op.differentiable:
         assert not isinstance(op.jvp, Missing), f"{op.name} has a gradient, but no forward mode"
-    known = op.onnx == BODY or isinstance(op.onnx, Onnx | Missing) or callable(op.onnx)
+    known = op.onnx == "body" or isinstance(op.onnx, Onnx | Missing) or callable(op.onnx)
     assert known, f"{op.name}: onnx is {op.onnx!r}"
     assert 1 <= len(op.dtypes) <= max(len(op.data), 1), f"{op.name}: dtypes fit no argument list"
     assert all(op.dtypes), f"{op.name}: an argument for which no dtype is allowed"

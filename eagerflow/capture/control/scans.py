@@ -370,7 +370,8 @@ def _scan_operator(
     own = inner.inputs(body.inputs[: carries + sequences])
     made = inner.inline(body, (*own, *rest))
     if not sequences:  # something has to be as long
-        along = (w.constant(np.arange(length), "int64"),)
+        zero, one = (w.constant(n, "int64") for n in (0, 1))
+        along = (w.Range(zero, w.number(length), one),)
         own.append(inner.new("row", "int64", ()))
     rows = len(body.outputs) - carries
     return w.Scan(

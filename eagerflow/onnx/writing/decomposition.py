@@ -26,7 +26,7 @@ from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
 from eagerflow.onnx.writing import linear_algebra
 from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.onnx.writing.random_numbers import DRAWS
-from eagerflow.op import Missing, Op
+from eagerflow.op import Missing
 from eagerflow.tensor import Tensor
 
 MAX_STEPS = 8  # from an op to those that it consists of
@@ -107,15 +107,16 @@ class _Rewriting(Trace):
         if self.whole:
             return node.op.call(*args, **attributes)
         if isinstance(node.op.onnx, Missing):
-            raise _no_operator(node.op, node.op.onnx.reason)
+            raise _no_operator(node, node.op.onnx.reason)
         self.changed = True
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
             made = self._body(node, dtype)(*args, **attributes)
-        except EagerflowError:
+        except EagerflowError as error:  # told of the op of the graph, and of the user's line
+            error.op, error.at = error.op or node.op.name, node.place or error.at
             raise
         except Exception as error:
-            raise _no_operator(node.op, f"its body needs arrays: {error}") from error
+            raise _no_operator(node, f"its body needs arrays: {error}") from error
         return tuple(made) if isinstance(made, list) else made
 
     def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
@@ -133,8 +134,9 @@ class _Rewriting(Trace):
         return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
 
 
-def _no_operator(op: Op, reason: str) -> CaptureError:
-    return CaptureError(f"it cannot be exported to ONNX: {reason}", op=op.name)
+def _no_operator(node: Node, reason: str) -> CaptureError:
+    words = f"it cannot be exported to ONNX: {reason}"
+    return CaptureError(words, op=node.op.name, at=node.place or None)
 
 
 def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
@@ -152,7 +154,7 @@ def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
             if not rewriting.changed:
                 return one
         left = next(node for node in one.nodes if not has_operator(node))
-        raise _no_operator(left.op, "it is a function of array libraries")
+        raise _no_operator(left, "it is a function of array libraries")
 
     while True:  # as bodies may call ops that have bodies
         graph = inside_out(graph, change)

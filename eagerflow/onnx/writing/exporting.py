@@ -35,6 +35,7 @@ from eagerflow.onnx.writing.writer import (
 )
 from eagerflow.op import Onnx
 from eagerflow.recorder import with_recorder
+from eagerflow.runtime.collector import young
 
 IR_VERSION = 10
 OPSET = 21
@@ -79,7 +80,8 @@ class _Exporter:
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
             symbol = writer.cast(symbol, value.dtype)
-            self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            known = self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            writer.shapes[symbol.name] = known
 
     def _inputs(self, writer: Writer, node: Node) -> list[Symbol | None]:
         """The symbols of a node's inputs; numbers as constants of the dtype that they meet."""
@@ -129,6 +131,7 @@ def export_onnx(
     opset: int = OPSET,
     ir_version: int = IR_VERSION,
     allow_random: bool = True,
+    initial: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a graph, a captured function or a model into a file as an ONNX model.
 
@@ -137,25 +140,33 @@ def export_onnx(
     go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
     ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
     metadata which op it is part of, in which scope, and the user's line. Variables that the graph
-    assigns are inputs with their present values, and outputs ``<variable>/next``. Random numbers
-    are those that eagerflow draws from the same state; without ``allow_random`` they are refused.
-    Needs the package onnx. Raises ArgumentError for another ``opset``, and CaptureError, with the
-    user's line, for an op that ONNX cannot express or that is refused.
+    assigns are inputs with their present values, and outputs ``<variable>/next``. Some runtimes,
+    such as ONNX Runtime's for JavaScript, take no input that has a value: with ``initial``, a
+    second file name, the inputs have none, and the model in that file gives the values by name.
+    Random numbers are those that eagerflow draws from the same state; without ``allow_random``
+    they are refused. Needs the package onnx. Raises ArgumentError for another ``opset``, and
+    CaptureError, with the user's line, for an op that ONNX cannot express or that is refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
     >>> with TemporaryDirectory() as folder:
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
-    name = as_path(path)
+    name, found, alone = as_path(path), _graph_of(graph), initial is None
     check_opset(opset)
-    found = _graph_of(graph)
     for node in nodes_within(found):
         _refuse(node, allow_random)
-    model, data = with_recorder(None, lambda: _model(found, opset, ir_version, name))
+    with young():
+        _write(name, *with_recorder(None, _model, found, opset, ir_version, name, alone))
+        if initial is not None:
+            file = as_path(initial)
+            _write(file, *with_recorder(None, _initial, found, opset, ir_version, file))
+
+
+def _write(path: str, model: Any, data: list[bytes]) -> None:
     if data:
-        write_whole(name + DATA_SUFFIX, data)
-    write_whole(name, [model.SerializeToString()])
+        write_whole(path + DATA_SUFFIX, data)
+    write_whole(path, [model.SerializeToString()])
 
 
 def _graph_of(what: Any) -> Graph:
@@ -195,8 +206,10 @@ def _refuse(node: Node, allow_random: bool) -> None:
         raise CaptureError(reason, op=node.op.name, at=node.place or None, hint=hint)
 
 
-def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
-    """The model of a graph, and what goes into a file beside it."""
+def _model(
+    graph: Graph, opset: int, ir_version: int, path: str, alone: bool
+) -> tuple[Any, list[bytes]]:
+    """The model of a graph, and what goes into a file beside it; ``alone`` has initial values."""
     check(graph)
     graph = graph.optimized("exact", final=True)
     graph = decomposed(graph, partial(has_operator, opset=opset))
@@ -215,7 +228,7 @@ def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, l
     made = exporter.write(writer, graph, [*given, *cells])
     _name_outputs(writer, made, ends)
     helper = writer.onnx.helper
-    weights = {cell.name: cell.variable.numpy() for cell in (*held, *changed)}
+    weights = {cell.name: cell.variable.numpy() for cell in (*held, *(changed if alone else ()))}
     tensors, data = _tensors(weights | exporter.initializers.arrays, os.path.basename(path))
     outputs = [
         writer.info(Symbol(name, v.dtype, v.shape))
@@ -223,12 +236,36 @@ def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, l
     ]
     own = {cell.name for cell in changed}
     inputs = [writer.info(x) for x in (*given, *(x for x in cells if x.name in own))]
-    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors)
+    within = writer.infos_but({info.name for info in outputs})
+    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors, value_info=within)
+    return _model_of(body, opset, ir_version), data
+
+
+def _initial(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
+    """A model without inputs: the values of the Variables that a graph assigns, by name."""
+    helper = onnx_package().helper
+    cells = [cell for cell in graph.cells if cell.assigned is not None]
+    values = {f"{cell.name}/initial": cell.variable.numpy() for cell in cells}
+    tensors, data = _tensors(values, os.path.basename(path))
+    nodes = [
+        helper.make_node("Identity", [value], [cell.name], f"{cell.name}/Identity")
+        for value, cell in zip(values, cells, strict=True)
+    ]
+    outputs = [
+        helper.make_tensor_value_info(c.name, tensor_type(c.value.dtype), c.value.shape)
+        for c in cells
+    ]
+    body = helper.make_graph(nodes, f"{graph.name}_initial", [], outputs, tensors)
+    return _model_of(body, opset, ir_version), data
+
+
+def _model_of(body: Any, opset: int, ir_version: int) -> Any:
+    helper = onnx_package().helper
     model = helper.make_model(
         body, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)]
     )
     model.producer_name = "eagerflow"
-    return model, data
+    return model
 
 
 def _teach_sizes(writer: Writer, given: Sequence[Symbol]) -> None:

@@ -70,7 +70,5 @@ def has_operator(node: Node, opset: int) -> bool:
         return callable(rule) or is_empty(node)
     if not is_in(rule.name, opset):
         return False
-    if rule.takes is not None and not rule.takes(**node.attributes):
-        return is_empty(node)
     wide = any(v.dtype == np.float64 for v in (*node.values(), *node.outputs))
     return not wide or rule.name not in NO_FLOAT64

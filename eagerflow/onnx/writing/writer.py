@@ -5,7 +5,7 @@ Rules of ops (the fact ``onnx``) get a writer, a Symbol for each argument, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -95,6 +95,7 @@ class Writer:
         self.results: tuple[Any, ...] = ()  # the values that are to be made
         self.sizes: dict[str, Callable[[], Symbol]] = {}  # what gives each named dimension
         self._dims: dict[str, Symbol] = {}
+        self.shapes: dict[str, Symbol] = {}  # of tensors within, for readers of the model
 
     def __getattr__(self, operator: str) -> Callable[..., Any]:
         if not operator[:1].isupper():
@@ -152,6 +153,12 @@ class Writer:
             return self.integers(dims)  # type: ignore[arg-type]
         parts = [self.integers([d]) if not isinstance(d, Dim) else self.size(d) for d in dims]
         return self.Concat(*parts, axis=0) if len(parts) > 1 else parts[0]
+
+    def number(self, dim: DimLike) -> Symbol:
+        """One size, without axes."""
+        if not isinstance(dim, Dim):
+            return self.constant(dim, "int64")
+        return self.Squeeze(self.size(dim), self.integers([0]))
 
     def size(self, dim: Dim) -> Symbol:
         """A vector with the one size that a dimension stands for."""
@@ -216,7 +223,13 @@ class Writer:
             made.discard(x.name)
             ends.append(x)
         infos = [[self.info(x) for x in row] for row in (inputs, ends)]
-        return helper.make_graph(self.nodes, name, *infos)
+        within = self.infos_but({x.name for x in ends})
+        return helper.make_graph(self.nodes, name, *infos, value_info=within)
+
+    def infos_but(self, names: Collection[str]) -> list[Any]:
+        """Names, dtypes and shapes of what nodes make, but for some names."""
+        made = {name for node in self.nodes for name in node.output}.difference(names)
+        return [self.info(x) for name, x in self.shapes.items() if name in made]
 
     def info(self, x: Symbol) -> Any:
         """Name, dtype and shape of a tensor, as far as they are known."""

@@ -144,26 +144,19 @@ def _check_limits(dtype: Any, first: Any, last: Any) -> None:
         )
 
 
-def _range_operator(w: Any, **attributes: Any) -> Any:
-    """The rule of ONNX: a constant, or a range that begins or ends with a free size."""
-    if not any(isinstance(value, Dim) for value in attributes.values()):
-        return w.evaluated(arange, **attributes)
-    own = w.results[0]
-    zero, one = (w.constant(n, "int64") for n in (0, 1))
-    count = w.Squeeze(w.shape(own.shape))
-    places = w.computable(w.cast(w.Range(zero, count, one), own.dtype))
-    first, step = (
-        w.cast(w.shape([n]) if isinstance(n, Dim) else w.constant(n), places.dtype)
-        for n in (attributes["start"], attributes["step"])
-    )
-    return w.Add(w.Mul(places, step), first)
-
-
 def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     found: list[Any] = []
     while (start + len(found) * step - stop) * (1 if step > 0 else -1) < 0:
         found.append(start + len(found) * step)
     return found
+
+
+def _range_operator(w: Any, **attributes: Any) -> Any:
+    """The rule of ONNX, where sizes that are known by name are read from the inputs."""
+    numbers = [attributes[name] for name in ("start", "stop", "step")]
+    if not any(isinstance(n, Dim) for n in numbers):
+        return w.evaluated(arange, **attributes)
+    return w.Range(*map(w.number, numbers), dtype="int64")
 
 
 @creation(

@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, ops
+from eagerflow.op import Cost, ErrorSample, Into, Sample, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, op_of
@@ -26,14 +26,8 @@ from eagerflow.ops.indexing.indices import (
     refuse_none,
     unmasked,
 )
-from eagerflow.ops.indexing.positions import (
-    native,
-    one_by_one,
-    positions,
-    summed_at,
-    taken_at,
-    written_flat,
-)
+from eagerflow.ops.indexing.operators import select_rule, write_rule
+from eagerflow.ops.indexing.positions import native, one_by_one, positions, summed_at, taken_at
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import copy_kernels, permute_dims, reshape, sized, unbroadcast
 from eagerflow.recorder import process, recorder_state
@@ -218,42 +212,6 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     return np.array(picked, array.dtype).reshape(np.shape(positions))
 
 
-_END = 2**63 - 1  # beyond the end of every axis
-
-
-def _is_basic(index: Any) -> bool:
-    """Whether an index consists of integers, slices, new axes and dots."""
-    items = index if isinstance(index, tuple) else (index,)
-    return not any(item.__class__ in (bool, str) for item in items)
-
-
-def _operator(w: Any, x: Any, *, index: Any) -> Any:
-    """The rule of ONNX: slices, of which those for integers lose their axis."""
-    cuts: list[tuple[Any, ...]] = []
-    lost: list[int] = []
-    new: list[int] = []
-    axis = 0
-    for item in expanded(index, x.ndim, []):
-        if item is None:
-            new.append(axis - len(lost) + len(new))
-            continue
-        if item is Ellipsis:
-            continue
-        if item.__class__ is slice:
-            down = (item.step or 1) < 0
-            begin = (_END if down else 0) if item.start is None else item.start
-            end = (-_END if down else _END) if item.stop is None else item.stop
-            cuts += [] if item == slice(None) else [(begin, end, axis, item.step or 1)]
-        else:
-            cuts.append((item, _END if item == -1 else item + 1, axis, 1))
-            lost.append(axis)
-        axis += 1
-    if cuts:
-        x = w.Slice(x, *(w.shape(column) for column in zip(*cuts, strict=True)))
-    x = w.Squeeze(x, w.integers(lost)) if lost else x
-    return w.Unsqueeze(x, w.integers(new)) if new else x
-
-
 @indexing_op(
     dtypes=(ANY, INDICES),
     arrange=_arrange_getitem,
@@ -265,7 +223,7 @@ def _operator(w: Any, x: Any, *, index: Any) -> Any:
     saves="indices",
     batch=_batched_getitem,
     cost=_cost,
-    onnx=Onnx("Slice", rule=_operator, takes=_is_basic),
+    onnx=select_rule,
     samples=_getitem_samples,
     errors=_getitem_errors,
     reference=lambda x, *indices, index: _select(x, index, indices),
@@ -434,7 +392,7 @@ def _scatter_into(updates: Any, *indices: Any, shape: Any, index: Any) -> Into |
     vjp=_scatter_back,
     saves="indices",
     batch=_batched_scatter,
-    onnx=lambda w, updates, *indices, shape, index: written_flat(
+    onnx=lambda w, updates, *indices, shape, index: write_rule(
         "add", w, w.filled(0, shape, updates.dtype), updates, *indices, index=index
     ),
     samples=_scatter_samples,

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dims import Dim, product
+from eagerflow.dims import product
 from eagerflow.dtypes import NARROW
 from eagerflow.ops.indexing.indices import ALL, Layout, expanded, extremes, layout, unmasked
 from eagerflow.spec import Namespace
@@ -125,34 +125,20 @@ def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> A
             continue
         size, stride = shape[axis], int(product(shape[axis + 1 :]))
         if item.__class__ is slice:
-            line = _line(xp, item, size)
+            line = _line(xp, range(*item.indices(size)))
             at = basic if basic < plan.at else basic + plan.rank
             line = xp.reshape(line, (1,) * at + line.shape + (1,) * (rank - 1 - at))
             basic += 1
         elif item.__class__ is str:
             line = _met(xp, next(rest), size, plan, rank)
         else:
-            line = item if isinstance(size, Dim) and item >= 0 else int(item) % size
+            line = int(item) % size
         found = found + line * stride
         axis += 1
     return xp.broadcast_to(found, plan.shape)
 
 
-def written_flat(reduction: str, w: Any, x: Any, value: Any, *indices: Any, index: Any) -> Any:
-    """The rule of ONNX of what writes at an index: into all elements in a row."""
-    x = w.computable(x)
-    at = w.traced(lambda *own: positions(w.xp, index, x.shape, own), *indices)
-    values = value if value.shape == at.shape else w.Expand(value, w.shape(at.shape))
-    values = w.cast(values, x.dtype)
-    flat = w.ScatterElements(w.flat(x), w.flat(at), w.flat(values), axis=0, reduction=reduction)
-    return w.Reshape(flat, w.shape(x.shape), allowzero=1)
-
-
-def _line(xp: Namespace, item: slice, size: Any) -> Any:
-    """The places that a slice selects along an axis, which is taken whole if its size is free."""
-    if isinstance(size, Dim) and item == slice(None):
-        return xp.arange(size, dtype=xp.int64)
-    places = range(*item.indices(size))
+def _line(xp: Namespace, places: range) -> Any:
     first = places.start if len(places) else 0
     return xp.arange(len(places), dtype=xp.int64) * places.step + first
 

@@ -45,14 +45,8 @@ from eagerflow.ops.indexing.indices import (
     recorded,
     refuse_none,
 )
-from eagerflow.ops.indexing.positions import (
-    add_at,
-    combine_at,
-    native,
-    one_by_one,
-    positions,
-    written_flat,
-)
+from eagerflow.ops.indexing.operators import write_rule
+from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -157,7 +151,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "saves": "indices",
         "fails": True,
         "batch": Batch(_batched_write),
-        "onnx": partial(written_flat, _REDUCTIONS[name]),
+        "onnx": partial(write_rule, _REDUCTIONS[name]),
         "samples": _write_samples,
         "errors": _write_errors,
         "reference": lambda x, value, *indices, index: written(x, index, indices, value, combine),

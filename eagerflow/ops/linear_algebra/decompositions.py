@@ -13,7 +13,7 @@ import numpy as np
 
 from eagerflow.dtypes import DType, is_complex, real_dtype
 from eagerflow.errors import EagerflowError, GradientError, ShapeError
-from eagerflow.op import BODY, ErrorSample, Missing, Sample
+from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
@@ -142,7 +142,7 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     infer=lambda x, upper=False: square(x).like(),
     vjp=(_cholesky_vjp,),
     saves="y",
-    onnx=BODY,
+    onnx="body",
     samples=_cholesky_samples,
     errors=lambda rng: [
         *square_errors(rng),
@@ -254,7 +254,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     infer=_qr_spec,
     vjp=_qr_vjp,
     saves="x y",
-    onnx=BODY,
+    onnx="body",
     outputs=2,
     cost=lambda x, **more: cubic(x, flops=4),
     samples=_qr_samples,

@@ -17,7 +17,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import DType, real_dtype
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.op import BODY, Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
@@ -339,7 +339,7 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     infer=lambda x: square(x).like(),
     vjp=(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y))),),
     saves="y",
-    onnx=BODY,
+    onnx="body",
     jvp=lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
     cost=lambda x: cubic(x, flops=2),
     errors=lambda rng: [
@@ -499,7 +499,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     infer=lambda x: (square(x).like(x.shape[:-2]), x.like(x.shape[:-2], real_dtype(x.dtype))),
     vjp=_slogdet_vjp,
     saves="x y",
-    onnx=BODY,
+    onnx="body",
     outputs=2,
     reference=on_each(_slogdet_reference),
     fails=False,

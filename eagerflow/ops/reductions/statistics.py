@@ -26,10 +26,13 @@ from eagerflow.spec import Array, Namespace, normalize_axes
 __all__ = ["mean", "std", "var"]
 
 
+def _reduced_sizes(x: Any, axis: Any) -> list[Any]:
+    return [x.shape[i] for i in normalize_axes(axis, x.ndim)]
+
+
 def reduced_count(x: Any, axis: Any) -> Any:
     """Number of elements in each reduced group: an integer, or a tensor where it is symbolic."""
-    sizes = [x.shape[i] for i in normalize_axes(axis, x.ndim)]
-    count = product(sizes)
+    count = product(_reduced_sizes(x, axis))
     return count if isinstance(count, int) else sum(ones((count,), x.dtype, str(x.device)))
 
 
@@ -57,7 +60,7 @@ def _mean_of(row: list[Any]) -> Any:
 
 def _mean_operator(w: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     """The rule of ONNX, where the mean of nothing is 0."""
-    if any(x.shape[i] == 0 for i in normalize_axes(axis, x.ndim)):
+    if 0 in _reduced_sizes(x, axis):
         return w.filled(math.nan)
     return w.reduce("ReduceMean", x, axis, keepdims)
 

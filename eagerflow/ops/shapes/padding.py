@@ -32,7 +32,9 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 # Adding elements ----------------------------------------------------------------------------------
 
 
-def _widths(pad_width: Any, rank: int, argument: str = "pad_width") -> tuple[tuple[Any, Any], ...]:
+def pad_widths(
+    pad_width: Any, rank: int, argument: str = "pad_width"
+) -> tuple[tuple[Any, Any], ...]:
     """How many elements go before and behind each axis, from all forms that NumPy takes."""
     given = pad_width
     if isinstance(given, int | Dim):
@@ -77,7 +79,7 @@ def _padded_spec(
             expected="one of " + ", ".join(MODES),
         )
     _check_constant(x.dtype, constant_values)
-    widths = _widths(pad_width, x.ndim)
+    widths = pad_widths(pad_width, x.ndim)
     for axis, (size, pair) in enumerate(zip(x.shape, widths, strict=True)):
         if mode != "constant" and size == 0 and pair != (0, 0):
             raise ShapeError(
@@ -134,7 +136,7 @@ def _sources(size: int, pair: tuple[int, int], mode: str) -> Any:
 
 
 def _pad_back(g: Any, y: Any, x: Any, pad_width: Any, mode: str, constant_values: Any) -> Any:
-    widths = _widths(pad_width, x.ndim)
+    widths = pad_widths(pad_width, x.ndim)
     if mode == "constant":
         return g[_inside(x.shape, widths)] if x.ndim else g
     for axis, (size, pair) in enumerate(zip(x.shape, widths, strict=True)):
@@ -166,7 +168,7 @@ _pad_samples = shaped(
 
 def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
     """The rule of ONNX; elements that are repeated are fetched by their places."""
-    pairs, shape = _widths(pad_width, x.ndim), x.shape
+    pairs, shape = pad_widths(pad_width, x.ndim), x.shape
     if not pairs:
         return x
     if mode == "constant":
@@ -186,7 +188,7 @@ def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values:
     vjp=(_pad_back,),
     jvp=lambda tangents, y, x, pad_width, mode, constant_values: pad(tangents[0], pad_width, mode),
     batch=lambda args, batched, size, pad_width, **more: pad(
-        args[0], ((0, 0), *_widths(pad_width, args[0].ndim - 1)), **more
+        args[0], ((0, 0), *pad_widths(pad_width, args[0].ndim - 1)), **more
     ),
     onnx=_pad_operator,
     samples=_pad_samples,
@@ -218,7 +220,7 @@ def _pad(
     constant_values: NumberLike = 0,
 ) -> Array:
     """The tensor with elements added before and behind its axes."""
-    widths = _widths(pad_width, x.ndim)
+    widths = pad_widths(pad_width, x.ndim)
     if mode == "constant":
         shape = tuple(a + n + b for n, (a, b) in zip(x.shape, widths, strict=True))
         out = xp.full(shape, constant_values, dtype=x.dtype)
@@ -264,7 +266,7 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any 
 
 def _kept(shape: Any, crop_width: Any) -> tuple[tuple[slice, ...], tuple[Any, ...]]:
     """Where the elements that stay are in each axis, and how many they are."""
-    pairs = _widths(crop_width, len(shape), "crop_width")
+    pairs = pad_widths(crop_width, len(shape), "crop_width")
     columns = list(zip(shape, pairs, strict=True))
     sizes = tuple(n - a - b for n, (a, b) in columns)
     for axis, left in enumerate(sizes):
@@ -278,7 +280,7 @@ def _kept(shape: Any, crop_width: Any) -> tuple[tuple[slice, ...], tuple[Any, ..
 
 
 def _crop_reference(x: Any, crop_width: Any) -> Any:
-    for axis, (before, behind) in enumerate(_widths(crop_width, x.ndim)):
+    for axis, (before, behind) in enumerate(pad_widths(crop_width, x.ndim)):
         x = np.delete(x, [*range(before), *range(x.shape[axis] - behind, x.shape[axis])], axis)
     return x
 
@@ -287,7 +289,7 @@ def _crop_reference(x: Any, crop_width: Any) -> Any:
     infer=lambda x, crop_width: x.like(_kept(x.shape, crop_width)[1]),
     vjp=(lambda g, y, x, crop_width: pad(g, crop_width),),
     batch=lambda args, batched, size, crop_width: crop(
-        args[0], ((0, 0), *_widths(crop_width, args[0].ndim - 1, "crop_width"))
+        args[0], ((0, 0), *pad_widths(crop_width, args[0].ndim - 1, "crop_width"))
     ),
     samples=shaped(
         "crop_width",

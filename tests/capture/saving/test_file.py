@@ -248,6 +248,19 @@ def test_values_of_every_type(value):
             assert found == value
 
 
+def test_masks_and_truth_values_in_indices(tmp_path):
+    def f(x, mask):
+        return x.at[mask].set(0.0), x[True, 0]
+
+    x = ef.tensor([[1.0, 2.0], [3.0, 4.0]])
+    graph = ef.capture.trace(f, x, x > 2)
+    graph.check()
+    graph.save(tmp_path / "masks.ef")
+    found = ef.capture.load(tmp_path / "masks.ef")
+    for a, b in zip(found(x, x > 2), f(x, x > 2), strict=True):
+        assert np.array_equal(a.numpy(), b.numpy())
+
+
 def test_sizes_stay_what_they_are():
     """Loaded sizes compute as before: equal, and divided as before."""
     n, m = ef.Dim("n"), ef.Dim("m")

@@ -1,4 +1,4 @@
-"""ONNX's own tests of operators, which come inside its package, through import_onnx and a session.
+"""ONNX's own tests, which come inside its package, through import_onnx and a session.
 
 ``python -m tests.onnx.reading.node_tests`` writes the list of what is refused, and counts.
 """
@@ -6,6 +6,8 @@
 import functools
 import warnings
 from collections import Counter, defaultdict
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -21,6 +23,46 @@ def node_tests():
         warnings.simplefilter("ignore")  # of NumPy, where the cases overflow on purpose
         cases = load_model_tests(kind="node")
         return {case.name.removeprefix("test_"): case for case in cases}
+
+
+@functools.cache
+def model_tests():
+    """Small models, and those that PyTorch has written, by name."""
+    from onnx.backend.test.loader import load_model_tests
+
+    kinds = ("simple", "pytorch-converted", "pytorch-operator")
+    cases = [case for kind in kinds for case in load_model_tests(kind=kind)]
+    return {case.name.removeprefix("test_"): _read(case) for case in cases}
+
+
+def _read(case):
+    """A case with its model and its tensors, which some have in files."""
+    import onnx
+
+    if case.model is not None:
+        return case
+    folder = Path(case.model_dir)
+    model = onnx.load(folder / "model.onnx")
+    data = []
+    for one in sorted(folder.glob("test_data_set_*")):
+        graph = model.graph
+        data.append((_tensors(one, "input", graph.input), _tensors(one, "output", graph.output)))
+    return replace(case, model=model, data_sets=data)
+
+
+def _tensors(folder, kind, infos):
+    import onnx
+
+    found = []
+    for i, info in enumerate(infos):
+        path = folder / f"{kind}_{i}.pb"
+        if path.exists():  # initializers are inputs too, in old files
+            is_list = info.type.HasField("sequence_type")
+            proto = (onnx.SequenceProto if is_list else onnx.TensorProto)()
+            proto.ParseFromString(path.read_bytes())
+            read = onnx.numpy_helper.to_list if is_list else onnx.numpy_helper.to_array
+            found.append(read(proto))
+    return found
 
 
 def array(x):
@@ -51,6 +93,11 @@ def _difference(case, inputs, outputs):
     given = dict(zip(names, map(array, inputs), strict=False))
     # A sequence, or an optional that is missing, is no tensor, and so no input of a graph.
     bound = {n: x for n, x in given.items() if x is None or isinstance(x, list)}
+    for info in case.model.graph.input:  # nor do sizes that are known by name stand for 0
+        sizes = info.type.tensor_type.shape.dim
+        own = getattr(given.get(info.name), "shape", ())
+        if any(size.dim_param and not n for size, n in zip(sizes, own, strict=False)):
+            bound[info.name] = given[info.name]
     graph = ef.capture.import_onnx(case.model.SerializeToString(), values=bound)
     feeds = {name: given[name] for name in graph.inputs.names}
     found = ef.capture.Session(graph).run(list(graph.outputs.names), feeds)
@@ -86,10 +133,10 @@ def words(problems):
     return "; ".join(sorted({f"{operator}: {reason}" for operator, _, reason in problems}))
 
 
-def report():
+def report(cases):
     """Write the list of what is refused, and count."""
     counts, reasons = Counter(), defaultdict(list)
-    for name, case in node_tests().items():
+    for name, case in cases.items():
         found = outcome(case)
         if isinstance(found, set):
             counts["refused"] += 1
@@ -109,4 +156,5 @@ def report():
 
 
 if __name__ == "__main__":
-    report()
+    report(node_tests())
+    report(model_tests())

@@ -1,4 +1,4 @@
-"""What is refused of ONNX's own tests of operators, by reason."""
+"""What is refused of ONNX's own tests, by reason: of operators, and of whole models."""
 
 VERSION = "1.23.0"
 
@@ -254,5 +254,20 @@ REFUSED = {
     "Binarizer: the operator is not supported": ("ai_onnx_ml_binarizer",),
     "RandomUniformLike: a seed, whose numbers are those of another library": (
         "bernoulli_seed_expanded",
+    ),
+}
+
+MODELS = {
+    "StringNormalizer: the operator is not supported; input: string tensors": (
+        "strnorm_model_monday_casesensintive_lower",
+        "strnorm_model_monday_casesensintive_nochangecase",
+        "strnorm_model_monday_casesensintive_upper",
+        "strnorm_model_monday_empty_output",
+        "strnorm_model_monday_insensintive_upper_twodim",
+        "strnorm_model_nostopwords_nochangecase",
+    ),
+    "Gradient: gradients within the model; take those of the imported graph with ef.grad": (
+        "gradient_of_add",
+        "gradient_of_add_and_mul",
     ),
 }

@@ -131,8 +131,9 @@ def run(mutate, count):
 
 
 @pytest.mark.parametrize("mutate", [of_bytes, of_fields])
-def test_mutants(mutate):
-    run(mutate, 2000)
+@pytest.mark.parametrize("part", range(4))
+def test_mutants(mutate, part):
+    run(mutate, 2500 + part)
 
 
 @pytest.mark.soak

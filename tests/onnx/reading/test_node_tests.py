@@ -1,23 +1,25 @@
-"""ONNX's own tests of operators: they pass, or are refused for a reason that is listed.
+"""ONNX's own tests of operators and models: they pass, or are refused for a reason that is listed.
 
 ``refused.py`` is the list; ``python -m tests.onnx.reading.node_tests`` writes what it would be now.
 """
 
-import importlib.util
 from dataclasses import replace
 
 import pytest
 
-from eagerflow.onnx.reading import operators
 from tests.onnx.reading.models import onnx
-from tests.onnx.reading.node_tests import node_tests, outcome, words
-from tests.onnx.reading.refused import REFUSED, VERSION
+from tests.onnx.reading.node_tests import model_tests, node_tests, outcome, words
+from tests.onnx.reading.refused import MODELS, REFUSED, VERSION
 
 PARTS = 12
-REASONS = {name: reason for reason, names in REFUSED.items() for name in names}
+REASONS = {
+    name: reason
+    for listed in (REFUSED, MODELS)
+    for reason, names in listed.items()
+    for name in names
+}
 # Their numbers are random.
 RANDOM = {f"bernoulli{more}" for more in ("", "_double", "_expanded", "_double_expanded")}
-WHOLE = all(importlib.util.find_spec(f"{operators.__name__}.{name}") for name in operators.FILES)
 
 
 def misfits(names, cases):
@@ -28,8 +30,6 @@ def misfits(names, cases):
             continue
         came = outcome(cases[name])
         reason = words(came) if isinstance(came, set) else None
-        if reason is not None and not WHOLE and "not supported" in reason:
-            continue
         if reason != REASONS.get(name) or (reason is None and came != "passed"):
             found.append(f"{name}: {reason or came}, listed: {REASONS.get(name)}")
     return found
@@ -43,10 +43,18 @@ def test_node_tests(part):
 
 
 @pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the list is that of onnx {VERSION}")
+def test_model_tests():
+    cases = model_tests()
+    assert len(cases) >= 140
+    assert misfits(sorted(cases), cases) == []
+
+
+@pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the list is that of onnx {VERSION}")
 def test_more_pass_than_in_onnx_runtime():
     cases = node_tests()
-    assert len(cases) == 1884 and set(REASONS) <= set(cases)
-    assert len(cases) - len(REASONS) - len(RANDOM) > 1346
+    refused = [name for names in REFUSED.values() for name in names]
+    assert len(cases) == 1884 and set(refused) <= set(cases)
+    assert len(cases) - len(refused) - len(RANDOM) > 1346
 
 
 def test_wrong_values_and_other_reasons_are_found():

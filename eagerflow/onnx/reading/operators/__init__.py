@@ -1,9 +1,8 @@
 """The functions of ONNX's operators, by kind; loading this package registers them all."""
 
 from importlib import import_module
-from importlib.util import find_spec
 
-FILES = (
+for _name in (
     "attention",
     "control",
     "convolution",
@@ -28,8 +27,5 @@ FILES = (
     "sizes",
     "sorting",
     "training",
-)
-
-for _name in FILES:
-    if find_spec(f"{__name__}.{_name}") is not None:
-        import_module(f"{__name__}.{_name}")
+):
+    import_module(f"{__name__}.{_name}")

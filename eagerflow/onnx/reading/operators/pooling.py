@@ -20,6 +20,7 @@ from eagerflow.onnx.reading.operators.windows import (
     Windows,
     channels_first,
     channels_last,
+    over_windows,
     pairs,
     spatial_sizes,
     tap_slices,
@@ -98,13 +99,10 @@ def max_pool(
             channels_last(x), windows.kernel, strides=windows.strides, padding=found.pads
         )
         return channels_first(y)
-    taps = list(tap_slices(call, found.padded(x, _lowest(x.dtype)), windows, found.out))
+    padded = found.padded(x, _lowest(x.dtype))
     if not call.wants(1):
-        y = taps[0]
-        for tap in taps[1:]:
-            y = ops.maximum(y, tap)
-        return y
-    stacked = ops.stack(taps)
+        return over_windows(call, ops.maximum, padded, windows, found.out)
+    stacked = ops.stack(list(tap_slices(call, padded, windows, found.out)))
     best = ops.argmax(stacked, axis=0)
     return ops.max(stacked, axis=0), _indices(call, x, found, best, storage_order)
 
@@ -165,10 +163,7 @@ def max_unpool(
 
 def _sums(call: Call, x: Any, found: Pooling) -> Any:
     """The sum over each window, zeros being what stands around the tensor."""
-    total: Any = None
-    for tap in tap_slices(call, found.padded(x, 0), found.windows, found.out):
-        total = tap if total is None else total + tap
-    return total
+    return over_windows(call, ops.add, found.padded(x, 0), found.windows, found.out)
 
 
 def _counts(call: Call, x: Any, found: Pooling, with_padding: bool) -> Any:

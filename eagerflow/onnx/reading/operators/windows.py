@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import reduce
 from typing import Any, NamedTuple
 
 from eagerflow import ops
@@ -124,7 +125,25 @@ def tap_slices(call: Call, x: Any, windows: Windows, out: tuple[Any, ...]) -> It
     for tap in windows.taps():
         index: list[Any] = [slice(None), slice(None)]
         columns = zip(tap, windows.dilations, windows.strides, out, strict=True)
-        for place, dilation, step, count in columns:
-            first = place * dilation
-            index.append(slice(first, first + (count - 1) * step + 1, step))
+        index += [_tap(*column) for column in columns]
         yield x[tuple(index)]
+
+
+def _tap(place: int, dilation: int, step: int, count: Any) -> slice:
+    """The elements of an axis that stand at one place in its windows."""
+    first = place * dilation
+    return slice(first, first + (count - 1) * step + 1, step)
+
+
+def over_windows(
+    call: Call, function: Callable[[Any, Any], Any], x: Any, windows: Windows, out: tuple[Any, ...]
+) -> Any:
+    """A function of two tensors, such as their maximum, over each window: axis by axis."""
+    check_steps(call, sum(windows.kernel))
+    for axis, (size, dilation, step, count) in enumerate(
+        zip(windows.kernel, windows.dilations, windows.strides, out, strict=True)
+    ):
+        before = (slice(None),) * (axis + 2)
+        taps = (x[(*before, _tap(place, dilation, step, count))] for place in range(size))
+        x = reduce(function, taps)
+    return x
