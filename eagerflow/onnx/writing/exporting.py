@@ -53,6 +53,7 @@ class _Exporter:
         self.initializers = Initializers(names)
         self.opset = opset
         self.symbols: dict[Value, Symbol] = {}
+        self.used: set[Value] = set()
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
@@ -61,6 +62,7 @@ class _Exporter:
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
         self.symbols.update(zip(graph.all_inputs(), given, strict=True))
+        self.used.update(graph.all_outputs(), *(node.values() for node in graph.nodes))
         for value in graph.constants:
             name = self.initializers.named(value.constant.numpy(), value.name)
             self.symbols[value] = Symbol(name, value.dtype, value.shape)
