@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -47,7 +48,28 @@ class Backend:
     """Whether its arrays are those of NumPy in this process's memory, its devices shares of the
     processor's cores, and work is done when a call returns."""
     fuses = False
-    """Whether regions of captured functions become kernels that take its arrays."""
+    """Whether regions of captured functions become kernels that take its arrays; those of a
+    backend that is not ``host`` are made by ``region_call``."""
+
+    def on(self, index: int) -> Any:
+        """Context in which what is computed and allocated is on the device with this index."""
+        return nullcontext()
+
+    def region_call(
+        self,
+        region: Any,
+        sizes: dict[str, int],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        index: int,
+    ) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        """A function of arrays that gives what a region computes of them, in new arrays.
+
+        ``region`` is a Region, ``inputs`` and ``outputs`` are an Entry for each of its operands
+        (``codegen.layout``). The arrays are on one device, most likely that with this index, and the
+        results are there too.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.region_call")
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array of arbitrary values."""

@@ -3,11 +3,13 @@
 Importing this module loads nothing; the first GPU that is counted or used loads CuPy.
 What was run where: names and signatures were checked against CuPy 14.2 itself, the logic of
 devices and transfers against a look-alike in ``tests/backends``. Nothing here has yet run on
-a GPU; the tests marked ``gpu`` do where there is one.
+a GPU; the tests marked ``gpu`` do where there is one. The kernels of captured functions have run on
+that look-alike too, compiled for the CPU.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
@@ -42,6 +44,7 @@ class CupyBackend(PlacedBackend):
     """
 
     name = "cupy"
+    fuses = True
 
     def __init__(self) -> None:
         try:
@@ -63,6 +66,26 @@ class CupyBackend(PlacedBackend):
     def locate(self, array: Any) -> int:
         index: int = array.device.id
         return index
+
+    def region_call(
+        self,
+        region: Any,
+        sizes: dict[str, int],
+        inputs: Sequence[Any],
+        outputs: Sequence[Any],
+        index: int,
+    ) -> Callable[[Sequence[Any]], Sequence[Any]]:
+        from eagerflow.codegen.cuda.launch import CudaCall
+
+        call = CudaCall(self.xp, region, sizes, inputs, outputs)
+        call.expect(self.on(index).id)
+
+        def run(arrays: Sequence[Any]) -> list[Any]:
+            device = arrays[0].device if arrays else self.on(index)
+            with device:
+                return call(device.id, arrays)
+
+        return run
 
     # Transfers ---------------------------------------------------------------------------
 

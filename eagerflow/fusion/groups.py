@@ -580,6 +580,11 @@ def fuse(
     return _steps(grouping, [g for g in kept if brief.isdisjoint(m.node for m in g.members)])
 
 
+def fuse_for_device(graph: Graph) -> list[Step]:
+    """The same where each call starts a kernel on a device, which costs alike at all sizes."""
+    return fuse(graph, min_elements=0)
+
+
 def into_of(node: Node) -> Into | None:
     """What writes the results of a node into memory that it is given."""
     if node.op.into is None or not all(x is None or type(x) is Value for x in node.inputs):

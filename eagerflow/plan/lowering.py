@@ -12,7 +12,8 @@ Names are like those of the graph's values, but made here of ASCII letters, digi
 no other word of whoever wrote the graph is in the text: what is no small number goes by a name.
 What a step writes lies in a buffer of the plan where it can; what leaves the plan is allocated
 anew on each run. Kernels that update Variables in place are only made ready here (``commit``),
-and run in one call when nothing else is left to do.
+and run in one call when nothing else is left to do. On a device that is not the host, all memory
+comes from the library's pool, and Variables get new arrays.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.fusion.device_calls import DeviceCall, kernel_at_home
 from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes
@@ -336,7 +338,7 @@ class Lowering:
     def _node(self, node: Node, number: int) -> None:
         self.layouts.note(node)
         kind = self._kind(node)
-        kernel = kind.device.backend.bind(node.op, kind.dtype)
+        kernel = kernel_at_home(node, kind)
         into = into_of(node) if type(kernel) is partial and kind.device.backend.host else None
         if into is not None and node in self.native:
             self._native_node(node, number, into, kernel)
@@ -467,7 +469,11 @@ class Lowering:
             for value, name in zip(node.outputs, names, strict=True):
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
-        for value, name in zip(node.outputs, names, strict=True):
+        self._let_go(node.outputs, names)
+
+    def _let_go(self, values: Sequence[Value], names: list[str]) -> None:
+        """Note arrays that a step has allocated, to be deleted when no step needs them."""
+        for value, name in zip(values, names, strict=True):
             if nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
@@ -480,6 +486,13 @@ class Lowering:
         if update is not None:
             self.flush()
             self._update(fused, update, given)
+            return
+        if not program.device.backend.host:
+            name = program.known(f"_{fused.name}", DeviceCall(fused, program.device))
+            names = [program.local(v) for v in fused.outputs]
+            line = f"{tuple_of(names)} = {name}({tuple_of(given)})"
+            program.write(line, fused, self.depth)
+            self._let_go(fused.outputs, names)
             return
         if fused.checks and any(self.waits(fused.inputs[i]) for i, _ in fused.checks):
             self.flush()
@@ -568,7 +581,10 @@ def lower(
 ) -> Program:
     """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
     program = Program(device, order, exact)
-    steps, updates = arrange(graph, order(graph))
+    steps: Sequence[Step] = order(graph)
+    updates: dict[Step, Update] = {}
+    if device.backend.host:
+        steps, updates = arrange(graph, steps)
     names = [program.local(v) for v in graph.all_inputs()]
     lowering = Lowering(program, graph, steps, updates=updates)
     lowering.run()

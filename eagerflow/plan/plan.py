@@ -44,7 +44,7 @@ class Frame:
     __slots__ = ("buffers", "commit", "first", "run")
 
     def __init__(self, program: Program) -> None:
-        self.run = quiet_runner()
+        self.run = _runner(program.device)
         size = program.pool.size
         block: Any = self.run(memory.empty, (size + ALIGNMENT_BYTES,), np.uint8) if size else None
         first = 0 if block is None else -block.ctypes.data % ALIGNMENT_BYTES
@@ -54,6 +54,19 @@ class Frame:
         )
         self.commit = Commit(program.updates) if program.updates else None
         self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
+
+
+def _runner(device: Device) -> Callable[..., Any]:
+    """``run(f, *args)`` calls ``f`` quietly, and where arrays are made on the device."""
+    run = quiet_runner()
+    if device.backend.host:
+        return run
+
+    def there(f: Callable[..., Any], *args: Any) -> Any:
+        with device.backend.on(device.index):
+            return run(f, *args)
+
+    return there
 
 
 def _array_in(block: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Any:
@@ -227,7 +240,7 @@ class Plan:
         commit = frame.commit
         if commit is not None:
             commit.copies = True
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), self.device.backend.on(self.device.index):
             found: tuple[Any, ...] = self._function(*frame.first, *arrays)
         if commit is not None:
             commit.run()

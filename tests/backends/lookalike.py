@@ -3,13 +3,20 @@
 What it imitates, from CuPy's documentation: arrays are another class than NumPy's and do not
 mix with them; each thread has a current device, on which results are made and of which
 operands must be; ``asarray`` moves an array to the current device; memory is counted in a
-pool per device, and may be limited.
+pool per device, and may be limited. Kernels given as text run on the CPU, compiled by g++; a
+pointer that they are given has to be that of an array of the device that is current.
 """
 
+import atexit
+import shutil
+import tempfile
 import threading
 import types
+import weakref
 
 import numpy as np
+
+from tests.codegen.cuda_cpu import compile_for_cpu, kernels_of, launch_on_cpu
 
 
 class CUDARuntimeError(RuntimeError):
@@ -74,6 +81,58 @@ class Pool:
         self.cuda.emptied.append(self.cuda.thread.device)
 
 
+class Texts:
+    """What kernels were compiled to: each text once, and all that wait for it together."""
+
+    def __init__(self):
+        self.waiting, self.places, self.folder = [], {}, None
+
+    def add(self, text):
+        if text not in self.places and text not in self.waiting:
+            self.waiting.append(text)
+
+    def place(self, text):
+        if text not in self.places:
+            if self.folder is None:
+                self.folder = tempfile.mkdtemp(prefix="eagerflow-kernels-")
+                atexit.register(shutil.rmtree, self.folder, ignore_errors=True)
+            folder = tempfile.mkdtemp(dir=self.folder)
+            self.places |= compile_for_cpu(self.waiting, folder)
+            self.waiting.clear()
+        return self.places[text]
+
+
+TEXTS = Texts()
+
+
+class RawModule:
+    """Kernels of a text, on the device that was current when the first of them was taken."""
+
+    def __init__(self, module, code, options):
+        assert options == ("--std=c++17", "--fmad=false")
+        self.module, self.code, self.device = module, code, None
+        TEXTS.add(code)
+
+    def get_function(self, name):
+        self.device = self.module.thread.device
+        assert name in kernels_of(self.code)
+        return lambda *given: self._launch(name, *given)
+
+    def _launch(self, name, grid, block, given):
+        module = self.module
+        assert self.device == module.thread.device, "the module was loaded on another device"
+        for pointer in [g for g in given if type(g) is np.uint64]:
+            found = {a.index for a in module.arrays if _holds(a.values, int(pointer))}
+            assert module.thread.device in found, f"no array of the device is at {pointer}"
+        module.launches.append((name, module.thread.device))
+        launch_on_cpu(self.code, TEXTS.place(self.code), name, grid, block, given)
+
+
+def _holds(values, address):
+    low, high = np.lib.array_utils.byte_bounds(values)
+    return low <= address < high or (values.size == 0 and low == address)
+
+
 class Function:
     """A NumPy function under CuPy's rules; ``reduce`` and its like come along."""
 
@@ -95,6 +154,8 @@ class Lookalike(types.ModuleType):
         self.count, self.synchronized, self.emptied = count, [], []
         self.thread = _Thread()
         self.pool = Pool(self)
+        self.launches, self.arrays = [], weakref.WeakSet()
+        self.RawModule = lambda code, options: RawModule(self, code, options)
         self.ndarray = _array_class(self)
         self.cuda = types.SimpleNamespace(
             Device=lambda index: Device(self, index),
@@ -114,7 +175,7 @@ class Lookalike(types.ModuleType):
 
     def __getattr__(self, name):
         found = getattr(np, name)
-        if not callable(found):
+        if not callable(found) or isinstance(found, type):
             return found
         return Function(self, found)
 
@@ -146,6 +207,12 @@ class Lookalike(types.ModuleType):
         values = obj.values if isinstance(obj, self.ndarray) else np.asarray(obj)
         return self.made(np.array(values, dtype))
 
+    def empty(self, shape, dtype=float):
+        """What new memory holds must not matter, so it is rubbish."""
+        values = np.empty(shape, dtype)
+        values.reshape(-1).view(np.uint8)[...] = 0xA5
+        return self.made(values)
+
     def asarray(self, obj, dtype=None, *, blocking=False):
         if isinstance(obj, self.ndarray) and obj.index == self.thread.device:
             return obj
@@ -158,11 +225,16 @@ def _array_class(module):
 
         def __init__(self, values, index):
             self.values, self.index = values, index
+            module.arrays.add(self)
 
         shape = property(lambda self: self.values.shape)
         size = property(lambda self: self.values.size)
         ndim = property(lambda self: self.values.ndim)
         dtype = property(lambda self: self.values.dtype)
+        strides = property(lambda self: self.values.strides)
+        T = property(lambda self: module.compute(np.transpose, (self,), {}))
+        mT = property(lambda self: module.compute(np.matrix_transpose, (self,), {}))
+        data = property(lambda self: types.SimpleNamespace(ptr=self.values.ctypes.data))
         device = property(lambda self: Device(module, self.index))
 
         def get(self):
@@ -180,17 +252,21 @@ def _array_class(module):
         def __getitem__(self, key):
             return module.compute(np.ndarray.__getitem__, (self, key), {})
 
+        def __setitem__(self, key, value):
+            module.plain(self)[module.plain(key)] = module.plain(value)
+
     def method(name):
         def call(self, *args, **options):
             return module.compute(getattr(np.ndarray, name), (self, *args), options)
 
         return call
 
-    for name in ("astype", "copy", "reshape", "transpose", "sum", "any", "all", *_OPERATORS):
+    for name in (*_METHODS, *_OPERATORS):
         setattr(ndarray, name, method(name))
     return ndarray
 
 
+_METHODS = "astype copy reshape transpose ravel sum any all min max".split()
 _OPERATORS = [
     f"__{name}__"
     for name in "add sub mul truediv radd rsub rmul rtruediv neg eq ne lt le gt ge or and invert "

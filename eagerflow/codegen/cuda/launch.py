@@ -1,7 +1,7 @@
 """Running regions on GPUs: compiling, buffers, arguments and launches, by CuPy.
 
-Everything that depends on shapes, strides and alignment alone is found once and kept. Checked
-on a look-alike that runs kernels on the CPU; not run on a GPU yet.
+Everything that depends on shapes, strides and alignment alone is found once and kept: a call
+fills in addresses. Checked on a look-alike that runs kernels on the CPU; not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from eagerflow.codegen.cuda.binding import (
 from eagerflow.codegen.cuda.nest import kernel_name, parameters, source
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, plan
 from eagerflow.codegen.instructions import item_size
-from eagerflow.codegen.layout import contiguous_strides
+from eagerflow.codegen.layout import Entry, contiguous_strides
 from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.extras import load
 from eagerflow.locks import Locked, reentrant_lock
@@ -34,6 +34,8 @@ OPTIONS = ("--std=c++17", "--fmad=false")
 """What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
 
 MAX_PREPARED_CALLS = 4096
+MAX_PREPARED_LAYOUTS = 64  # that a CudaCall is kept ready for
+ALIGNMENT_BYTES = 16  # of the widest load: what more of an address code depends on
 
 
 class _Launch(NamedTuple):
@@ -74,30 +76,115 @@ def compute(
     places = [_memory(array) for array in (*inputs, *outputs)]
     program = _prepared(region, places, sizes)
     with device:
-        arrays = _by_pointer(region, (*inputs, *outputs))
-        pointers = {name: array.data.ptr for name, array in arrays.items()}
-        kept = []  # buffers live until all kernels that use them are in the stream
-        for name in program.copied:
-            kept.append(cupy.array(arrays[f"in {name}"], order="C"))
-            pointers[f"copy {name}"] = kept[-1].data.ptr
-        for name, count, dtype in program.buffers:
-            kept.append(cupy.empty(count, dtype))
-            pointers[name] = kept[-1].data.ptr
-        module = _module(cupy, device.id, program.text)
-        for launch in program.launches:
-            kernel = module.get_function(launch.name)
-            given = [np.uint64(pointers[name]) for name in launch.pointers]
-            kernel(launch.grid, launch.block, (*given, *launch.numbers))
+        arrays = (*inputs, *outputs)
+        ready = ReadyProgram(cupy, device.id, region, program)
+        ready(arrays, [array.data.ptr for array in arrays])
 
 
-def _by_pointer(region: Region, operands: Sequence[Any]) -> dict[str, Any]:
-    """Operands, inputs first, by what they are called among the pointers of a call."""
-    names = [f"in {p.name}" for p in region.inputs] + [f"out {p.name}" for p in region.outputs]
-    return dict(zip(names, operands, strict=True))
+class ReadyProgram:
+    """A program on one GPU, which is current in its calls: only addresses are filled in."""
+
+    def __init__(self, cupy: Any, device: int, region: Region, program: CudaProgram) -> None:
+        self._cupy = cupy
+        self._module = _module(cupy, device, program.text)
+        operands = _names(region)
+        self._copied = [operands.index(f"in {name}") for name in program.copied]
+        self._buffers = [(count, dtype) for _, count, dtype in program.buffers]
+        copies = [f"copy {name}" for name in program.copied]
+        numbers = {
+            name: number
+            for number, name in enumerate([*operands, *copies, *(b[0] for b in program.buffers)])
+        }
+        self._launches = [(l, [numbers[name] for name in l.pointers]) for l in program.launches]
+        self._functions: list[Any] = []
+
+    def __call__(self, arrays: Sequence[Any], addresses: list[int]) -> None:
+        """Start the kernels on the current stream; the region's operands begin at ``addresses``.
+
+        ``arrays`` are the operands themselves, of which those are copied that are read late.
+        """
+        if not self._functions:  # only now does the compiler have to be there
+            self._functions = [self._module.get_function(l.name) for l, _ in self._launches]
+        # Buffers live until all kernels that use them are in the stream.
+        kept = [self._cupy.array(arrays[i], order="C") for i in self._copied]
+        kept += [self._cupy.empty(count, dtype) for count, dtype in self._buffers]
+        pointers = [np.uint64(a) for a in addresses]
+        pointers += [np.uint64(array.data.ptr) for array in kept]
+        for function, (launch, places) in zip(self._functions, self._launches, strict=True):
+            given = [pointers[i] for i in places]
+            function(launch.grid, launch.block, (*given, *launch.numbers))
+
+
+class CudaCall:
+    """A region on CuPy arrays of known shapes, prepared once for each way in which they lie.
+
+    ``call(inputs)`` gives new arrays for the outputs, in row-major order, from the pool of the
+    GPU that is current, which is that of the inputs. Several threads may call it at once.
+    """
+
+    def __init__(
+        self,
+        cupy: Any,
+        region: Region,
+        sizes: dict[str, int],
+        inputs: Sequence[Entry],
+        outputs: Sequence[Entry],
+    ) -> None:
+        self._cupy, self._region, self._sizes = cupy, region, sizes
+        self._inputs, self._outputs = tuple(inputs), tuple(outputs)
+        self._words = [(i, e.word) for i, e in enumerate(inputs) if e.word]
+        self._made = [
+            (e.shape, e.dtype, contiguous_strides(e.shape, e.dtype.itemsize)) for e in outputs
+        ]
+        self._ready: dict[Any, ReadyProgram] = {}
+
+    def expect(self, device: int) -> None:
+        """Make the text for arrays in row-major order now; it is compiled in the first call."""
+        strides = tuple(contiguous_strides(e.shape, e.dtype.itemsize) for e in self._inputs)
+        places = [(e.word or 0) * e.dtype.itemsize % ALIGNMENT_BYTES for e in self._inputs]
+        made = [0] * len(self._outputs)
+        self._ready[device, strides, *places, *made] = self._prepare(device, strides, places + made)
+
+    def __call__(self, device: int, inputs: Sequence[Any]) -> list[Any]:
+        """Start the kernels on the current stream of this GPU, and give the outputs."""
+        outputs = [self._cupy.empty(shape, dtype) for shape, dtype, _ in self._made]
+        addresses = [a.data.ptr for a in inputs]
+        for i, word in self._words:
+            addresses[i] += word * inputs[i].strides[0]
+        addresses += [a.data.ptr for a in outputs]
+        places = [a % ALIGNMENT_BYTES for a in addresses]
+        strides = tuple([a.strides for a in inputs])
+        key = (device, strides, *places)
+        ready = self._ready.get(key)
+        if ready is None:
+            if len(self._ready) >= MAX_PREPARED_LAYOUTS:
+                self._ready.clear()
+            ready = self._ready[key] = self._prepare(device, strides, places)
+        ready((), addresses)
+        return outputs
+
+    def _prepare(
+        self, device: int, strides: Sequence[tuple[int, ...]], places: Sequence[int]
+    ) -> ReadyProgram:
+        """What is called for inputs with these strides, and operands that begin there."""
+        own = [*strides, *(made for _, _, made in self._made)]
+        memories = [
+            Memory(place, tuple([steps[axis] for axis in entry.axes]))
+            for place, steps, entry in zip(
+                places, own, (*self._inputs, *self._outputs), strict=True
+            )
+        ]
+        program = _prepared(self._region, memories, self._sizes)
+        return ReadyProgram(self._cupy, device, self._region, program)
+
+
+def _names(region: Region) -> list[str]:
+    """What operands, inputs first, are called among the pointers of a call."""
+    return [f"in {p.name}" for p in region.inputs] + [f"out {p.name}" for p in region.outputs]
 
 
 def _memory(array: Any) -> Memory:
-    return Memory(array.data.ptr % 16, tuple(array.strides))
+    return Memory(array.data.ptr % ALIGNMENT_BYTES, tuple(array.strides))
 
 
 def _module(cupy: Any, device: int, text: str) -> Any:
@@ -134,7 +221,7 @@ class _Preparation:
         self.region, self.sizes = region, dict(sizes)
         self.modes = choose(region, sizes)
         self.tasks = plan(region, self.modes.split, self.modes.direct)
-        self.places = _by_pointer(region, places)
+        self.places = dict(zip(_names(region), places, strict=True))
         self.copied = self._read_late()
         self.buffers: dict[str, tuple[int, str]] = {}
         self.chunks: dict[str, int] = {}  # of a buffer of partial results
