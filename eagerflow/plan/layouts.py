@@ -53,7 +53,8 @@ class Layouts:
             elif list(order) != sorted(order):
                 self._orders[made] = order
         elif node.op.views == "all" and self._in_rows(given):
-            self._whole.update(node.outputs)
+            # What is repeated by a stride of 0 is in no piece: another shape of it is a copy.
+            self._whole.update(v for v in node.outputs if v.size == given.size)
 
     def _in_rows(self, value: Value) -> bool:
         return value in self._whole and value not in self._orders

@@ -76,6 +76,24 @@ def test_arrays_that_lie_otherwise():
         check(found, chain(*map(ef.tensor, (x, w, v))))
 
 
+def test_what_is_repeated_is_copied_after_it_is_made():
+    """Another shape of an array that is repeated by a stride of 0 is no view of it."""
+
+    def step(k, more, q):
+        rows = ef.concat(k, more, axis=2)
+        often = ef.broadcast_to(ef.reshape(rows, (2, 3, 1, 18, 8)), (2, 3, 3, 18, 8))
+        keys = ef.reshape(often, (2, 9, 18, 8))
+        scores = ef.matmul(q * 0.5, ef.matrix_transpose(keys) * 0.5)
+        return (ef.matmul(ef.softmax(scores + 1.0), keys),)
+
+    rng = np.random.default_rng(0)
+    shapes = (2, 3, 12, 8), (2, 3, 6, 8), (2, 9, 4, 8)
+    given = [ef.tensor(rng.standard_normal(shape).astype("float32")) for shape in shapes]
+    captured = ef.function(step)
+    for _ in range(3):
+        check(captured(*given), step(*given))
+
+
 def test_threads_that_run_one_plan_at_once():
     args = [ef.tensor(a) for a in factors(120, 120)]
     step, wanted, errors = ef.function(chain), chain(*[ef.tensor(a) for a in factors(120, 120)]), []
