@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from eagerflow.devices import as_device, current_device, device_of
 from eagerflow.dtypes import NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
 from eagerflow.op import Op
+
+if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
+    from eagerflow.codegen.layout import Entry
+    from eagerflow.codegen.region import Region
 
 __all__ = ["Backend", "PlacedBackend"]
 
@@ -57,17 +61,15 @@ class Backend:
 
     def region_call(
         self,
-        region: Any,
+        region: Region,
         sizes: dict[str, int],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
+        inputs: Sequence[Entry],
+        outputs: Sequence[Entry],
         index: int,
     ) -> Callable[[Sequence[Any]], Sequence[Any]]:
         """A function of arrays that gives what a region computes of them, in new arrays.
 
-        ``region`` is a Region, ``inputs`` and ``outputs`` are an Entry for each of its operands
-        (``codegen.layout``). The arrays are on one device, most likely that with this index, and the
-        results are there too.
+        The arrays are on one device, most likely that with this index, and so are the results.
         """
         raise NotImplementedError(f"{type(self).__name__}.region_call")
 

@@ -11,13 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eagerflow.backends.base import PlacedBackend
 from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
+
+if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
+    from eagerflow.codegen.layout import Entry
+    from eagerflow.codegen.region import Region
 
 __all__ = ["CupyBackend", "count_devices"]
 
@@ -69,10 +73,10 @@ class CupyBackend(PlacedBackend):
 
     def region_call(
         self,
-        region: Any,
+        region: Region,
         sizes: dict[str, int],
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
+        inputs: Sequence[Entry],
+        outputs: Sequence[Entry],
         index: int,
     ) -> Callable[[Sequence[Any]], Sequence[Any]]:
         from eagerflow.codegen.cuda.launch import CudaCall

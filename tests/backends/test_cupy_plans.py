@@ -13,6 +13,7 @@ from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.cuda import launch
 from eagerflow.errors import IndexRangeError, OutOfMemoryError
 from tests.backends.lookalike import Lookalike
+from tests.codegen.nvcc import compile_for_gpus, needs_nvcc
 
 nn = ef.nn
 
@@ -268,6 +269,15 @@ def test_training_steps_give_what_eager_gives(make, optimizer, gpus):
     kernels(gpus)
     step(*given)
     assert len({name for name, _ in kernels(gpus)}) >= 6
+
+
+@needs_nvcc
+@pytest.mark.parametrize("make", [perceptron, network])
+def test_kernels_of_training_steps_compile_for_gpus(make, gpus, tmp_path):
+    training(make, lambda: nn.optimizers.Adam(0.01), True)
+    texts = list(dict.fromkeys(text for _, text in launch._modules))
+    assert len(texts) >= 6
+    compile_for_gpus(texts, tmp_path)
 
 
 def test_threads_on_two_devices(gpus):

@@ -5,7 +5,6 @@ import faulthandler
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import types
 import warnings
@@ -25,6 +24,7 @@ from tests.codegen.cuda_cases import CASES, softmax_case
 from tests.codegen.cuda_cpu import Cupy, compile_for_cpu, joined, kernels_of, prepared
 from tests.codegen.expected import compare, evaluate
 from tests.codegen.guards import PATTERNS, Guarded, Poisoned, guard_pages_work
+from tests.codegen.nvcc import called, compile_for_gpus, needs_nvcc
 from tests.codegen.ways import place, seeded
 
 RANDOM = 60
@@ -35,7 +35,6 @@ BINARY = [
 ]
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 
 
 class Borders:
@@ -428,11 +427,7 @@ def test_all_texts_compile_for_gpus(tmp_path):
     functions = [f for f in FUNCTION_CALLS if f[0] in ("exp", "erf", "tanh", "power")]
     texts += [prepared(*function_call(*f)).text for f in functions]
     texts = list(dict.fromkeys(texts))
-    (tmp_path / "all.cu").write_text(joined(texts))
-    command = ["nvcc", *launch.OPTIONS, f"-arch=sm_{oldest_architecture()}", "-ptx", "all.cu"]
-    called(command, tmp_path)
-    ptx = (tmp_path / "all.ptx").read_text()
-    assert ptx.count(".entry") == sum(len(kernels_of(t)) for t in texts)
+    ptx = compile_for_gpus(texts, tmp_path)
     assert "ld.global.nc.v4" in ptx and "st.global.v4" in ptx, "packs are single accesses"
     if shutil.which("ptxas"):
         for level, architecture in (("-O0", "80"), ("-O1", "90")):
@@ -445,15 +440,3 @@ def test_nvcc_finds_a_wrong_text(tmp_path):
     (tmp_path / "all.cu").write_text(joined([text]))
     with pytest.raises(AssertionError, match="undefined"):
         called(["nvcc", "-std=c++17", "-ptx", "all.cu"], tmp_path)
-
-
-def oldest_architecture():
-    """The oldest that this compiler knows, from sm_70 on."""
-    listed = subprocess.run(["nvcc", "--list-gpu-arch"], capture_output=True, text=True, check=True)
-    known = [int(line.rpartition("_")[2]) for line in listed.stdout.split()]
-    return min(n for n in known if n >= 70)
-
-
-def called(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
