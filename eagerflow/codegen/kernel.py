@@ -71,6 +71,11 @@ class _Prepared:
             way = "tiles"
         self.call = _WAYS[way](region, inputs, outputs, self.sizes)
 
+    def check(self, region: Region, inputs: Sequence[Array]) -> None:
+        """Raise IndexRangeError where an input that looks rows up holds what is no row."""
+        for part, number, index in self.gathers:
+            _check_rows(region, part, inputs[number], inputs[index])
+
     def allocate(self, inputs: Sequence[Array]) -> list[Array]:
         """New arrays for the outputs; one in place of an input is that input's."""
         return [
@@ -118,20 +123,6 @@ def _prepared(
     return found
 
 
-def _checked(
-    region: Region,
-    inputs: Sequence[Array],
-    outputs: Sequence[Array] | None,
-    sizes: dict[str, int] | None,
-    way: str | None,
-) -> _Prepared:
-    """The same for a call that comes now: what looks rows up has been looked at."""
-    found = _prepared(region, inputs, outputs, sizes, way)
-    for part, number, index in found.gathers:
-        _check_rows(region, part, inputs[number], inputs[index])
-    return found
-
-
 def _kinds(arrays: Sequence[Array]) -> tuple[Any, ...]:
     """What a call is prepared for; the type too, as other libraries' arrays have dtypes alike."""
     return tuple([(a.__class__, a.shape, a.strides, a.dtype) for a in arrays])
@@ -149,7 +140,8 @@ def run(
     along which no input lies. Raises DTypeError, ShapeError, IndexRangeError (rows looked up)
     and ArgumentError as ``compute`` does.
     """
-    prepared = _checked(region, inputs, None, sizes, way)
+    prepared = _prepared(region, inputs, None, sizes, way)
+    prepared.check(region, inputs)
     outputs = prepared.allocate(inputs)
     for number in prepared.replacing:
         _check_memory(region, inputs, outputs, number)
@@ -171,7 +163,8 @@ def compute(
     for rows that do not exist, ArgumentError for outputs that share memory with something else
     than the input in whose place they are.
     """
-    prepared = _checked(region, inputs, outputs, sizes, way)
+    prepared = _prepared(region, inputs, outputs, sizes, way)
+    prepared.check(region, inputs)
     for number in range(len(outputs)):
         _check_memory(region, inputs, outputs, number)
     _note(region, inputs, outputs, prepared.sizes)

@@ -12,7 +12,6 @@ certain strides; arrays with others are prepared for when they come.
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
@@ -95,28 +94,21 @@ class _Jobs:
             self.last = job
 
 
-class _NativePart:
+class _NativePart(jobs.Taking):
     """Steps one behind the other that are jobs of one team.
 
     ``last`` is the step of the last job if Python may have to do it again.
     """
 
     def __init__(self, own: _Jobs, workspace: Any, last: PythonPart | None) -> None:
-        self._flags, self._last, self._count = own.last.flags, last, len(own.taken)
-        self._addresses = (ctypes.c_int64 * self._count)(*own.taken)
-        self._place = ctypes.addressof(self._addresses)
+        super().__init__(own.taken)
+        self._flags, self._last = own.last.flags, last
         self._helpers = own.pieces - 1
         memory, kept = launch.scratch_of_segment(own.scratch), None
         if self._helpers < 1 and own.scratch <= MAX_OWN_SCRATCH_BYTES:
             kept = np.empty(own.scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
         self._team = Team(own.run, (own.held, workspace, kept), memory)
         self._alone = None if kept is None else self._team.owner(launch.aligned_address(kept))
-        self._take = jobs.functions().take
-
-    def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
-        """Make it ready for the arrays of all steps; 1 where some differ, else 0."""
-        found: int = self._take(self._place, self._count, rows)
-        return found
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do the steps."""
@@ -128,19 +120,12 @@ class _NativePart:
             self._last.run(rows)
 
 
-class _SlicedPart:
+class _SlicedPart(jobs.Taking):
     """A loop of so many iterations that signals are to come through meanwhile."""
 
     def __init__(self, job: LoopJob, workspace: Any) -> None:
+        super().__init__(job.taken)
         self._job, self._workspace = job, workspace
-        self._addresses = (ctypes.c_int64 * len(job.taken))(*job.taken)
-        self._take = jobs.functions().take
-
-    def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
-        """Make it ready for the arrays of all steps; 1 where some differ, else 0."""
-        addresses = self._addresses
-        found: int = self._take(ctypes.addressof(addresses), len(addresses), rows)
-        return found
 
     def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do the loop."""

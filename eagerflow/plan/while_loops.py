@@ -11,7 +11,6 @@ a row are one. A test among the jobs ends them. Between the calls, Ctrl-C and si
 
 from __future__ import annotations
 
-import ctypes
 from functools import partial
 from typing import Any
 
@@ -60,18 +59,13 @@ class _Layout:
         self._memory = np.empty(native.workspace + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
         (job,) = native.new_jobs(0, launch.aligned_address(self._memory)) or [None]
         self._job, self._count = job, loop.count
-        taken = [] if job is None else job.taken
-        self._addresses = (ctypes.c_int64 * len(taken))(*taken)
-        self._place = ctypes.addressof(self._addresses)
-        self._take = jobs.functions().take
+        self._taking = None if job is None else jobs.Taking(job.taken)
         if isinstance(job, Unrolled):
             self._team = Team(job.run, job, launch.scratch_of_segment(job.scratch))
 
     def take(self, arrays: Arrays) -> bool:
         """Make it ready for arrays; whether they are as they should be."""
-        return self._job is not None and not self._take(
-            self._place, len(self._addresses), (arrays,)
-        )
+        return self._taking is not None and not self._taking.take((arrays,))
 
     def run(self, arrays: Arrays, start: int, limit: int) -> int:
         """Do iterations; gives the one that is reached, or where the loop ends."""

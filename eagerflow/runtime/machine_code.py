@@ -81,10 +81,12 @@ def load_ahead() -> None:
 def _load_library() -> None:
     """Load it as llvmlite will, which then finds it in memory; whatever fails is told there."""
     with suppress(Exception), Locked(_places[0]):
-        folder = next(iter(find_spec("llvmlite").submodule_search_locations))  # type: ignore
-        for name in os.listdir(os.path.join(folder, "binding")):
-            if name.endswith((".so", ".dylib", ".dll")):
-                ctypes.CDLL(os.path.join(folder, "binding", name))
+        spec = find_spec("llvmlite")
+        for package in (spec and spec.submodule_search_locations) or ():
+            folder = os.path.join(package, "binding")
+            for name in os.listdir(folder):
+                if name.endswith((".so", ".dylib", ".dll")):
+                    ctypes.CDLL(os.path.join(folder, name))
 
 
 @cache

@@ -182,6 +182,21 @@ class Operands(NamedTuple):
     strides: Sequence[Sequence[int]] = ()
 
 
+class Taking:
+    """What gets the arrays of steps for jobs at some addresses."""
+
+    def __init__(self, addresses: Sequence[int]) -> None:
+        self._count = len(addresses)
+        self._addresses = (ctypes.c_int64 * self._count)(*addresses)
+        self._place = ctypes.addressof(self._addresses)
+        self._take = functions().take
+
+    def take(self, rows: tuple[Any, ...]) -> int:
+        """Make the jobs ready for the arrays of all steps; 1 where some differ, else 0."""
+        found: int = self._take(self._place, self._count, rows)
+        return found
+
+
 class Job:
     """A kernel with all that one run at a time needs besides its arrays.
 

@@ -20,7 +20,14 @@ from eagerflow.op import ErrorSample, Missing, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import abs, negative
 from eagerflow.ops.elementwise.comparison import less
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.family import Rows, batch_along_axis, define, expand_reduced, op_of
+from eagerflow.ops.family import (
+    Rows,
+    batch_along_axis,
+    define,
+    expand_reduced,
+    op_of,
+    reduced_shape,
+)
 from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum, total
@@ -30,10 +37,6 @@ from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 __all__ = ["mean_absolute_difference", "mean_huber_difference", "mean_squared_difference"]
 
 Call = Callable[..., Any]
-
-
-def _without(shape: tuple[Any, ...], at: int) -> tuple[Any, ...]:
-    return (*shape[:at], *shape[at + 1 :])
 
 
 class _Difference(NamedTuple):
@@ -61,11 +64,11 @@ class _Difference(NamedTuple):
 
     def mean_spec(self, x1: TensorSpec, x2: TensorSpec, axis: int = -1, **more: Any) -> TensorSpec:
         """The spec of the mean."""
-        at = normalize_axis(axis, x1.ndim)
+        shape = reduced_shape(x1.shape, normalize_axis(axis, x1.ndim), False)
         if x1.shape != x2.shape:
             raise ShapeError("the shapes of x1 and x2 differ", expected="equal shapes")
         found: TensorSpec = op_of(self.call).infer(x1, x2, **more)
-        return found.like(_without(x1.shape, at))
+        return found.like(shape)
 
     def mean_reference(self, a: Any, b: Any, axis: int, **more: Any) -> Any:
         """The mean, in float64."""
@@ -113,8 +116,8 @@ class _Difference(NamedTuple):
         """The gradients of the gradient, whose own is ``c``."""
         d = a - b
         by_a = c * self.curve(d, **more) * _share(g, a, axis)
-        slope: Any = op_of(self.call).partials[0]  # type: ignore[index]
-        terms = c * slope(None, a, b, **more) / reduced_count(a, axis)
+        partials: Any = op_of(self.call).partials
+        terms = c * partials[0](None, a, b, **more) / reduced_count(a, axis)
         return by_a, negative(by_a), sum(terms, axis=axis)
 
     def gradient_reference(self, a: Any, b: Any, g: Any, axis: int, **more: Any) -> Any:
