@@ -54,10 +54,16 @@ class Backend:
     fuses = False
     """Whether regions of captured functions become kernels that take its arrays; those of a
     backend that is not ``host`` are made by ``region_call``."""
+    records = False
+    """Whether what is started on a device can be recorded (``record``), to be started again."""
 
     def on(self, index: int) -> Any:
         """Context in which what is computed and allocated is on the device with this index."""
         return nullcontext()
+
+    def kernel_module(self) -> Any:
+        """What collects kernels that are compiled together."""
+        raise NotImplementedError(f"{type(self).__name__}.kernel_module")
 
     def region_call(
         self,
@@ -66,12 +72,43 @@ class Backend:
         inputs: Sequence[Entry],
         outputs: Sequence[Entry],
         index: int,
-    ) -> Callable[[Sequence[Any]], Sequence[Any]]:
-        """A function of arrays that gives what a region computes of them, in new arrays.
+        module: Any,
+    ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+        """A function of arrays to read and arrays to write that computes a region.
 
-        The arrays are on one device, most likely that with this index, and so are the results.
+        They are on one device, most likely that with this index, which is current in its calls.
+        Its kernels are in ``module``, from ``kernel_module``, with those of others.
         """
         raise NotImplementedError(f"{type(self).__name__}.region_call")
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What starts again what ``work()`` starts on the current device, in one launch.
+
+        That is for the same addresses: whoever calls it answers for that. Now it is only recorded.
+        Raises whatever the library does where ``work`` cannot be recorded.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.record")
+
+    def queue(self) -> Any:
+        """In which order, of several, work is done on the current device that is started now."""
+        return None
+
+    def address(self, array: Any) -> int:
+        """Where an array of this library begins in memory."""
+        found: int = array.ctypes.data
+        return found
+
+    def renamed(self, array: Any) -> Any:
+        """Another array in the same memory, in row-major order, of which views are views."""
+        raise NotImplementedError(f"{type(self).__name__}.renamed")
+
+    def store(self, array: Any, values: Any) -> None:
+        """Give an array of the current device the values of one of any backend.
+
+        They are those of the moment, whatever happens to ``values`` later; on a device, it waits
+        only for values that lie elsewhere and are many.
+        """
+        self.xp.copyto(array, values)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array of arbitrary values."""

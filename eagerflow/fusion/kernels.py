@@ -14,7 +14,7 @@ from eagerflow.codegen.layout import Entry
 from eagerflow.codegen.region import Region
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
-from eagerflow.fusion.labels import has_others, refuse_labels
+from eagerflow.fusion.labels import UNSIGNED, has_others, refuse_labels
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import needed
@@ -27,7 +27,6 @@ from eagerflow.ops.nn.losses import (
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 
-_UNSIGNED = {np.dtype(f"int{n}"): np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 _largest = np.maximum.reduce
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -245,7 +244,7 @@ class FusedCall:
         """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
-            unsigned = _UNSIGNED.get(labels.dtype)
+            unsigned = UNSIGNED.get(labels.dtype)
             if unsigned is not None and labels.size:
                 # As numbers without a sign, those below 0 are the largest.
                 wrong = _largest(labels.view(unsigned), None) >= classes

@@ -54,7 +54,6 @@ class Cupy(types.ModuleType):
     def __init__(self, libraries):
         super().__init__("cupy")
         self.libraries, self.device, self.launches, self.given = libraries, _Device(), [], []
-        self.modules = {}  # where launches keep theirs
 
     def wrap(self, values):
         return Array(values, self.device)
@@ -117,7 +116,6 @@ def joined(texts):
     """One text of many modules, each in a namespace of its own."""
     parts = [SUPPORT]
     for number, text in enumerate(texts):
-        assert text.startswith(SUPPORT.rstrip())
         own = text.removeprefix(SUPPORT.rstrip()).replace('extern "C" ', "")
         parts.append(f"namespace k{number} {{\n{own}\n}}")
     return "\n".join(parts)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from eagerflow.codegen.cuda import launch
+from eagerflow.codegen.cuda.modules import OPTIONS
 from tests.codegen.cuda_cpu import joined, kernels_of
 
 needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
@@ -14,7 +14,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is n
 def compile_for_gpus(texts, folder):
     """The PTX of all kernels of these texts."""
     (folder / "all.cu").write_text(joined(texts))
-    command = ["nvcc", *launch.OPTIONS, f"-arch=sm_{oldest_architecture()}", "-ptx", "all.cu"]
+    command = ["nvcc", *OPTIONS, f"-arch=sm_{oldest_architecture()}", "-ptx", "all.cu"]
     called(command, folder)
     ptx = (folder / "all.ptx").read_text()
     assert ptx.count(".entry") == sum(len(kernels_of(t)) for t in texts)

@@ -17,6 +17,9 @@ from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.cuda import launch
 from eagerflow.codegen.cuda.binding import Memory
 from eagerflow.codegen.cuda.instructions import CudaCode, CudaEmitter, CudaOperand
+from eagerflow.codegen.cuda.modules import Module
+from eagerflow.codegen.cuda.nest import Code
+from eagerflow.codegen.cuda.prelude import SUPPORT
 from eagerflow.codegen.functions.table import FUNCTIONS
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.errors import MissingExtraError, ShapeError
@@ -67,7 +70,7 @@ class Borders:
 def run(cupy, monkeypatch, call):
     """Compute on the look-alike; which kernels ran."""
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launch, "_modules", cupy.modules)
+    monkeypatch.setattr(launch, "_ready", {})
     region, inputs, outputs, sizes = call
     cupy.launches.clear()
     launch.compute(region, [cupy.wrap(a) for a in inputs], [cupy.wrap(a) for a in outputs], sizes)
@@ -133,9 +136,10 @@ def everything(tmp_path_factory):
     texts += [prepared(*call).text for call in functions.values()]
     randoms = [place(c) for c in map(seeded, range(RANDOM)) if written(c)]
     texts += [random_program(r).text for r in randoms]
-    texts += [b(prepared(*calls[name].call).text) for name, b, _ in PLANTED.values()]
-    guarded = [prepared(*c.call).text for c in guarded_calls()]
-    texts += [*guarded, *(PLANTED["no tail"][1](text) for text in guarded[:1])]
+    texts += [planted(prepared(*calls[name].call), b).text for name, b, _ in PLANTED.values()]
+    guarded = [prepared(*c.call) for c in guarded_calls()]
+    texts += [own.text for own in guarded]
+    texts += [planted(own, PLANTED["no tail"][1]).text for own in guarded[:1]]
     cupy = Cupy(compile_for_cpu(texts, tmp_path_factory.mktemp("cuda")))
     return cupy, calls, functions, randoms
 
@@ -163,6 +167,12 @@ def random_program(placed):
     case = placed.case
     arrays = [[m.array for m in part] for part in (placed.inputs, placed.outputs)]
     return prepared(case.region, *arrays, case.sizes)
+
+
+def planted(program, edit):
+    """The program with other kernels."""
+    whole = edit("\n\n".join(program.code.kernels))
+    return dataclasses.replace(program, code=Code(program.code.functions, (whole,)))
 
 
 def replaced(old, new):
@@ -287,7 +297,7 @@ def test_nothing_outside_the_operands_is_read(everything, monkeypatch):
     assert status_of(all_calls) == 0
     borders = next(guarded_calls())
     program = prepared(*borders.call)
-    wrong = dataclasses.replace(program, text=PLANTED["no tail"][1](program.text))
+    wrong = planted(program, PLANTED["no tail"][1])
     monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
     assert status_of(lambda: run(cupy, monkeypatch, borders.call)) == -signal.SIGSEGV
 
@@ -299,7 +309,7 @@ def test_planted_bugs_are_found(bug, everything, monkeypatch):
     name, edit, message = PLANTED[bug]
     borders = Borders(CASES[name]())
     program = prepared(*borders.call)
-    wrong = dataclasses.replace(program, text=edit(program.text))
+    wrong = planted(program, edit)
     monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
     with pytest.raises(AssertionError, match=message):
         run(cupy, monkeypatch, borders.call)
@@ -385,13 +395,34 @@ def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     assert launch._prepared(case.region, places, {"n": 8}) is not first
 
 
-def test_texts_are_compiled_once_for_each_device(monkeypatch):
+def test_kernels_of_a_module_are_compiled_once_for_each_device():
     made = []
-    monkeypatch.setattr(launch, "_modules", {})
-    cupy = types.SimpleNamespace(RawModule=lambda code, options: made.append(code) or object())
-    found = [launch._module(cupy, device, "text") for device in (0, 1, 0, 1)]
-    assert made == ["text", "text"]
-    assert found[0] is found[2] and found[1] is found[3] and found[0] is not found[1]
+
+    def raw_module(code, options):
+        made.append(code)
+        number = len(made)
+        return types.SimpleNamespace(get_function=lambda name: (number, name))
+
+    cupy = types.SimpleNamespace(RawModule=raw_module)
+    programs = [program_of(name) for name in ("gelu", "adam", "gelu", "softmax_4_1001")]
+    module = Module(cupy)
+    assert all(module.add(p.code) is module for p in programs)
+    found = [module.function(device, "name") for device in (0, 1, 0, 1)]
+    assert found == [(1, "name"), (2, "name"), (1, "name"), (2, "name")]
+    assert made[0] == made[1]
+    names = kernels_of(made[0])
+    assert len(names) == len(set(names)) == 3, "the same kernel is in the text once"
+    assert made[0].count(SUPPORT.rstrip()) == 1
+    assert module.add(programs[0].code) is not module, "what was compiled stays as it is"
+
+
+def test_kernels_of_other_layouts_have_other_names():
+    case = CASES["softmax_4_1001"]()
+    turned = [np.asfortranarray(a) for a in case.inputs]
+    one = prepared(case.region, case.inputs, case.outputs, case.sizes)
+    other = prepared(case.region, turned, case.outputs, case.sizes)
+    assert one.code != other.code
+    assert set(kernels_of(one.text)).isdisjoint(kernels_of(other.text))
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch):
