@@ -89,6 +89,10 @@ class Backend:
         """
         raise NotImplementedError(f"{type(self).__name__}.record")
 
+    def products(self, index: int) -> Callable[..., bool] | None:
+        """What starts products with epilogues on a device, if it is there: see ``cublaslt``."""
+        return None
+
     def queue(self) -> Any:
         """In which order, of several, work is done on the current device that is started now."""
         return None

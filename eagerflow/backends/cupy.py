@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eagerflow.backends.base import PlacedBackend
+from eagerflow.backends.cublaslt import CublasLt, cublaslt
 from eagerflow.backends.cuda_graphs import CudaGraph
 from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
@@ -72,6 +73,7 @@ class CupyBackend(PlacedBackend):
         self.xp = cupy
         self.array_type = cupy.ndarray
         self._store_words: Any = None
+        self._products: dict[int, CublasLt | None] = {}
 
     def on(self, index: int) -> Any:
         return self.xp.cuda.Device(index % count_devices())
@@ -104,6 +106,12 @@ class CupyBackend(PlacedBackend):
 
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         return CudaGraph(self.xp, work)
+
+    def products(self, index: int) -> CublasLt | None:
+        with self.on(index) as gpu:
+            if gpu.id not in self._products:
+                self._products[gpu.id] = cublaslt(self.xp)
+            return self._products[gpu.id]
 
     def queue(self) -> tuple[int, int]:
         stream: int = self.xp.cuda.get_current_stream().ptr

@@ -581,8 +581,13 @@ def fuse(
 
 
 def fuse_for_device(graph: Graph) -> list[Step]:
-    """The same where each call starts a kernel on a device, which costs alike at all sizes."""
-    return fuse(graph, min_elements=0)
+    """The same where each call starts a kernel on a device, which costs alike at all sizes.
+
+    What a region can do is one, be it a single node: kernels of ours can be recorded.
+    """
+    grouping = _Grouping(graph)
+    grouping.run()
+    return _steps(grouping, [group for group in grouping.groups if group.computes()])
 
 
 def into_of(node: Node) -> Into | None:

@@ -33,7 +33,9 @@ from eagerflow.graph.devices import places
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.plan.device_products import ProductCall
 from eagerflow.plan.device_segments import Arrays, DeviceSegment, DeviceStep
+from eagerflow.plan.epilogues import FusedProduct
 from eagerflow.plan.layouts import Order
 from eagerflow.plan.lowering import Lowering, Program
 
@@ -71,6 +73,8 @@ def _starter(step: Step, program: Program) -> Start | None:
     """
     if isinstance(step, FusedKernel):
         return DeviceCall(step, program.device, program.module).fill
+    if isinstance(step, FusedProduct):
+        return ProductCall(step, program)
     backend, op = program.device.backend, step.op
     values = [*step.values(), *step.outputs]
     if op.fills and not any(step.values()):
@@ -78,10 +82,11 @@ def _starter(step: Step, program: Program) -> Start | None:
         return lambda inputs, outputs: outputs[0].fill(number)
     if step.attributes or len(step.outputs) != 1 or len(values) == 1:
         return None
-    if backend.name in op.overrides or not NARROW.isdisjoint(v.dtype for v in values):
+    narrow = not NARROW.isdisjoint(v.dtype for v in values)
+    if op.call is matmul and (backend.products(program.device.index) or not narrow):
+        return ProductCall(step, program)
+    if backend.name in op.overrides or narrow:
         return None
-    if op.call is matmul:
-        return _writing(backend.xp.matmul, step)
     function = op.ufunc and op.family == "elementwise" and getattr(backend.xp, op.ufunc, None)
     return _writing(function, step) if function else None
 
@@ -184,6 +189,8 @@ class DeviceLowering(Lowering):
     def _start(self, step: Step, number: int) -> None:
         """Let a step be one of a segment."""
         call = self._started[step]
+        if isinstance(call, ProductCall):
+            self.choose(call.node, *call.way())
         name = step.op.name if isinstance(step, Node) else step.name
         given = [self._there(x) for x in step.inputs if type(x) is Value]
         if isinstance(step, FusedKernel):

@@ -19,6 +19,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from eagerflow.fusion.kernels import Step
+from eagerflow.locks import Locked, reentrant_lock
 
 MAX_RECORDINGS = 64  # combinations of addresses that a segment keeps recordings for
 MAX_SEEN = 256  # combinations of addresses that it remembers
@@ -73,6 +74,7 @@ class DeviceSegment:
         self._alone: set[int] = set()  # numbers of steps that cannot be recorded
         self._seen: dict[Any, None] = {}
         self._recordings: dict[Any, list[Callable[[], None] | int]] = {}
+        self._lock = reentrant_lock()
 
     def __call__(self, rows: Rows) -> None:
         """Start all steps, in their order."""
@@ -83,10 +85,10 @@ class DeviceSegment:
                 for own, row in zip(self.steps, rows, strict=True):
                     start(own, row)
                 if key is not None:
-                    _keep(self._seen, key, None, MAX_SEEN)
+                    self._keep(self._seen, key, None, MAX_SEEN)
                 return
             parts = self._recorded(rows)
-            _keep(self._recordings, key, parts, MAX_RECORDINGS)
+            self._keep(self._recordings, key, parts, MAX_RECORDINGS)
         for part in parts:
             if isinstance(part, int):
                 start(self.steps[part], rows[part])
@@ -96,6 +98,11 @@ class DeviceSegment:
     def alone(self) -> list[tuple[Any, Callable[..., Any]]]:
         """The steps, each with what starts it alone."""
         return [(own.step, partial(_start_first, own)) for own in self.steps]
+
+    def release(self) -> None:
+        """Let go of all recordings, and of their memory."""
+        with Locked(self._lock):
+            self._recordings.clear()
 
     def _key(self, rows: Rows) -> Any:
         """Where the arrays lie, and how; None where some do not lie on a device."""
@@ -139,9 +146,9 @@ class DeviceSegment:
             raise _RefusedError(begun[-1] if begun else None) from error
         return found
 
-
-def _keep(cache: dict[Any, Any], key: Any, found: Any, most: int) -> None:
-    """Keep something, and no more than so many; what came first goes."""
-    if len(cache) >= most:
-        cache.pop(next(iter(cache)), None)
-    cache[key] = found
+    def _keep(self, cache: dict[Any, Any], key: Any, found: Any, most: int) -> None:
+        """Keep something, and no more than so many; what came first goes."""
+        with Locked(self._lock):
+            if len(cache) >= most:
+                cache.pop(next(iter(cache)))
+            cache[key] = found

@@ -362,7 +362,9 @@ class Lowering:
             return
         if node.op.name in PRODUCTS:
             has_code = self.program.segments
-            self._choose(node, False, why_numpy(node, into, self.program.exact, has_code))
+            reason = why_numpy(node, into, self.program.exact, has_code)
+            host = kind.device.backend.host
+            self.choose(node, *("NumPy", reason) if host else ("the device's library", "as eager"))
         if any(map(self.waits, node.inputs)) and not self._shows(node):
             self.flush()
         given = [self.text(x) for x in node.inputs]
@@ -388,7 +390,7 @@ class Lowering:
     def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
         """A node as a step of a segment."""
         if node.op.name in PRODUCTS:
-            self._choose(node, True, why_generated(node))
+            self.choose(node, "generated kernel", why_generated(node))
         values = list(node.values())
         if into.call is None:  # a kernel's arrays are told apart by where they begin
             values = list(dict.fromkeys(values))
@@ -398,9 +400,9 @@ class Lowering:
         call = _NodeCall(node, into, kernel, values)
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
-    def _choose(self, node: Node, generated: bool, reason: str) -> None:
+    def choose(self, node: Node, way: str, reason: str) -> None:
         """Note what multiplies, for whoever asks."""
-        choice = ProductChoice(node.outputs[0].name, node, generated, reason)
+        choice = ProductChoice(node.outputs[0].name, node, way, reason)
         self.program.products.append(choice)
 
     def place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:

@@ -26,7 +26,8 @@ from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan import profile as profiles
-from eagerflow.plan.device_segments import start
+from eagerflow.plan.device_segments import DeviceSegment, start
+from eagerflow.plan.epilogues import FusedProduct
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
 from eagerflow.plan.lowering import Program
@@ -313,8 +314,11 @@ class Plan:
         return profiles.Profile(self.graph.name, steps, seconds)
 
     def release(self) -> None:
-        """Give the buffers back; the next run takes new ones."""
+        """Give the buffers back, and recordings of segments; the next runs make new ones."""
         self._frames.clear()
+        for thing in self._program.globals.values():
+            if isinstance(thing, DeviceSegment):
+                thing.release()
 
     def _explained(self, error: Exception) -> EagerflowError:
         """The error of a step, with the op and the user's line."""
@@ -362,7 +366,7 @@ def _named(place: Step, argument: str | None) -> str:
 
 def _where(place: Step | None, whole: bool = False) -> str:
     """The user's line of a step; of a region, that of its last node."""
-    node = place.nodes[-1] if isinstance(place, FusedKernel) else place
+    node = place.nodes[-1] if isinstance(place, FusedKernel | FusedProduct) else place
     source = None if node is None else node.source
     if source is None:
         return ""

@@ -9,6 +9,7 @@ from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import tuple_of
 from eagerflow.plan.device_lowering import DeviceLowering, starters
+from eagerflow.plan.epilogues import with_epilogues
 from eagerflow.plan.in_place import Update, arrange
 from eagerflow.plan.lowering import Lowering, Program
 
@@ -42,9 +43,13 @@ def lowering_of(
     program: Program, graph: Graph, steps: Sequence[Step], updates: dict[Step, Update]
 ) -> Lowering:
     """What writes the steps of a whole graph."""
-    started = {} if program.module is None else starters(program, graph, steps)
-    if started:
-        return DeviceLowering(program, graph, steps, started)
+    device = program.device
+    if program.module is not None:
+        more = device.backend.products(device.index) is not None
+        own = with_epilogues(graph, steps) if more else steps
+        started = starters(program, graph, own)
+        if started:
+            return DeviceLowering(program, graph, own, started)
     return Lowering(program, graph, steps, updates=updates)
 
 

@@ -342,6 +342,7 @@ def _array_class(module):
         ndim = property(lambda self: self.values.ndim)
         dtype = property(lambda self: self.values.dtype)
         strides = property(lambda self: self.values.strides)
+        flags = property(lambda self: self.values.flags)
         T = property(lambda self: module.compute(np.transpose, (self,), {}))
         mT = property(lambda self: module.compute(np.matrix_transpose, (self,), {}))
         data = property(lambda self: MemoryPointer(self.values))
