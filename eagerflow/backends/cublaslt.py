@@ -112,11 +112,11 @@ class CublasLt:
     """Products on one GPU, which is current in all calls. Several threads may call it at once."""
 
     def __init__(self, cupy: Any, nvmath: Any) -> None:
-        self.cupy, self.nvmath, self.library = cupy, nvmath, nvmath.bindings.cublasLt
-        self.handle = self.library.create()
+        self.cupy, self.nvmath, self.bindings = cupy, nvmath, nvmath.bindings.cublasLt
+        self.handle = self.bindings.create()
         self._planned: dict[Any, _Planned | None] = {}
         self._lock = reentrant_lock()
-        weakref.finalize(self, self.library.destroy, self.handle).atexit = False
+        weakref.finalize(self, self.bindings.destroy, self.handle).atexit = False
 
     def __call__(
         self, epilogue: str, x1: Any, x2: Any, out: Any, vector: Any = None, matrix: Any = None
@@ -161,7 +161,7 @@ class _Planned:
     def __init__(
         self, owner: CublasLt, epilogue: str, operands: tuple[Matrices, ...], dtype: Any
     ) -> None:
-        library, nvmath = owner.library, owner.nvmath
+        library, nvmath = owner.bindings, owner.nvmath
         self._owner, self._library = owner, library
         data, scale, sums = _TYPES[dtype.name]
         data_type, scale_type = nvmath.CudaDataType[data], nvmath.CudaDataType[scale]

@@ -1,5 +1,8 @@
 """Capture: Python functions as graphs that can be read, saved, split over devices and replayed."""
 
+import importlib
+from typing import Any
+
 from eagerflow.capture import passes as passes
 from eagerflow.capture.control import cond, fori_loop, map, scan, switch, while_loop
 from eagerflow.capture.function import Function, function
@@ -34,6 +37,7 @@ __all__ = [
     "difference",
     "fori_loop",
     "function",
+    "import_onnx",
     "load",
     "map",
     "partition",
@@ -45,3 +49,13 @@ __all__ = [
     "verify",
     "while_loop",
 ]
+
+
+_ABOVE = {"import_onnx": "onnx.reading.importing"}  # what stands above, and is loaded when used
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ABOVE:
+        package = __name__.partition(".")[0]
+        return getattr(importlib.import_module(f"{package}.{_ABOVE[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -333,6 +333,8 @@ def _not_plain(value: Any) -> str | None:
         part, depth = waiting.pop()
         if type(part) in _ATTRIBUTES or isinstance(part, np.dtype | Graph):
             continue
+        if hasattr(type(part), "not_saved"):  # saving says so
+            continue
         if depth > MAX_DEPTH:
             return "tuples in each other, too deep"
         children = _children(part)

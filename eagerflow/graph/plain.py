@@ -78,6 +78,8 @@ def encode_plain(value: Any, number: Number, depth: int = 0) -> Any:
         return {"graph": number(value)}
     if isinstance(value, np.generic) and type(value.item()) in (bool, int, float, complex):
         return encode_plain(value.item(), number, depth)
+    if hasattr(cls, "not_saved"):  # a class that says why
+        fail(cls.not_saved, hint=cls.hint)
     fail(
         f"a {cls.__name__} cannot be saved in a graph",
         received=short_repr(value),

@@ -16,6 +16,10 @@ _KEPT = 8
 """For how many sets of sizes a body's concrete forms are kept."""
 
 
+LATE: set[str] = set()
+"""Ops some sizes of whose results only a run shows; modules add those of their own."""
+
+
 class Sizes(dict[str, Any]):
     """Sizes by name; a name that is not there stands for itself."""
 

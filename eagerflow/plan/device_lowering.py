@@ -55,7 +55,7 @@ def starters(program: Program, graph: Graph, steps: Sequence[Step]) -> dict[Step
     found = {
         step: call
         for step in steps
-        if is_there(step, homes) and (call := _starter(step, program)) is not None
+        if is_there(step, homes) and _has_sizes(step) and (call := _starter(step, program))
     }
     return found if len(found) >= MIN_RECORDED_STEPS else {}
 
@@ -63,6 +63,11 @@ def starters(program: Program, graph: Graph, steps: Sequence[Step]) -> dict[Step
 def is_there(step: Step, homes: dict[Value, Device]) -> bool:
     """Whether a step gives what lies on a device, and not on the host."""
     return bool(step.outputs) and not homes[step.outputs[0]].backend.host
+
+
+def _has_sizes(step: Step) -> bool:
+    """Whether memory can be planned for what a step makes."""
+    return all(isinstance(n, int) for value in step.outputs for n in value.shape)
 
 
 def _starter(step: Step, program: Program) -> Start | None:

@@ -40,6 +40,7 @@ from eagerflow.graph.devices import said
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames, tuple_of
+from eagerflow.graph.sizes import LATE
 from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
@@ -488,12 +489,12 @@ class Lowering:
             for value, name in zip(node.outputs, names, strict=True):
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
-        self._let_go(node.outputs, names)
+        self._let_go(node.outputs, names, node.op.name in LATE)
 
-    def _let_go(self, values: Sequence[Value], names: list[str]) -> None:
+    def _let_go(self, values: Sequence[Value], names: list[str], late: bool = False) -> None:
         """Note arrays that a step has allocated, to be deleted when no step needs them."""
         for value, name in zip(values, names, strict=True):
-            if nbytes(value) >= MIN_DELETED_BYTES:
+            if late or nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:

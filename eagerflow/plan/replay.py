@@ -25,7 +25,7 @@ from eagerflow.graph.devices import homes
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
-from eagerflow.graph.sizes import bind, concrete
+from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.profile import Profile
@@ -57,6 +57,7 @@ class Replay:
         self.plans: ClockCache[Plan] = ClockCache()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
         self._names = _size_names(graph)
+        self._late = _late_sizes(graph)
         self._count = len(graph.inputs)
 
     def plan(self, sizes: dict[str, int], device: Device) -> Plan:
@@ -67,7 +68,7 @@ class Replay:
             found.used = True
         else:
             with young():
-                graph = concrete(self._optimized, sizes)
+                graph = concrete(self._optimized, self._late | sizes)
                 exact = self.numerics == "exact"
                 order = _order(device) if device.backend.fuses and not exact else as_written
                 found = Plan(graph, order, device, exact)
@@ -192,6 +193,12 @@ def _size_names(graph: Graph) -> dict[str, tuple[int, int]]:
     return found
 
 
+def _late_sizes(graph: Graph) -> dict[str, Any]:
+    """The named dimensions of results that stay names in a plan, as only a run shows them."""
+    shapes = [v.shape for node in graph.nodes if node.op.name in LATE for v in node.outputs]
+    return {str(size): size for shape in shapes for size in shape if isinstance(size, Dim)}
+
+
 def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Tensors of the graph's dtypes; ShapeError or DTypeError names what does not fit."""
     made = []
@@ -268,7 +275,7 @@ def call_watched(graph: Graph, inputs: Sequence[Tensor]) -> list[Tensor]:
     entries = [*inputs, *(cell.variable.value for cell in graph.cells)]
     # The sizes may be names again, of a function that is traced for sizes of its own.
     sizes = {name: entries[i].shape[axis] for name, (i, axis) in _size_names(graph).items()}
-    outputs, assigned = evaluate(concrete(graph, sizes), entries)
+    outputs, assigned = evaluate(concrete(graph, _late_sizes(graph) | sizes), entries)
     cells = [c.variable for c in graph.cells if c.assigned is not None]
     assign_together(dict(zip(cells, assigned, strict=True)))
     return outputs

@@ -36,7 +36,7 @@ LEVELS = {
             ["fusion"],
             ["plan"],
             ["capture"],
-            ["nn", "data"],
+            ["nn", "data", "onnx"],
             ["distributed", "serving", "summary", "testing"],
         ]
     )

@@ -1,0 +1,1 @@
+"""ONNX files: models of other frameworks as graphs, and graphs as models."""

@@ -1,0 +1,31 @@
+"""The functions of ONNX's operators, by kind; loading this package registers them all."""
+
+from importlib import import_module
+
+for _name in (
+    "attention",
+    "control",
+    "convolution",
+    "dropout",
+    "elementwise",
+    "gathering",
+    "grids",
+    "images",
+    "joining",
+    "linear_algebra",
+    "losses",
+    "normalization",
+    "pooling",
+    "quantized",
+    "random",
+    "recurrent",
+    "reductions",
+    "regions",
+    "sequences",
+    "shapes",
+    "signal",
+    "sizes",
+    "sorting",
+    "training",
+):
+    import_module(f"{__name__}.{_name}")

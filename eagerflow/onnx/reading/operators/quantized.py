@@ -1,0 +1,157 @@
+"""Quantized tensors: numbers as small integers, or as 8-bit floats, times a scale."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow import ops
+from eagerflow.dtypes import FLOAT8, DType, as_dtype
+from eagerflow.onnx.reading.calls import Call, operator
+from eagerflow.onnx.reading.element_types import dtype_of
+
+_WIDE_FLOATS = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
+"""The largest numbers of the 8-bit floats."""
+
+
+def without_zero_point(x: Any, zero: Any, dtype: str) -> Any:
+    """``x - zero`` in a dtype that holds all of them."""
+    x = ops.astype(x, dtype)
+    return x if zero is None else x - ops.astype(zero, dtype)
+
+
+def saturated(x: Any, zero: Any, dtype: DType) -> Any:
+    """Floats rounded to integers (halves to the even one), ``zero`` added, limited to the dtype."""
+    if dtype in FLOAT8:
+        limit = _WIDE_FLOATS[dtype.name]
+        return ops.astype(ops.clip(x, -limit, limit), dtype)
+    limits = np.iinfo(dtype)
+    if x.dtype != as_dtype("float64"):
+        x = ops.astype(x, "float32")
+    x = ops.round(x)
+    if zero is not None:
+        x = x + ops.astype(zero, x.dtype)
+    return ops.astype(ops.clip(x, limits.min, limits.max), dtype)
+
+
+def requantized(y: Any, scale: Any, zero: Any) -> Any:
+    """Exact sums ``y`` in float64, times ``scale``, in the dtype of the zero point ``zero``."""
+    return saturated(y * ops.astype(scale, "float64"), zero, zero.dtype)
+
+
+# Scales ------------------------------------------------------------------------------------------
+
+
+def _along(call: Call, scale: Any, x: Any, axis: int, block: int) -> Any:
+    """A scale or zero point of a tensor, of an axis, or of blocks along an axis, for ``x``."""
+    if scale is None or scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and not block):
+        return scale if scale is None else ops.reshape(scale, ())
+    if not -x.ndim <= axis < x.ndim:
+        call.refuse(f"the tensor of {x.ndim} axes has no axis {axis}")
+    axis %= x.ndim
+    if block:
+        wide = ops.repeat(scale, int(block), axis=axis)
+        part = [slice(None)] * x.ndim
+        part[axis] = slice(0, x.shape[axis])
+        return wide if wide.shape == x.shape else wide[tuple(part)]
+    if scale.ndim != 1:
+        call.refuse(f"a scale of {scale.ndim} axes without a block_size")
+    return ops.reshape(scale, (*[1] * axis, -1, *[1] * (x.ndim - axis - 1)))
+
+
+@operator("QuantizeLinear")
+def quantize_linear(
+    call: Call,
+    x: Any,
+    scale: Any,
+    zero: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    saturate: int = 1,
+    output_dtype: int = 0,
+    precision: int = 0,
+) -> Any:
+    """``round(x / scale) + zero``, limited to what the dtype holds."""
+    dtype = zero.dtype if zero is not None else dtype_of(output_dtype or 2)
+    if dtype not in FLOAT8 and dtype.kind not in "iu":
+        call.refuse(f"quantized tensors of {dtype.name}")
+    scale = _along(call, scale, x, axis, block_size)
+    if precision:
+        x, scale = (ops.astype(t, dtype_of(precision)) for t in (x, scale))
+    elif x.dtype.kind in "iu":
+        x, scale = ops.astype(x, "float64"), ops.astype(scale, "float64")
+    y = x / scale
+    if dtype in FLOAT8:
+        return saturated(y, None, dtype) if saturate else ops.astype(y, dtype)
+    return saturated(y, _along(call, zero, x, axis, block_size), dtype)
+
+
+@operator("DequantizeLinear")
+def dequantize_linear(
+    call: Call,
+    x: Any,
+    scale: Any,
+    zero: Any = None,
+    *,
+    axis: int = 1,
+    block_size: int = 0,
+    output_dtype: int = 0,
+) -> Any:
+    """``(x - zero) * scale``."""
+    dtype = dtype_of(output_dtype) if output_dtype else scale.dtype
+    wide = _along(call, scale, x, axis, block_size)
+    # The zero point of 8-bit floats is 0.
+    zero = None if x.dtype in FLOAT8 else _along(call, zero, x, axis, block_size)
+    y = without_zero_point(x, zero, "float32") * ops.astype(wide, "float32")
+    return ops.astype(y, dtype)
+
+
+@operator("DynamicQuantizeLinear")
+def dynamic_quantize_linear(call: Call, x: Any) -> Any:
+    """A tensor as uint8, with the scale and the zero point that its range needs."""
+    high = ops.maximum(ops.max(x), 0)
+    low = ops.minimum(ops.min(x), 0)
+    scale = ops.where(high == low, 1, high - low) / 255
+    zero = ops.round(ops.clip(-low / scale, 0, 255))
+    y = ops.clip(ops.round(x / scale) + zero, 0, 255)
+    return ops.astype(y, "uint8"), scale, ops.astype(zero, "uint8")
+
+
+# Products ----------------------------------------------------------------------------------------
+
+
+def _per_row(zero: Any) -> Any:
+    """A zero point for each row of a matrix, as a column."""
+    rows = zero is not None and zero.ndim == 1 and zero.shape[0] != 1
+    return ops.expand_dims(zero, -1) if rows else zero
+
+
+@operator("MatMulInteger")
+def matmul_integer(call: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
+    """A matrix product of small integers, in int32."""
+    left = without_zero_point(a, _per_row(a_zero), "int32")
+    return left @ without_zero_point(b, b_zero, "int32")
+
+
+@operator("QLinearMatMul")
+def qlinear_matmul(
+    call: Call,
+    a: Any,
+    a_scale: Any,
+    a_zero: Any,
+    b: Any,
+    b_scale: Any,
+    b_zero: Any,
+    y_scale: Any,
+    y_zero: Any,
+) -> Any:
+    """A matrix product of quantized tensors, quantized again."""
+    if a.dtype in FLOAT8:
+        a_zero = b_zero = None
+    left = without_zero_point(a, _per_row(a_zero), "float64")
+    y = left @ without_zero_point(b, b_zero, "float64")
+    scale = ops.astype(_per_row(a_scale), "float64") * ops.astype(b_scale, "float64")
+    scale = scale / ops.astype(_per_row(y_scale), "float64")
+    return requantized(y, scale, _per_row(y_zero))

@@ -1,0 +1,130 @@
+"""Sliding windows as ONNX's attributes describe them, and tensors in its layout and in ours."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from eagerflow import ops
+from eagerflow.dims import Dim
+from eagerflow.onnx.reading.calls import Call
+from eagerflow.onnx.reading.operators.limits import check_steps
+
+Pairs = tuple[tuple[Any, Any], ...]
+
+
+def channels_last(x: Any) -> Any:
+    """(batch, channels, *spatial) as (batch, *spatial, channels)."""
+    return ops.permute_dims(x, (0, *range(2, x.ndim), 1))
+
+
+def channels_first(x: Any) -> Any:
+    """(batch, *spatial, channels) as (batch, channels, *spatial)."""
+    return ops.permute_dims(x, (0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
+def per_channel(x: Any, rank: int) -> Any:
+    """A vector with one element for each channel, to broadcast with channels-first tensors."""
+    return ops.reshape(x, (1, -1, *[1] * (rank - 2)))
+
+
+class Windows(NamedTuple):
+    """Windows over the spatial axes: one number, or one pair (before, behind), for each."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: Pairs
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        """Over how many elements each window goes."""
+        return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel, self.dilations, strict=True))
+
+    def positions(self, sizes: tuple[Any, ...]) -> tuple[Any, ...]:
+        """How many windows there are along each axis."""
+        columns = zip(sizes, self.reach, self.strides, self.pads, strict=True)
+        return tuple((n + sum(pad) - reach) // step + 1 for n, reach, step, pad in columns)
+
+    def taps(self) -> Iterator[tuple[int, ...]]:
+        """The places in a window, the last axis fastest."""
+        return itertools.product(*map(range, self.kernel))
+
+
+def spatial_sizes(call: Call, x: Any) -> tuple[Any, ...]:
+    """The sizes of the axes behind batch and channels."""
+    if x.ndim < 3:
+        call.refuse(f"a tensor of {x.ndim} axes has no spatial axes behind batch and channels")
+    return tuple(x.shape[2:])
+
+
+def _numbers(call: Call, what: str, given: Any, rank: int) -> tuple[int, ...]:
+    numbers = (1,) * rank if not given else tuple(map(int, given))
+    if len(numbers) != rank or any(n < 1 for n in numbers):
+        call.refuse(f"{what} {list(numbers)} do not fit {rank} spatial axes")
+    return numbers
+
+
+def windows_of(
+    call: Call,
+    sizes: tuple[Any, ...],
+    kernel: Any,
+    *,
+    strides: Any = None,
+    dilations: Any = None,
+    pads: Any = None,
+    auto_pad: str = "NOTSET",
+) -> Windows:
+    """The windows that attributes describe, for tensors of these spatial sizes."""
+    rank = len(sizes)
+    found = Windows(
+        _numbers(call, "kernel_shape", kernel, rank),
+        _numbers(call, "strides", strides, rank),
+        _numbers(call, "dilations", dilations, rank),
+        pairs(call, pads, rank),
+    )
+    if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
+        return found._replace(pads=_same(call, sizes, found, auto_pad))
+    if auto_pad == "VALID":
+        return found._replace(pads=((0, 0),) * rank)
+    if auto_pad not in ("NOTSET", ""):
+        call.refuse(f"there is no auto_pad {auto_pad!r}")
+    return found
+
+
+def pairs(call: Call, pads: Any, rank: int) -> Pairs:
+    """ONNX's [all begins, all ends] as one pair for each axis."""
+    numbers = [0] * 2 * rank if not pads else [int(p) for p in pads]
+    if len(numbers) != 2 * rank:
+        call.refuse(f"pads {numbers} do not fit {rank} spatial axes")
+    return tuple(zip(numbers[:rank], numbers[rank:], strict=True))
+
+
+def share(total: Any, auto_pad: str) -> tuple[Any, Any]:
+    """Padding cut into what stands before and behind; the odd one behind for ``SAME_UPPER``."""
+    less = total // 2
+    return (less, total - less) if auto_pad == "SAME_UPPER" else (total - less, less)
+
+
+def _same(call: Call, sizes: tuple[Any, ...], found: Windows, auto_pad: str) -> Pairs:
+    """The padding that gives ``ceil(size / stride)`` windows."""
+    made = []
+    for size, reach, step in zip(sizes, found.reach, found.strides, strict=True):
+        total = (-(-size // step) - 1) * step + reach - size
+        if isinstance(total, Dim):
+            call.refuse(f"auto_pad {auto_pad} with stride {step} along an axis of unknown size")
+        made.append(share(max(total, 0), auto_pad))
+    return tuple(made)
+
+
+def tap_slices(call: Call, x: Any, windows: Windows, out: tuple[Any, ...]) -> Iterator[Any]:
+    """For each place in the window the elements of a padded (n, c, *spatial) tensor there."""
+    check_steps(call, *windows.kernel)
+    for tap in windows.taps():
+        index: list[Any] = [slice(None), slice(None)]
+        columns = zip(tap, windows.dilations, windows.strides, out, strict=True)
+        for place, dilation, step, count in columns:
+            first = place * dilation
+            index.append(slice(first, first + (count - 1) * step + 1, step))
+        yield x[tuple(index)]

@@ -1,0 +1,68 @@
+"""Operators on sizes: what a model computes of the shapes of its inputs stays a size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from eagerflow.errors import CaptureError
+from eagerflow.onnx.reading.calls import SizeVector, as_sizes, is_known, known
+from eagerflow.onnx.reading.folding import as_plain
+
+MAX_SIZES = 64
+"""How many numbers may meet sizes that are known by name."""
+
+
+def with_sizes(rule: Callable[..., Any]) -> Callable[[Any], Any]:
+    """The decorator of an operator's function that also takes SizeVectors.
+
+    ``rule`` gets NumPy arrays of ints and Dims in the place of the inputs and gives such an array,
+    or an array of booleans. What sizes do not do, such as to be compared with numbers that may be
+    larger, is left to the graph.
+    """
+
+    def decorate(function: Any) -> Any:
+        @wraps(function)
+        def found(call: Any, *given: Any, **attributes: Any) -> Any:
+            flat = [x for part in given for x in (part if isinstance(part, list) else [part])]
+            if not any(isinstance(x, SizeVector) for x in flat):
+                return function(call, *given, **attributes)
+            if all(_is_small(x) for x in flat):
+                try:
+                    result = rule(*map(_objects, given), **attributes)
+                    is_answer = getattr(result, "dtype", None) == np.dtype(bool)
+                    return result if is_answer else as_sizes(result)
+                except CaptureError:
+                    pass
+            return function(call, *map(as_plain, given), **attributes)
+
+        return found
+
+    return decorate
+
+
+def _is_small(x: Any) -> bool:
+    if x is None or isinstance(x, SizeVector) or not hasattr(x, "dtype"):
+        return True
+    return is_known(x) and x.dtype.kind in "iub" and x.size <= MAX_SIZES
+
+
+def _objects(x: Any) -> Any:
+    """A NumPy array of ints and Dims; what is no tensor as it is."""
+    if isinstance(x, list):
+        return [_objects(part) for part in x]
+    if isinstance(x, SizeVector):
+        return x.sizes
+    if not hasattr(x, "dtype"):
+        return x
+    values = known(x)
+    return values if values.dtype == bool else values.astype(object)
+
+
+def answers(test: Callable[[Any, Any], bool]) -> Callable[..., Any]:
+    """The rule of a comparison, from a function of two sizes."""
+    each = np.vectorize(test, otypes=[bool])
+    return lambda a, b, **_: np.asarray(each(a, b))
