@@ -66,8 +66,9 @@ def is_there(step: Step, homes: dict[Value, Device]) -> bool:
 
 
 def _has_sizes(step: Step) -> bool:
-    """Whether memory can be planned for what a step makes."""
-    return all(isinstance(n, int) for value in step.outputs for n in value.shape)
+    """Whether the sizes of all that a step reads and makes are known."""
+    values = [x for x in (*step.inputs, *step.outputs) if type(x) is Value]
+    return all(isinstance(n, int) for value in values for n in value.shape)
 
 
 def _starter(step: Step, program: Program) -> Start | None:

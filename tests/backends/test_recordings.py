@@ -2,6 +2,7 @@
 
 import gc
 import shutil
+import sys
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from eagerflow.plan.renewals import MAX_BLOCKS, Renewal
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_streams import Misuse
 from tests.backends.test_cupy_plans import close, network, numbers, perceptron, source
+from tests.interrupts import at_every_bytecode
 
 nn = ef.nn
 
@@ -201,6 +203,45 @@ def test_streams_take_turns(gpus):
         assert gpus.synchronized, "memory of the plan is perhaps in use on the other stream"
 
 
+def test_runs_at_the_same_time_have_memory_of_their_own(gpus):
+    """As of two threads that call at once: here, memory of two runs is taken in turn."""
+    w = ef.Variable(numbers((3, 4)), name="w", device="gpu:1")
+
+    def step(x):
+        y = ef.tanh(x * w.value) + 1.0
+        w.assign_sub(ef.exp(y) * 0.01)
+        return ef.exp(y.sum(axis=0)) + 1.0
+
+    captured, expected = ef.function(step), w.numpy()
+    captured(numbers((3, 4), seed=20))
+    with ef.device("gpu:1"):
+        frames = captured.graphs[-1].plan()._frames
+    held = frames.pop()
+    for number in range(16):
+        x = numbers((3, 4), seed=20 + number)
+        expected = w.numpy() if not number else expected
+        found = captured(x)
+        y = np.tanh(x.numpy() * expected) + 1
+        np.testing.assert_allclose(found.numpy(), np.exp(y.sum(axis=0)) + 1, 1e-4)
+        expected = expected - np.exp(y) * np.float32(0.01)
+        np.testing.assert_allclose(w.numpy(), expected, 1e-4, 1e-6)
+        frames.append(held)
+        held = frames.pop(0)
+    assert launches(gpus) != 0
+
+
+def test_released_plans_let_go_of_recordings(gpus):
+    captured = recorded(two_steps, x := numbers((5, 7)))
+    launches(gpus)
+    with ef.device("gpu:1"):
+        plan = captured.graphs[-1].plan()
+    segments = [x for x in plan._program.globals.values() if isinstance(x, DeviceSegment)]
+    assert any(segment._recordings for segment in segments)
+    plan.release()
+    assert not any(segment._recordings for segment in segments)
+    close(captured(x), two_steps(x))
+
+
 def test_profiles_are_of_steps(gpus):
     captured = recorded(two_steps, x := numbers((5, 7)))
     with ef.device("gpu:1"):
@@ -278,6 +319,41 @@ def test_an_interrupt_while_recording_leaves_all_as_it_was(lookalike, monkeypatc
     value = np.exp(np.tanh(x.numpy() @ expected) + 1) * np.float32(0.01)
     np.testing.assert_allclose(before, expected - value, 1e-5, 1e-6)
     assert launches(lookalike) > 0
+
+
+@pytest.mark.parametrize("warm", [0, 3, 6], ids=["launching", "recording", "replaying"])
+def test_an_exception_at_any_bytecode_leaves_no_half_step(warm, lookalike, monkeypatch):
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: None)  # those in finalizers
+    weights = [ef.Variable(np.zeros((3, 4), "float32"), device="gpu:1") for _ in range(3)]
+
+    def step(x):
+        y = ef.exp(x * 0.0)
+        for w in weights:
+            w.assign(w.value + y)
+        return ef.tanh(y.sum(axis=0)) * 2.0
+
+    captured, x = ef.function(step), numbers((3, 4))
+
+    def seen():
+        found = np.array([w.numpy() for w in weights])
+        assert found.min() == found.max(), "a half step"
+        return float(found.min())
+
+    def check():
+        assert lookalike.cuda.get_current_stream().ptr == 0
+        assert lookalike.thread.allocator is None
+        assert seen() in (before[-1], before[-1] + 1)
+        for _ in range(max(warm, 1)):
+            before.append(seen())
+            np.testing.assert_allclose(captured(x).numpy(), np.full(4, np.tanh(3) * 2), 1e-5)
+            assert seen() == before[-1] + 1
+        before.append(seen())
+
+    before = [0.0]
+    check()
+    launches(lookalike)
+    assert at_every_bytecode(lambda: captured(x), check, step=17) > 50
+    assert launches(lookalike) > 0 or not warm
 
 
 def test_an_error_in_a_recorded_step_names_the_line(lookalike, monkeypatch):
