@@ -99,11 +99,13 @@ def _operands(x1: Any, x2: Any, out: Any) -> tuple[Matrices, Matrices, Matrices]
 
 def cublaslt(cupy: Any) -> CublasLt | None:
     """The library on the GPU that is current; None where it, or nvmath-python, is not there."""
-    nvmath = load_if_there("nvmath")
-    if nvmath is None or load_if_there("nvmath.bindings.cublasLt") is None:
+    names = ("nvmath", "nvmath.bindings.cublas", "nvmath.bindings.cublasLt")
+    loaded = [load_if_there(name) for name in names]
+    if None in loaded:
         return None
+    nvmath, blas, bindings = loaded
     try:
-        return CublasLt(cupy, nvmath)
+        return CublasLt(cupy, bindings, nvmath.CudaDataType, blas.ComputeType)
     except RuntimeError:  # the package is there, but not what it binds
         return None
 
@@ -111,8 +113,9 @@ def cublaslt(cupy: Any) -> CublasLt | None:
 class CublasLt:
     """Products on one GPU, which is current in all calls. Several threads may call it at once."""
 
-    def __init__(self, cupy: Any, nvmath: Any) -> None:
-        self.cupy, self.nvmath, self.bindings = cupy, nvmath, nvmath.bindings.cublasLt
+    def __init__(self, cupy: Any, bindings: Any, data_types: Any, compute_types: Any) -> None:
+        self.cupy, self.bindings = cupy, bindings
+        self.data_types, self.compute_types = data_types, compute_types
         self.handle = self.bindings.create()
         self._planned: dict[Any, _Planned | None] = {}
         self._lock = reentrant_lock()
@@ -161,13 +164,13 @@ class _Planned:
     def __init__(
         self, owner: CublasLt, epilogue: str, operands: tuple[Matrices, ...], dtype: Any
     ) -> None:
-        library, nvmath = owner.bindings, owner.nvmath
+        library = owner.bindings
         self._owner, self._library = owner, library
         data, scale, sums = _TYPES[dtype.name]
-        data_type, scale_type = nvmath.CudaDataType[data], nvmath.CudaDataType[scale]
+        data_type, scale_type = owner.data_types[data], owner.data_types[scale]
         wide = np.float64 if dtype == np.float64 else np.float32
         self._one, self._zero = np.ones(1, wide), np.zeros(1, wide)
-        self._about = library.matmul_desc_create(nvmath.ComputeType[sums], scale_type)
+        self._about = library.matmul_desc_create(owner.compute_types[sums], scale_type)
         self._free(library.matmul_desc_destroy, self._about)
         left, right, made = operands
         self._describe(EPILOGUE=library.Epilogue[epilogue.upper()])

@@ -203,5 +203,7 @@ def modules(cupy, works=True):
     bindings = types.ModuleType("nvmath.bindings")
     nvmath = types.ModuleType("nvmath")
     bindings.cublasLt, nvmath.bindings = library, bindings
-    nvmath.CudaDataType, nvmath.ComputeType = CudaDataType, ComputeType
-    return {"nvmath": nvmath, "nvmath.bindings": bindings, "nvmath.bindings.cublasLt": library}
+    bindings.cublas = types.ModuleType("nvmath.bindings.cublas")
+    bindings.cublas.ComputeType, nvmath.CudaDataType = ComputeType, CudaDataType
+    inside = {f"nvmath.bindings.{name}": getattr(bindings, name) for name in ("cublas", "cublasLt")}
+    return {"nvmath": nvmath, "nvmath.bindings": bindings, **inside}

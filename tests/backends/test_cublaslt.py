@@ -1,5 +1,6 @@
 """Products by cuBLASLt: on a look-alike, and on nvmath-python where there is a GPU."""
 
+import inspect
 import shutil
 import sys
 
@@ -13,7 +14,18 @@ from eagerflow.backends import cublaslt
 from eagerflow.codegen.cuda import launch
 from eagerflow.extras import load_if_there
 from tests.backends.lookalike import Lookalike
-from tests.backends.lookalike_cublaslt import gelu, gelu_derivative, modules
+from tests.backends.lookalike_cublaslt import (
+    DESCRIPTION,
+    LAYOUT,
+    PREFERENCE,
+    ComputeType,
+    CudaDataType,
+    Epilogue,
+    Library,
+    gelu,
+    gelu_derivative,
+    modules,
+)
 from tests.backends.test_cupy_plans import close, numbers, source
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
@@ -159,6 +171,32 @@ def test_epilogues(epilogue, library, gpus):
                 np.testing.assert_allclose(backend.to_numpy(vector), sums.sum(0), 1e-3, 1e-3)
             if matrix is not None:
                 np.testing.assert_allclose(backend.to_numpy(more), matrix, 1e-3, 1e-4)
+
+
+def test_names_and_numbers_are_those_of_nvmath():
+    """The look-alike against the bindings themselves, which need no GPU to be looked at."""
+    nvmath = pytest.importorskip("nvmath")
+    own, bindings = Library(None), pytest.importorskip("nvmath.bindings.cublasLt")
+    for ours, theirs in (
+        (CudaDataType, nvmath.CudaDataType),
+        (ComputeType, pytest.importorskip("nvmath.bindings.cublas").ComputeType),
+        (Epilogue, bindings.Epilogue),
+        (own.MatmulDescAttribute, bindings.MatmulDescAttribute),
+        (own.MatrixLayoutAttribute, bindings.MatrixLayoutAttribute),
+        (own.MatmulPreferenceAttribute, bindings.MatmulPreferenceAttribute),
+    ):
+        assert {x.name: int(x) for x in ours} == {x.name: int(theirs[x.name]) for x in ours}
+    for kind in ("matmul_desc", "matrix_layout", "matmul_preference"):
+        known = {"matmul_desc": DESCRIPTION, "matrix_layout": LAYOUT}.get(kind, PREFERENCE)
+        for number, dtype in known.values():
+            found = getattr(bindings, f"get_{kind}_attribute_dtype")(number)
+            assert np.dtype(found).itemsize == np.dtype(dtype).itemsize
+        assert hasattr(bindings, f"{kind}_set_attribute") and hasattr(bindings, f"{kind}_destroy")
+    assert np.dtype(bindings.matmul_heuristic_result_dtype) == own.matmul_heuristic_result_dtype
+    for name in ("matmul", "matmul_algo_get_heuristic", "matrix_layout_create", "create"):
+        given = getattr(bindings, name).__doc__.partition("(")[2].partition(")")[0]
+        ours = inspect.signature(getattr(own, name)).parameters
+        assert len(ours) == (given.count(",") + 1 if given else 0), name
 
 
 # Plans ----------------------------------------------------------------------------------------
