@@ -393,6 +393,24 @@ def test_a_stale_address_is_found(lookalike, monkeypatch):
             np.testing.assert_allclose(w.numpy(), expected, 1e-4)
 
 
+def test_memory_that_is_taken_from_who_holds_it_is_found(lookalike, monkeypatch):
+    monkeypatch.setattr("eagerflow.plan.renewals.ref", lambda array: lambda: None)
+    w = ef.Variable(numbers((3, 4)), name="w", device="gpu:1")
+
+    def step(x):
+        y = ef.tanh(x * w.value) + 1.0
+        w.assign_sub(ef.exp(y) * 0.01)
+        return ef.exp(y.sum(axis=0)) + 1.0
+
+    captured, held = ef.function(step), []
+    for _ in range(3):
+        captured(numbers((3, 4), seed=1))
+        held.append((w.value, w.numpy()))
+    with pytest.raises(AssertionError):
+        for value, then in held:
+            np.testing.assert_array_equal(value.numpy(), then)
+
+
 def test_arguments_that_are_not_copied_are_found(lookalike, monkeypatch):
     monkeypatch.setattr(CupyBackend, "store", lambda self, array, values: None)
     captured = recorded(two_steps, numbers((5, 7)))
