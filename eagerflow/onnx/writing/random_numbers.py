@@ -76,9 +76,9 @@ def words(state: Any, count: int, retry: Any = 0) -> Any:
     return _first(flat.reshape((*flat.shape[:-2], blocks * philox.BLOCK_WORDS)), count)
 
 
-def _count(shape: Any) -> int:
-    """How many numbers a shape holds; CaptureError where it is not known."""
-    return math.prod(map(int, as_shape(shape)))
+def _count(shape: Any) -> Any:
+    """How many numbers a shape holds, of which sizes may go by names."""
+    return math.prod(as_shape(shape))
 
 
 def _shaped(numbers: Any, shape: Any, dtype: Any) -> Any:

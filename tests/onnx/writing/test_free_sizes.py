@@ -16,11 +16,11 @@ pytestmark = pytest.mark.slow
 
 KNOWN = frozenset(
     """
-    band_recurrence conv conv_input_gradient cumulative_prod gather getitem linear_recurrence
-    log_paths qr roll sparse_softmax_cross_entropy_gradient tril triu
+    band_recurrence conv conv_input_gradient cumulative_prod dequantize gather getitem integer_conv
+    linear_recurrence log_paths qr quantize roll sparse_softmax_cross_entropy_gradient tril triu
     """.split()
 )
-"""Ops of which some sizes have to be known: steps, windows, classes, and what is looked up in."""
+"""Ops of which some sizes have to be known: steps, windows, classes, scales, what is looked up in."""
 
 UNSORTED = "searchsorted"  # whose first argument is in order, which repeated rows are not
 
