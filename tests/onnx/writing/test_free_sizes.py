@@ -20,7 +20,7 @@ KNOWN = frozenset(
     linear_recurrence log_paths qr quantize roll sparse_softmax_cross_entropy_gradient tril triu
     """.split()
 )
-"""Ops of which some sizes have to be known: steps, windows, classes, scales, what is looked up in."""
+"""Ops of which some sizes have to be known: steps, windows, scales, classes, and look-ups."""
 
 UNSORTED = "searchsorted"  # whose first argument is in order, which repeated rows are not
 
