@@ -75,6 +75,8 @@ class _Rewriting(Trace):
         self.whole = self.has_operator(node)
         if self.whole:
             return node.op.call(*args, **attributes)
+        if isinstance(node.op.onnx, Missing):
+            raise _no_operator(node, node.op.onnx.reason)
         self.changed = True
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
@@ -98,10 +100,8 @@ class _Rewriting(Trace):
 
 
 def _no_operator(node: Node, reason: str) -> CaptureError:
-    why = node.op.onnx.reason if isinstance(node.op.onnx, Missing) else reason
-    error = CaptureError(f"it cannot be exported: {why}", op=node.op.name)
-    error.at = node.place or None
-    return error
+    words = f"it cannot be exported to ONNX: {reason}"
+    return CaptureError(words, op=node.op.name, at=node.place or None)
 
 
 def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:

@@ -33,7 +33,7 @@ from eagerflow.onnx.writing.writer import (
     onnx_package,
     tensor_type,
 )
-from eagerflow.op import Missing, Onnx
+from eagerflow.op import Onnx
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime.collector import young
 
@@ -53,6 +53,7 @@ class _Exporter:
         self.initializers = Initializers(names)
         self.opset = opset
         self.symbols: dict[Value, Symbol] = {}
+        self.used: set[Value] = set()
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
@@ -61,6 +62,7 @@ class _Exporter:
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
         self.symbols.update(zip(graph.all_inputs(), given, strict=True))
+        self.used.update(graph.all_outputs(), *(node.values() for node in graph.nodes))
         for value in graph.constants:
             name = self.initializers.named(value.constant.numpy(), value.name)
             self.symbols[value] = Symbol(name, value.dtype, value.shape)
@@ -76,10 +78,6 @@ class _Exporter:
         writer.label = node.name
         writer.note, writer.results = _metadata(node), node.outputs
         rule = node.op.onnx
-        if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
-            raise CaptureError("ONNX has no operators for complex numbers", op=node.op.name)
-        if isinstance(rule, Missing):
-            raise CaptureError(f"ONNX cannot say what it does: {rule.reason}", op=node.op.name)
         given = self._inputs(writer, node)
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
@@ -158,8 +156,8 @@ def export_onnx(
     """
     name, found, alone = as_path(path), graph_of(graph, "export_onnx"), initial is None
     check_opset(opset)
-    if not allow_random:
-        _refuse_random(found)
+    for node in nodes_within(found):
+        _refuse(node, allow_random)
     with young():
         _write(name, *with_recorder(None, _model, found, opset, ir_version, name, alone))
         if initial is not None:
@@ -173,12 +171,15 @@ def _write(path: str, model: Any, data: list[bytes]) -> None:
     write_whole(path, [model.SerializeToString()])
 
 
-def _refuse_random(graph: Graph) -> None:
-    for node in nodes_within(graph):
-        if node.op.family == "random":
-            error = CaptureError("it is random", op=node.op.name, hint="allow_random=True")
-            error.at = node.place or None
-            raise error
+def _refuse(node: Node, allow_random: bool) -> None:
+    """CaptureError for what no operators compute, or what is not wanted."""
+    reason, hint = "", None
+    if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
+        reason = "ONNX has no operators for complex numbers"
+    elif node.op.family == "random" and not allow_random:
+        reason, hint = "it is random", "allow_random=True"
+    if reason:
+        raise CaptureError(reason, op=node.op.name, at=node.place or None, hint=hint)
 
 
 def _model(

@@ -12,7 +12,7 @@ import numpy as np
 from eagerflow.errors import ArgumentError
 from eagerflow.extras import load
 from eagerflow.graph.ir import Node
-from eagerflow.op import Missing, Onnx
+from eagerflow.op import Onnx
 
 OPSETS = range(18, 27)
 """The versions of ONNX's operators that models are written for."""
@@ -67,7 +67,7 @@ def has_operator(node: Node, opset: int) -> bool:
     """Whether a node is exported as it is, and not as what its body consists of."""
     rule = node.op.onnx
     if not isinstance(rule, Onnx):
-        return callable(rule) or isinstance(rule, Missing) or is_empty(node)
+        return callable(rule) or is_empty(node)
     if not is_in(rule.name, opset):
         return False
     wide = any(v.dtype == np.float64 for v in (*node.values(), *node.outputs))

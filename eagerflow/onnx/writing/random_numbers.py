@@ -76,6 +76,11 @@ def words(state: Any, count: int, retry: Any = 0) -> Any:
     return _first(flat.reshape((*flat.shape[:-2], blocks * philox.BLOCK_WORDS)), count)
 
 
+def _count(shape: Any) -> Any:
+    """How many numbers a shape holds, of which sizes may go by names."""
+    return math.prod(as_shape(shape))
+
+
 def _shaped(numbers: Any, shape: Any, dtype: Any) -> Any:
     return numbers.reshape((*numbers.shape[:-1], *as_shape(shape))).astype(dtype)
 
@@ -130,17 +135,17 @@ def _floats(draw: Callable[..., Any]) -> Callable[..., Any]:
 
     def drawn(state: Any, shape: Any, dtype: Any = None, device: Any = None, **more: Any) -> Any:
         kind = default_dtype(float) if dtype is None else as_dtype(dtype)
-        return _shaped(draw(state, math.prod(as_shape(shape)), kind, **more), shape, kind)
+        return _shaped(draw(state, _count(shape), kind, **more), shape, kind)
 
     return drawn
 
 
 def _bits(state: Any, shape: Any, device: Any = None) -> Any:
-    return _shaped(words(state, math.prod(as_shape(shape))), shape, "uint64")
+    return _shaped(words(state, _count(shape)), shape, "uint64")
 
 
 def _permutation(state: Any, shape: Any, device: Any = None) -> Any:
-    found = _shaped(words(state, math.prod(as_shape(shape))), shape, "int64")
+    found = _shaped(words(state, _count(shape)), shape, "int64")
     return ops.argsort(found ^ _LOWEST, axis=-1, stable=True)  # in the order of unsigned words
 
 
@@ -148,7 +153,7 @@ def _integers(
     state: Any, shape: Any, low: int, high: int, dtype: Any = None, device: Any = None
 ) -> Any:
     size = high - low
-    found = words(state, math.prod(as_shape(shape)))
+    found = words(state, _count(shape))
     if 2**64 % size:
         found = _drawn_again(state, found, 2**64 - 2**64 % size)
     if size < 2**64:

@@ -27,6 +27,7 @@ from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
 from eagerflow.onnx.writing.decomposition import LIBRARY
+from eagerflow.onnx.writing.recurrent import network
 from eagerflow.spec import TensorSpec, normalize_axes
 
 
@@ -74,7 +75,9 @@ class Initializers:
 
 
 class GraphWriter(Protocol):
-    """What writes graphs."""
+    """What writes graphs, and knows which values are used."""
+
+    used: set[Any]
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph for some inputs, and give its outputs."""
@@ -210,6 +213,14 @@ class Writer:
         specs = [TensorSpec(x.shape or (), x.dtype) for x in given]
         found = self.inline(self.decompose(trace(f, *specs)), given)
         return found[0] if len(found) == 1 else tuple(found)
+
+    def is_used(self, result: int) -> bool:
+        """Whether anybody asks for one of the results that are to be made."""
+        return self.results[result] in self.graphs.used
+
+    def recurrent(self, cell: str, given: Sequence[Any], reverse: bool) -> Any:
+        """What the op of a recurrent cell gives."""
+        return network(self, cell, given, reverse)
 
     def inputs(self, values: Iterable[Any]) -> list[Symbol]:
         """New symbols for what an inner graph is given, like these values."""

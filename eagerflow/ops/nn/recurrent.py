@@ -156,6 +156,7 @@ def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = N
         split=facts.splitting((1, 2, 3), 0),
         into=_into(name),
         cost=lambda *specs, reverse: facts.cost(*specs),
+        onnx="body" if keep else lambda w, *given, reverse: w.recurrent(name, given, reverse),
         samples=facts.samples(cell),
         errors=facts.errors(cell),
         reference=facts.reference(cell, one, keep),
