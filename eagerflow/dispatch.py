@@ -258,7 +258,7 @@ def _named(op: Op, call: Any) -> Call:
 def _shape_of_call(op: Op) -> Callable[[Op], Call]:
     if op.variadic or op.optional or op.outputs != 1:
         return bind_general
-    if not op.attributes and op.arrange is None:
+    if not op.attributes and op.arrange is None and len(op.together) == len(op.data):
         return {1: bind_unary, 2: bind_binary}.get(len(op.data), bind_general)
     if len(op.attributes) == 1 and len(op.data) == 1:
         return bind_attribute

@@ -20,7 +20,7 @@ from eagerflow.errors import OutOfMemoryError
 from eagerflow.op import Op
 from eagerflow.runtime import allocation, buffers
 
-__all__ = ["NumpyBackend", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
+__all__ = ["NumpyBackend", "is_shared", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
 
 KEPT_BYTES = 31 << 20
 
@@ -143,6 +143,11 @@ def lend(array: Any) -> None:
     """Remember that tensors share the memory of this array, which may be written from outside."""
     owner = owner_of(array)
     lent[id(owner)] = weakref.ref(owner, partial(lent.pop, id(owner)))
+
+
+def is_shared(array: Any) -> bool:
+    """Whether the memory of an array is that of one that came from outside."""
+    return id(owner_of(array)) in lent
 
 
 class NumpyBackend(Backend):

@@ -43,6 +43,7 @@ __all__ = [
     "map",
     "partition",
     "passes",
+    "quantize",
     "scan",
     "scope",
     "switch",
@@ -52,14 +53,15 @@ __all__ = [
 ]
 
 
-_ABOVE = {  # what stands above, and is loaded when it is first used
+_LATE = {  # what is loaded when it is first used, as few programs use it, or as it stands above
     "export_onnx": "onnx.writing.exporting",
     "import_onnx": "onnx.reading.importing",
+    "quantize": "capture.quantization.quantizing",
 }
 
 
 def __getattr__(name: str) -> Any:
-    if name in _ABOVE:
+    if name in _LATE:
         package = __name__.partition(".")[0]
-        return getattr(importlib.import_module(f"{package}.{_ABOVE[name]}"), name)
+        return getattr(importlib.import_module(f"{package}.{_LATE[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -14,6 +14,7 @@ from eagerflow.cli.feeds import add_feeds, inputs_of
 from eagerflow.cli.graphs import GRAPH_FILE, open_graph
 from eagerflow.errors import printable
 from eagerflow.graph.run import evaluate
+from eagerflow.graph.sizes import Sizes, bind, concrete
 
 __all__ = ["add_run"]
 
@@ -42,7 +43,10 @@ def _run(options: argparse.Namespace) -> int:
         graph = graph.prune(options.fetch)
     inputs = inputs_of(graph, options)
     cells = [ef.asarray(variable.value) for variable in graph.variables.values()]
-    outputs, _ = evaluate(graph, [*inputs, *cells])
+    sizes = Sizes()
+    for value, tensor in zip(graph.inputs, inputs, strict=True):
+        bind(sizes, value.shape, tensor.shape)
+    outputs, _ = evaluate(concrete(graph, sizes), [*inputs, *cells])
     if options.out:
         options.out.mkdir(parents=True, exist_ok=True)
     for name, tensor, file in zip(

@@ -59,14 +59,17 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: networks, or few programs, use them.
 if TYPE_CHECKING:
+    from eagerflow.ops.linear_algebra.integer_products import *
     from eagerflow.ops.nn.attention import *
     from eagerflow.ops.nn.batch_normalization import *
     from eagerflow.ops.nn.convolution import *
     from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.integer_convolution import *
     from eagerflow.ops.nn.losses import *
     from eagerflow.ops.nn.normalization import *
     from eagerflow.ops.nn.optimizer_updates import *
     from eagerflow.ops.nn.pooling import *
+    from eagerflow.ops.nn.quantization import *
     from eagerflow.ops.nn.recurrent import *
     from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
@@ -82,16 +85,22 @@ LATE = {
     "conv_input_gradient": "nn.convolution",
     "conv_transpose": "nn.convolution",
     "ctc_loss": "nn.ctc",
+    "dequantize": "nn.quantization",
     "dot_product_attention": "nn.attention",
     "dropout": "nn.regularization",
+    "dynamic_quantize": "nn.quantization",
     "group_norm": "nn.normalization",
     "gru": "nn.recurrent",
+    "integer_conv": "nn.integer_convolution",
+    "integer_matmul": "linear_algebra.integer_products",
     "layer_norm": "nn.normalization",
     "lstm": "nn.recurrent",
     "max_pool": "nn.pooling",
     "max_pool_gather": "nn.pooling",
     "max_pool_gradient": "nn.pooling",
     "momentum_update": "nn.optimizer_updates",
+    "pack_int4": "nn.quantization",
+    "quantize": "nn.quantization",
     "resize": "nn.resizing",
     "resize_gradient": "nn.resizing",
     "rms_norm": "nn.normalization",
@@ -99,6 +108,7 @@ LATE = {
     "simple_rnn": "nn.recurrent",
     "softmax_cross_entropy": "nn.losses",
     "sparse_softmax_cross_entropy": "nn.losses",
+    "unpack_int4": "nn.quantization",
     "unique_all": "reductions.unique",
     "unique_counts": "reductions.unique",
     "unique_inverse": "reductions.unique",
@@ -121,7 +131,8 @@ def load_late(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops, which register theirs."""
-    for module in (*LATE.values(), "nn.adaptive_updates", "nn.mean_differences"):
+    own = "nn.adaptive_updates", "nn.mean_differences", "nn.weight_products"
+    for module in (*LATE.values(), *own):
         load_late(module)
 
 

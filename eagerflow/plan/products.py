@@ -1,5 +1,7 @@
 """What multiplies the matrices of a plan, and why: generated kernels, or NumPy with its BLAS.
 
+On a GPU it is cuBLASLt, or what CuPy takes.
+
 A generated kernel does all products that it can: docs/decisions/0027-blas-or-ours.md has the
 measurements behind that rule. It knows shapes, dtypes and the steps beside a product, and no
 measurement of its own, so that a plan computes the same bits in every process.
@@ -17,7 +19,7 @@ from eagerflow.op import Into
 
 MIN_NATIVE_FLOPS = 1 << 17
 """Operations of a product that machine code does in short rows of such steps too."""
-PRODUCTS = frozenset({"einsum", "matmul", "vecdot"})
+PRODUCTS = frozenset({"einsum", "integer_matmul", "matmul", "vecdot"})
 
 
 class ProductChoice(NamedTuple):
@@ -25,15 +27,14 @@ class ProductChoice(NamedTuple):
 
     name: str
     node: Node
-    generated: bool
+    way: str
     reason: str
 
     def words(self) -> tuple[str, str, str, str]:
         """The name, what is multiplied, the way, the user's line."""
         factors = [f"{x.dtype.name}{x.shape}" for x in self.node.values()]
-        kind = "generated kernel" if self.generated else "NumPy"
         place = place_of(self.node.source) if self.node.source else ""
-        return self.name, " · ".join(factors), f"{kind}: {self.reason}", place
+        return self.name, " · ".join(factors), f"{self.way}: {self.reason}", place
 
 
 def is_large(node: Node) -> bool:
@@ -61,7 +62,7 @@ def why_numpy(node: Node, into: Into | None, exact: bool, has_machine_code: bool
         return "the plan is exact, and multiplies as eager code does"
     if not has_machine_code:
         return "there is no machine code here"
-    if node.op.name != "matmul":
+    if node.op.name not in ("integer_matmul", "matmul"):
         return f"{node.op.name} has no kernel of its own"
     if into is None:
         return f"no kernel multiplies {next(node.values()).dtype.name}"

@@ -10,12 +10,16 @@ from typing import Any
 
 _MODULES = (
     "attention",
+    "byte_convolution",
     "batch_normalization",
     "compiled_attention",
     "compiled_recurrence",
     "convolution",
+    "integer_products",
+    "matrix_product",
     "pooling",
     "recurrence",
+    "weight_product",
 )
 
 

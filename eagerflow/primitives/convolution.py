@@ -64,7 +64,7 @@ def _window_view(part: Any, windows: Windows, groups: int) -> Array:
     )
 
 
-def _columns(x: Array, block: Block, windows: Windows, groups: int) -> Array:
+def columns_of(x: Array, block: Block, windows: Windows, groups: int) -> Array:
     """(groups, images * positions, window * channels / groups), in memory that is reused."""
     windows = _rows(block, windows)
     rank, channels = len(windows), x.shape[-1] // groups
@@ -87,13 +87,13 @@ def _columns(x: Array, block: Block, windows: Windows, groups: int) -> Array:
     return columns.reshape(groups, positions, window)
 
 
-def _by_group(matrix: Array, groups: int) -> Array:
+def by_group(matrix: Array, groups: int) -> Array:
     """(rows, groups * columns) as a view (groups, rows, columns)."""
     rows, columns = matrix.shape
     return matrix.reshape(rows, groups, columns // groups).transpose(1, 0, 2)
 
 
-def _cuts(images: int, windows: Windows, window: int, filters: int) -> list[Block]:
+def cuts_for(images: int, windows: Windows, window: int, filters: int) -> list[Block]:
     """Blocks whose columns stay in the caches."""
     target = min(max(2**18 // max(window, 1), 256), 8192)
     per_row = prod(w.out for w in windows[1:])
@@ -122,7 +122,7 @@ def forward(x: Array, w: Array, windows: Windows, groups: int, turned: bool = Fa
     if groups == 1 and winograd.fits(x.dtype, windows, *w.shape[-2:]):
         winograd.forward(x, w, windows, y, direct)
         return y
-    blocks = _cuts(len(x), windows, w[..., 0].size, w.shape[-1] // groups)
+    blocks = cuts_for(len(x), windows, w[..., 0].size, w.shape[-1] // groups)
     run(lambda i: direct(y, blocks[i]), len(blocks))
     return y
 
@@ -138,11 +138,11 @@ def _compiled(method: Method, x: Array, w: Array, windows: Windows, turned: bool
 
 def _direct(x: Array, w: Array, windows: Windows, groups: int) -> Callable[[Any, Block], None]:
     """What fills a block of a result: columns times filters."""
-    weights = np.ascontiguousarray(_by_group(w.reshape(-1, w.shape[-1]), groups))
+    weights = np.ascontiguousarray(by_group(w.reshape(-1, w.shape[-1]), groups))
 
     def fill(y: Array, block: Block) -> None:
-        columns = _columns(x, block, windows, groups)
-        out = _by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
+        columns = columns_of(x, block, windows, groups)
+        out = by_group(y[block.images, block.rows].reshape(-1, y.shape[-1]), groups)
         for a, b in pieces(out.shape[1], weights[0].size):
             np.matmul(columns[:, a:b], weights, out=out[:, a:b])
 
@@ -199,13 +199,13 @@ def filter_gradient(x: Array, g: Array, windows: Windows, groups: int) -> Array:
     window, filters = prod(kernel) * channels, g.shape[-1] // groups
 
     def terms(block: Block) -> Iterator[Any]:
-        columns = _columns(x, block, windows, groups).transpose(0, 2, 1)
-        weights = _by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
+        columns = columns_of(x, block, windows, groups).transpose(0, 2, 1)
+        weights = by_group(g[block.images, block.rows].reshape(-1, g.shape[-1]), groups)
         term = scratch("filters", (groups, window, filters), x.dtype)
         for a, b in pieces(weights.shape[1], window * filters):
             yield np.matmul(columns[..., a:b], weights[:, a:b], out=term)
 
-    result = total(terms, _cuts(len(x), windows, window, filters), groups * window * filters)
+    result = total(terms, cuts_for(len(x), windows, window, filters), groups * window * filters)
     return np.ascontiguousarray(result.transpose(1, 0, 2)).reshape(shape)
 
 
@@ -301,8 +301,8 @@ def _shares(flat: Array, w: Array, groups: int, places: Any) -> Any:
     else:
         out = scratch("terms", (len(flat), groups * channels), flat.dtype)
         for at, _, _ in places:
-            back = _by_group(w[at], groups).transpose(0, 2, 1)
-            np.matmul(_by_group(flat, groups), back, out=_by_group(out, groups))
+            back = by_group(w[at], groups).transpose(0, 2, 1)
+            np.matmul(by_group(flat, groups), back, out=by_group(out, groups))
             yield out
 
 

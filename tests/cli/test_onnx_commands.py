@@ -1,5 +1,7 @@
 """The commands for graphs that come and go as ONNX models, as a user types them."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -55,7 +57,7 @@ def arrays(command, *arguments):
     """What a run writes, by name."""
     status, _, err = command("run", *arguments, "--out", "made")
     assert (status, err) == (0, "")
-    return {name: np.load(f"made/{name}.npy") for name in ("y", "rows")}
+    return {path.stem: np.load(path) for path in Path("made").glob("*.npy")}
 
 
 # Export -------------------------------------------------------------------------------------------
@@ -242,3 +244,24 @@ def test_a_file_of_several_arrays_names_them(command, tmp_path):
     np.savez(tmp_path / "others.npz", a=X, b=X)
     status, _, err = command("run", "old.onnx", "--random", "--feed", "x=others.npz")
     assert status == 2 and "others.npz holds no array 'x'" in err and "one of a, b" in err
+
+
+def test_sizes_in_attributes_are_those_that_are_fed(command):
+    layers = [ef.nn.Input((2, 3), name="x"), ef.nn.Flatten(), ef.nn.Dense(2)]
+    graph = ef.nn.Sequential(layers, name="flat").prediction_graph()
+    graph.save("flat.ef")
+    ef.capture.export_onnx(graph, "flat.onnx")
+    first = arrays(command, "flat.ef", "--random", "--size", "batch=3")
+    again = arrays(command, "flat.onnx", "--random", "--size", "batch=3")
+    assert first["output"].shape == (3, 2)
+    np.testing.assert_allclose(again["output"], first["output"], rtol=1e-5)
+
+
+def test_a_model_comes_back_with_its_names_and_lines(command):
+    layers = [ef.nn.Input((8, 8, 3), name="x"), ef.nn.Conv2D(4, 3, name="c"), ef.nn.MaxPooling2D(2)]
+    layers += [ef.nn.Flatten(), ef.nn.Dense(2)]
+    graph = ef.nn.Sequential(layers, name="net").prediction_graph()
+    graph.save("net.ef")
+    ef.capture.export_onnx(graph, "net.onnx")
+    found = [command("show", name)[1].partition("return")[0] for name in ("net.ef", "net.onnx")]
+    assert found[0] == found[1] and "in net/c:" in found[0]

@@ -31,7 +31,8 @@ TWICE = {
     "var": "along any axes at once, as NumPy reduces",
 }
 
-POINTWISE = [op for op in shipped() if op.scalar is op.kernel]
+# Of operands of one dtype.
+POINTWISE = [op for op in shipped() if op.scalar is op.kernel and op.uniform]
 DERIVED = RowKernel, UpdateKernel
 
 

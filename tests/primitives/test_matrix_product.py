@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eagerflow.codegen import generated
-from eagerflow.codegen.llvm import launch
 from eagerflow.primitives import matrix_product
 from eagerflow.primitives.llvm import matrix_product as writers
 from eagerflow.primitives.llvm import product_terms
@@ -200,19 +199,6 @@ def test_types_that_no_kernel_takes():
 
 
 # Kernels that are wrong ---------------------------------------------------------------------------
-
-
-@pytest.fixture
-def compiled_anew(monkeypatch):
-    """Kernels are made now, and not kept."""
-
-    def compiled(own, text, target):
-        content = machine_code.compile_object(text(), target)
-        return lambda: content
-
-    monkeypatch.setattr(matrix_product, "kernel", matrix_product.kernel.__wrapped__)
-    monkeypatch.setattr(matrix_product, "prepared", matrix_product.prepared.__wrapped__)
-    monkeypatch.setattr(launch, "compiled", compiled)
 
 
 def fails(types=TYPES[0], shape=(70, 1100, 90), layout="straight"):

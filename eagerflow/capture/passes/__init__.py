@@ -3,7 +3,8 @@
 ``ALL`` lists them in the order in which they run. Each says what it does to numbers: an ``exact``
 pass keeps every bit that eager calls give, a ``fast`` one may round otherwise within the ops'
 stated units in the last place, a ``stable`` one replaces forms that lose digits by forms that do
-not, and a ``final`` one gives a graph that runs the same but has other gradients.
+not, and a ``final`` one gives a graph that runs the same but has other gradients (``final, fast``
+where it may round otherwise, too).
 
 >>> graph = ef.capture.trace(lambda x: ef.log(ef.softmax(x)), ef.TensorSpec((3,), "float32"))
 >>> [node.op.name for node in ef.capture.passes.stability(graph).nodes]
@@ -20,6 +21,7 @@ from typing import Any
 from eagerflow.capture.passes.algebra import simplified, without_no_ops, without_stop_gradients
 from eagerflow.capture.passes.constants import folded
 from eagerflow.capture.passes.dead_code import without_dead_code
+from eagerflow.capture.passes.integers import with_integer_products
 from eagerflow.capture.passes.layout import untransposed
 from eagerflow.capture.passes.pooling import with_relus_behind
 from eagerflow.capture.passes.recurrences import with_products_outside
@@ -44,6 +46,7 @@ __all__ = [
     "constants",
     "custom_gradients",
     "dead_code",
+    "integers",
     "layout",
     "no_ops",
     "optimized",
@@ -64,9 +67,10 @@ MAX_ROUNDS = 8
 class Pass:
     """A named function from Graph to Graph; the result's ``rewrites`` is a Report.
 
-    ``numerics`` is "exact", "fast", "stable" or "final"; see ``ef.capture.passes``. The graph
-    that comes in does not change, and is returned where there is nothing to do. The result has
-    the same inputs, Variables, outputs, shapes and dtypes; CaptureError if not.
+    ``numerics`` is "exact", "fast", "stable", "final" or "final, fast"; see
+    ``ef.capture.passes``. The graph that comes in does not change, and is returned where there is
+    nothing to do. The result has the same inputs, Variables, outputs, shapes and dtypes;
+    CaptureError if not.
 
     >>> ef.capture.passes.dead_code
     <Pass dead_code, exact: nodes that no output and no assigned Variable needs are left out>
@@ -184,6 +188,12 @@ pooling = Pass(
     with_relus_behind,
     "a relu before a max pooling is computed behind it, where there are fewer elements",
 )
+integers = Pass(
+    "integers",
+    "final, fast",
+    with_integer_products,
+    "products and convolutions of what was dequantized are made of the small integers themselves",
+)
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass(
     "stop_gradients",
@@ -214,6 +224,7 @@ ALL: dict[str, Pass] = {
         recurrences,
         stop_gradients,
         custom_gradients,
+        integers,
         dead_code,
     )
 }
@@ -230,7 +241,9 @@ def _chosen(numerics: str, only: Any, without: Any, final: bool) -> list[Pass]:
     for name in (*(only or ()), *without):
         if name not in ALL:
             raise ArgumentError(f"there is no pass {name!r}", expected="one of " + ", ".join(ALL))
-    kinds = (*_RUN[numerics], "final") if final else _RUN[numerics]
+    kinds = _RUN[numerics]
+    if final:
+        kinds = (*kinds, "final", f"final, {numerics}")
     chosen = [p for p in ALL.values() if (p.numerics in kinds if only is None else p.name in only)]
     return [p for p in chosen if p.name not in without]
 

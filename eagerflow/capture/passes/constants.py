@@ -15,6 +15,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import is_symbolic
 from eagerflow.graph.walk import bodies_of
+from eagerflow.ops.nn.quantization import WIDENING
 from eagerflow.recorder import with_recorder
 
 MAX_BYTES = 2**20
@@ -32,8 +33,9 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 
     The ops themselves compute them, so the bits are those of eager calls. What would be larger
     than ``MAX_BYTES``, grow by more than ``MAX_GROWTH``, or take more than ``MAX_FLOPS`` operations
-    stays; so does what fails, as it fails when the graph runs, with its line, and what depends on
-    memory shared with somebody else's array, which is read each time that the graph runs.
+    stays; so does what widens what is kept in few bits, what fails, as it fails when the
+    graph runs, with its line, and what depends on memory shared with somebody else's array, which
+    is read each time that the graph runs.
 
     >>> f = lambda x: x * ef.exp(ef.zeros((3,)))
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))
@@ -67,7 +69,11 @@ class _Folding(Sweep):
     def _allowed(self, node: Node) -> bool:
         """Whether computing now is possible, cheap, and no loss."""
         op = node.op
-        if op.family in ("custom", "communication") or bodies_of(node.attributes):
+        if (
+            op.family in ("custom", "communication")
+            or op.name in WIDENING
+            or bodies_of(node.attributes)
+        ):
             return False
         place = current_device()
         here = str(place)

@@ -165,10 +165,14 @@ class Sweep:
 
     def unique(self, op: Op) -> str:
         """A name for a new node that belongs to the root."""
+        return self.free_name(op.name)
+
+    def free_name(self, base: str) -> str:
+        """A name for something new that belongs to the root."""
         if self._names is None:
             given = (*self.graph.all_inputs(), *self.graph.constants)
             self._names = FreeNames([n.name for n in self.graph.nodes] + [v.name for v in given])
-        return self._names.take(f"{self.root.name}/{op.name}")
+        return self._names.take(f"{self.root.name}/{base}")
 
     # The walk ----------------------------------------------------------------------------------
 

@@ -45,6 +45,16 @@ def write(
 
 
 def read(path: str | os.PathLike[str]) -> Graph:
-    """The graph in a file that ``graph.save`` wrote, or in an ONNX model."""
-    found: Graph = (capture.import_onnx if format_of(path) == "onnx" else capture.load)(path)
+    """The graph in a file that ``graph.save`` wrote, or in an ONNX model.
+
+    The weights of both are Variables, but for models whose shapes follow from values of inputs.
+    """
+    if format_of(path) != "onnx":
+        return capture.load(path)
+    try:
+        found: Graph = capture.import_onnx(path, trainable=True)
+    except ArgumentError as error:
+        if error.argument != "trainable":
+            raise
+        found = capture.import_onnx(path)
     return found

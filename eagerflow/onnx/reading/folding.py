@@ -11,6 +11,7 @@ from eagerflow.graph.ir import Value
 from eagerflow.onnx.reading.calls import SizeVector, is_known
 from eagerflow.op import Op
 from eagerflow.ops.creation.filled import ones
+from eagerflow.ops.nn.quantization import WIDENING
 from eagerflow.ops.reductions.sums import sum as sum_of
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import reshape
@@ -50,8 +51,12 @@ class ImportTrace(Trace):
         self.labels: dict[int, tuple[str, Tensor]] = {}
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        """The result, computed where all arguments are known and else a node's."""
-        if op.family not in ("random", "control") and all(map(is_known, args)):
+        """The result, computed where all arguments are known and else a node's.
+
+        What is kept in few bits stays so.
+        """
+        kept = op.family in ("random", "control") or op.name in WIDENING
+        if not kept and all(map(is_known, args)):
             try:
                 return with_recorder(self.budget, op.call, *args, **attributes)
             except TooLarge:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
 from eagerflow.onnx.reading.attributes import onnx_package
 from eagerflow.onnx.reading.calls import Refused
-from eagerflow.onnx.reading.element_types import dtype_of
-from eagerflow.onnx.reading.tensors import array_of, dense_of, fail
+from eagerflow.onnx.reading.element_types import NAMES, dtype_of
+from eagerflow.onnx.reading.origins import PRODUCER
+from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, four_bits_of
 
 OLDEST, NEWEST = 7, 28
 """The opset versions of ONNX's own domain that are known; older ones where nothing differs."""
@@ -42,6 +44,7 @@ class Model:
         self.proto = _parsed(data)
         _check_texts(self.proto)
         self.graph = self.proto.graph
+        self.is_ours = self.proto.producer_name == PRODUCER
         self.opsets = opsets_of(self.proto.opset_import)
         self.functions: Functions = {}
         for function in self.proto.functions:
@@ -64,10 +67,28 @@ class Model:
             _check_depth(graph, 0)
 
     def array(self, proto: Any) -> Any:
-        """The values of an initializer."""
+        """The values of an initializer.
+
+        Numbers of 4 bits are bytes where nothing but their values matters.
+        """
         if hasattr(proto, "indices"):
             return dense_of(proto, self.folder)
+        if NAMES.get(proto.data_type) in FOUR_BITS and proto.name not in self._read_as_they_are:
+            return four_bits_of(proto, self.folder)
         return array_of(proto, self.folder)
+
+    @cached_property
+    def _read_as_they_are(self) -> set[str]:
+        """Names that are read by something else than what dequantizes them."""
+        found, waiting = set[str](), [self.graph]
+        while waiting:
+            graph = waiting.pop()
+            found.update(info.name for info in graph.output)
+            for node in graph.node:
+                waiting += graphs_in(node).values()
+                values = node.op_type == "DequantizeLinear" and not domain_of(node.domain)
+                found.update(n for i, n in enumerate(node.input) if not values or i == 1)
+        return found
 
 
 def _parsed(data: bytes) -> Any:

@@ -73,6 +73,34 @@ def array_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
         fail(f"the tensor {proto.name!r} has an impossible shape", received=str(shape))
 
 
+FOUR_BITS = frozenset({"int4", "uint4"})
+
+
+def four_bits_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
+    """The values of a TensorProto of FOUR_BITS as int8 or uint8; else as ``array_of``."""
+    shape = checked_shape(proto.name, proto.dims)
+    count = math.prod(shape)
+    needed = -(-count // 2)
+    if proto.data_location == proto.EXTERNAL:
+        data = _external(proto, folder, needed)
+    elif proto.HasField("raw_data"):
+        data = proto.raw_data
+    else:
+        data = np.array(proto.int32_data, np.int32).astype(np.uint8).tobytes()
+    name = NAMES[proto.data_type]
+    if proto.HasField("segment") or len(data) != needed:
+        fail(
+            f"the tensor {proto.name!r} does not hold what its shape says",
+            received=f"{len(data)} bytes",
+            expected=f"{count} numbers of {name} for {shape}",
+        )
+    packed = np.frombuffer(data, np.uint8)
+    found = np.stack([packed & 15, packed >> 4], axis=-1).ravel()[:count]
+    if name == "int4":
+        found = (found ^ 8).astype(np.int8) - np.int8(8)
+    return found.reshape(shape)
+
+
 def _misfit(proto: Any, shape: tuple[int, ...], dtype: DType, came: str) -> NoReturn:
     fail(
         f"the tensor {proto.name!r} does not hold what its shape says",

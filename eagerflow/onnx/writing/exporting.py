@@ -8,16 +8,16 @@ values, and outputs that end in ``/next``; whoever runs the model gives the one 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
-from eagerflow.capture.function import Function
+from eagerflow.capture.subject import graph_of
 from eagerflow.dims import Dim
 from eagerflow.dtypes import is_complex
-from eagerflow.errors import ArgumentError, CaptureError, EagerflowError, short_repr
+from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.files.atomic import as_path, write_whole
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
@@ -42,7 +42,7 @@ OPSET = 21
 EXTERNAL_BYTES = 1 << 30  # of weights, from which they go to a file beside the model
 MIN_EXTERNAL_BYTES = 1 << 10  # of each that does
 DATA_SUFFIX = ".data"
-MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication"})
+MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication", "quantization"})
 """Families whose operators take every dtype."""
 
 
@@ -154,7 +154,7 @@ def export_onnx(
     >>> with TemporaryDirectory() as folder:
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
-    name, found, alone = as_path(path), _graph_of(graph), initial is None
+    name, found, alone = as_path(path), graph_of(graph, "export_onnx"), initial is None
     check_opset(opset)
     for node in nodes_within(found):
         _refuse(node, allow_random)
@@ -169,32 +169,6 @@ def _write(path: str, model: Any, data: list[bytes]) -> None:
     if data:
         write_whole(path + DATA_SUFFIX, data)
     write_whole(path, [model.SerializeToString()])
-
-
-def _graph_of(what: Any) -> Graph:
-    if isinstance(what, Graph):
-        return what
-    if isinstance(what, Function):
-        if what.input_signature is not None:
-            return what.graph()
-        if len(what.graphs) == 1:
-            return what.graphs[0]
-        raise ArgumentError(
-            f"the function has {len(what.graphs)} graphs",
-            op="export_onnx",
-            argument="graph",
-            expected="one graph",
-            hint="export_onnx(f.graph(ef.TensorSpec(...)), path)",
-        )
-    if hasattr(what, "prediction_graph"):
-        found: Graph = what.prediction_graph()
-        return found
-    raise ArgumentError(
-        f"{short_repr(what)} is no graph",
-        op="export_onnx",
-        argument="graph",
-        expected="a Graph, an ef.function or an ef.nn model",
-    )
 
 
 def _refuse(node: Node, allow_random: bool) -> None:
@@ -229,6 +203,7 @@ def _model(
     cells = [Symbol(c.name, c.value.dtype, c.value.shape) for c in graph.cells]
     made = exporter.write(writer, graph, [*given, *cells])
     _name_outputs(writer, made, ends)
+    _drop_unread(writer, {*ends})
     helper = writer.onnx.helper
     weights = {cell.name: cell.variable.numpy() for cell in (*held, *(changed if alone else ()))}
     tensors, data = _tensors(weights | exporter.initializers.arrays, os.path.basename(path))
@@ -311,6 +286,26 @@ def _rename(node: Any, new: dict[str, str]) -> None:
                 info.name = new.get(info.name, info.name)
 
 
+def _drop_unread(writer: Writer, ends: set[str]) -> None:
+    """Leave out casts and constants that were written in case that something reads them."""
+    held = writer.initializers
+    read = ends | {name for node in writer.nodes for name in _read(node)}
+    writer.nodes[:] = [
+        node for node in writer.nodes if node.output[0] in read or node.output[0] not in held.narrow
+    ]
+    read = {name for node in writer.nodes for name in _read(node)}
+    held.arrays = {name: array for name, array in held.arrays.items() if name in read}
+
+
+def _read(node: Any) -> Iterator[str]:
+    """The tensors that a node reads, and the graphs inside of it."""
+    yield from node.input
+    for attribute in node.attribute:
+        for inner in (*attribute.graphs, *([attribute.g] if attribute.HasField("g") else [])):
+            for part in inner.node:
+                yield from _read(part)
+
+
 def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]:
     """Arrays as ONNX's tensors; where they are large, what a file beside the model holds."""
     onnx = onnx_package()
@@ -323,10 +318,11 @@ def _tensors(arrays: dict[str, Any], file: str) -> tuple[list[Any], list[bytes]]
             continue
         tensor = onnx.TensorProto(name=name, dims=array.shape, data_type=tensor_type(array.dtype))
         tensor.data_location = onnx.TensorProto.EXTERNAL
-        place = {"location": file + DATA_SUFFIX, "offset": offset, "length": array.nbytes}
+        content = onnx.numpy_helper.from_array(array).raw_data  # numbers of 4 bits in pairs
+        place = {"location": file + DATA_SUFFIX, "offset": offset, "length": len(content)}
         for key, value in place.items():
             tensor.external_data.add(key=key, value=str(value))
         tensors.append(tensor)
-        data.append(array.tobytes())
-        offset += array.nbytes
+        data.append(content)
+        offset += len(content)
     return tensors, data

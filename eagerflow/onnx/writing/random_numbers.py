@@ -60,15 +60,20 @@ def _round(words: Any, row: None) -> Any:
     return (*words, *(key + step for key, step in zip((first, second), steps, strict=True))), None
 
 
+def _first(x: Any, count: Any) -> Any:
+    """So many elements of the last axis, which has no fewer, also where sizes go by names."""
+    return x if x.shape[-1] == count else ops.take(x, ops.arange(count, dtype="int64"), axis=-1)
+
+
 def words(state: Any, count: int, retry: Any = 0) -> Any:
     """The first ``count`` words of the draw that each state stands for, behind its axes."""
     first, second, draw = (state.astype("int64")[..., k : k + 1] for k in range(philox.WORDS))
-    blocks = -(-count // philox.BLOCK_WORDS)
+    blocks = (count + philox.BLOCK_WORDS - 1) // philox.BLOCK_WORDS
     a = ops.arange(blocks, dtype="int64") + first * 0
     none = a * 0
     found, _ = scan(_round, (a, none + draw, none + retry, none, first, second), length=_ROUNDS)
     flat = ops.stack(found[: philox.BLOCK_WORDS], axis=-1)
-    return flat.reshape((*flat.shape[:-2], blocks * philox.BLOCK_WORDS))[..., :count]
+    return _first(flat.reshape((*flat.shape[:-2], blocks * philox.BLOCK_WORDS)), count)
 
 
 def _count(shape: Any) -> int:
@@ -85,7 +90,7 @@ def _uniform(state: Any, count: int, dtype: Any) -> Any:
         return _shifted_down(words(state, count), 11).astype(float64) * 2.0**-53
     found = words(state, (count + 1) // 2)
     halves = ops.stack((found & _LOW, _shifted_down(found, 32)), axis=-1)
-    flat = halves.reshape((*found.shape[:-1], 2 * found.shape[-1]))[..., :count]
+    flat = _first(halves.reshape((*found.shape[:-1], 2 * found.shape[-1])), count)
     return (flat >> 8).astype(float32) * 2.0**-24
 
 
@@ -99,12 +104,12 @@ def _short(state: Any, count: int, dtype: Any) -> Any:
 
 
 def _normal(state: Any, count: int, dtype: Any) -> Any:
-    numbers = _uniform(state, count + count % 2, dtype)
+    numbers = _uniform(state, 2 * ((count + 1) // 2), dtype)
     pairs = numbers.reshape((*numbers.shape[:-1], (count + 1) // 2, 2))
     radius = ops.sqrt(ops.log(1 - pairs[..., 0]) * -2)
     angle = pairs[..., 1] * (2 * math.pi)
     found = ops.stack((radius * ops.cos(angle), radius * ops.sin(angle)), axis=-1)
-    return found.reshape(numbers.shape)[..., :count]
+    return _first(found.reshape(numbers.shape), count)
 
 
 def _truncated(state: Any, count: int, dtype: Any) -> Any:

@@ -60,6 +60,8 @@ class Initializers:
     def __init__(self, names: FreeNames) -> None:
         self.names = names
         self.arrays: dict[str, Any] = {}
+        self.narrow: dict[str, Symbol] = {}
+        """What tensors were before they were widened, where that is all that some ops need."""
         self._known: dict[Any, str] = {}
 
     def named(self, array: Any, base: str) -> str:
@@ -267,6 +269,33 @@ class Writer:
             return x
         made = self.Cast(x, dtype=wanted, to=tensor_type(wanted))
         return Symbol(made.name, wanted, x.shape)
+
+    def reshaped(self, x: Symbol, shape: tuple[int, ...]) -> Symbol:
+        """A tensor in another shape; of a constant another constant."""
+        if x.shape == shape:
+            return x
+        known = self.array_of(x)
+        if known is not None:
+            return self.constant(known.reshape(shape))
+        made = self.Reshape(x, self.integers(shape))
+        return Symbol(made.name, x.dtype, shape)
+
+    def unpacked(self, packed: Symbol, integers: Any) -> Symbol:
+        """Numbers of 4 bits as int8; ``integers`` are those of a constant."""
+        shape = integers.shape
+        name = self.initializers.named(integers.astype("int4"), packed.name)
+        narrow = Symbol(name, np.dtype("int4"), shape)
+        wide = self.cast(narrow, "int8")
+        self.initializers.narrow[wide.name] = narrow
+        return Symbol(wide.name, wide.dtype, shape)
+
+    def array_of(self, x: Symbol) -> Any:
+        """The numbers of a constant; None of what is none."""
+        return self.initializers.arrays.get(x.name)
+
+    def narrow(self, x: Symbol) -> Symbol:
+        """What a tensor was before it was widened."""
+        return self.initializers.narrow.get(x.name, x)
 
     def computable(self, x: Symbol, uint64: bool = False) -> Symbol:
         """A tensor in the dtype that operators compute in, as kernels of ours do."""

@@ -295,19 +295,20 @@ def _matmul_vjp2(g: Any, y: Any, a: Any, b: Any) -> Any:
     return unbroadcast(matmul(transposed(a), g), b.shape)
 
 
-def _matmul_batch(args: Any, batched: Any, size: Any) -> Any:
+def batch_of_products(call: Any, args: Any, batched: Any, size: Any) -> Any:
+    """Products of examples, by one ``call`` of the op."""
     a, b = args
     rank1, rank2 = a.ndim - batched[0], b.ndim - batched[1]
     if not batched[1] and rank2 <= 2:
-        return matmul(a, b)  # the weight of all examples stays whole
+        return call(a, b)  # the weight of all examples stays whole
     if not batched[0] and rank1 <= 2 <= rank2:
-        return matmul(a, b)
+        return call(a, b)
     if not batched[0] and rank1 <= 2:
-        return matmul(b, transposed(a) if rank1 == 2 else a)
+        return call(b, transposed(a) if rank1 == 2 else a)
     rank = max(rank1, rank2, 2)
     left = _aligned(a, rank1, batched[0], rank, before=True)
     right = _aligned(b, rank2, batched[1], rank, before=False)
-    out = matmul(left, right)
+    out = call(left, right)
     shape = list(out.shape)
     if rank2 == 1:
         del shape[-1]
@@ -436,7 +437,7 @@ def _is_shared(x1: Any, x2: Any) -> bool:
     vjp=(_matmul_vjp1, _matmul_vjp2),
     saves="x1 x2",
     jvp="multilinear",
-    batch=_matmul_batch,
+    batch=Batch(batch_of_products),
     split=_matmul_split,
     cost=_matmul_cost,
     onnx=Onnx("MatMul"),

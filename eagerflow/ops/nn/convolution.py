@@ -336,7 +336,7 @@ def _reference(given: str, result: str) -> Callable[..., Any]:
 # Facts that the three ops share ------------------------------------------------------------------
 
 
-def _batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
+def batch_images(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any) -> Any:
     """One larger batch of images where the filters are the same for all."""
     if batched[1]:
         return _batch_groups(call, args, batched, size, **attributes)
@@ -499,7 +499,7 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
     ),
     saves="x w",
-    batch=Batch(_batch_images),
+    batch=Batch(batch_images),
     split=_split(
         Split((0, None), 0), lambda n: [Split((None, n), n), Split((n, n - 1), None, "add")]
     ),
@@ -554,7 +554,7 @@ def conv(
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
     ),
     saves="g w",
-    batch=Batch(_batch_images),
+    batch=Batch(batch_images),
     split=_split(
         Split((0, None), 0), lambda n: [Split((None, n - 1), n), Split((n, n), None, "add")]
     ),

@@ -311,3 +311,9 @@ def aligned(name: str, size: int) -> Any:
     """Memory of so many bytes that this thread uses again, placed for vectors."""
     whole = threads.scratch(f"program {name}", (size + 64,), np.uint8)
     return whole[-machine().launch.address(whole) % 64 :]
+
+
+def new_lines(size: int) -> Any:
+    """New memory of so many bytes, placed for vectors."""
+    whole = np.empty(size + 64, np.uint8)
+    return whole[-machine().launch.address(whole) % 64 :]

@@ -137,6 +137,27 @@ def test_control_flow(name, rows, tmp_path):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda x: ef.dropout(x, 0.4),
+        lambda x: x + ef.random.uniform(x.shape),
+        lambda x: x + ef.random.integers(-5, 5, x.shape),
+        lambda x: x + ef.random.normal(x.shape),
+    ],
+    ids=["dropout", "uniform", "integers", "normal"],
+)
+def test_random_numbers_are_ours_for_any_number_of_rows(draw, tmp_path):
+    ef.random.seed(3)
+    exported(ef.function(draw).graph(spec("n", 3)), tmp_path / "model.onnx")
+    for rows in (1, 4, 7):
+        x = np.ones((rows, 3), "float32")
+        ef.random.seed(3)
+        wanted = draw(ef.tensor(x)).numpy()
+        found = next(iter(run(tmp_path / "model.onnx", {"x": x}).values()))
+        np.testing.assert_allclose(found, wanted, rtol=3e-6, atol=1e-6)
+
+
 # Errors -------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,8 @@ from eagerflow import ops
 from eagerflow.dtypes import FLOAT8, DType, as_dtype
 from eagerflow.onnx.reading.calls import Call, operator
 from eagerflow.onnx.reading.element_types import dtype_of
+from eagerflow.ops.linear_algebra.integer_products import BYTES, integer_product
+from eagerflow.ops.nn.quantization import QUANTIZED, STORED
 
 _WIDE_FLOATS = {"float8_e4m3fn": 448.0, "float8_e5m2": 57344.0}
 """The largest numbers of the 8-bit floats."""
@@ -50,6 +52,8 @@ def _along(call: Call, scale: Any, x: Any, axis: int, block: int) -> Any:
     if not -x.ndim <= axis < x.ndim:
         call.refuse(f"the tensor of {x.ndim} axes has no axis {axis}")
     axis %= x.ndim
+    if block and scale.ndim == x.ndim and scale.shape[axis] == 1:
+        return scale  # one block
     if block:
         wide = ops.repeat(scale, int(block), axis=axis)
         part = [slice(None)] * x.ndim
@@ -78,6 +82,8 @@ def quantize_linear(
     if dtype not in FLOAT8 and dtype.kind not in "iu":
         call.refuse(f"quantized tensors of {dtype.name}")
     scale = _along(call, scale, x, axis, block_size)
+    if dtype in QUANTIZED and x.dtype == scale.dtype == "float32" and not precision:
+        return ops.quantize(x, scale, _along(call, zero, x, axis, block_size), dtype=dtype)
     if precision:
         x, scale = (ops.astype(t, dtype_of(precision)) for t in (x, scale))
     elif x.dtype.kind in "iu":
@@ -88,7 +94,7 @@ def quantize_linear(
     return saturated(y, _along(call, zero, x, axis, block_size), dtype)
 
 
-@operator("DequantizeLinear")
+@operator("DequantizeLinear", pure=False)
 def dequantize_linear(
     call: Call,
     x: Any,
@@ -102,6 +108,9 @@ def dequantize_linear(
     """``(x - zero) * scale``."""
     dtype = dtype_of(output_dtype) if output_dtype else scale.dtype
     wide = _along(call, scale, x, axis, block_size)
+    if x.dtype in STORED:
+        zero = _along(call, zero, x, axis, block_size)
+        return ops.astype(ops.dequantize(x, ops.astype(wide, "float32"), zero), dtype)
     # The zero point of 8-bit floats is 0.
     zero = None if x.dtype in FLOAT8 else _along(call, zero, x, axis, block_size)
     y = without_zero_point(x, zero, "float32") * ops.astype(wide, "float32")
@@ -111,12 +120,7 @@ def dequantize_linear(
 @operator("DynamicQuantizeLinear")
 def dynamic_quantize_linear(call: Call, x: Any) -> Any:
     """A tensor as uint8, with the scale and the zero point that its range needs."""
-    high = ops.maximum(ops.max(x), 0)
-    low = ops.minimum(ops.min(x), 0)
-    scale = ops.where(high == low, 1, high - low) / 255
-    zero = ops.round(ops.clip(-low / scale, 0, 255))
-    y = ops.clip(ops.round(x / scale) + zero, 0, 255)
-    return ops.astype(y, "uint8"), scale, ops.astype(zero, "uint8")
+    return ops.dynamic_quantize(x)
 
 
 # Products ----------------------------------------------------------------------------------------
@@ -124,15 +128,28 @@ def dynamic_quantize_linear(call: Call, x: Any) -> Any:
 
 def _per_row(zero: Any) -> Any:
     """A zero point for each row of a matrix, as a column."""
-    rows = zero is not None and zero.ndim == 1 and zero.shape[0] != 1
-    return ops.expand_dims(zero, -1) if rows else zero
+    if zero is None or zero.ndim != 1:
+        return zero
+    return ops.reshape(zero, ()) if zero.shape[0] == 1 else ops.expand_dims(zero, -1)
+
+
+def _per_column(zero: Any) -> Any:
+    """A zero point of a matrix, or one for each column."""
+    return ops.reshape(zero, ()) if zero is not None and zero.shape == (1,) else zero
+
+
+def _exact(a: Any, b: Any, a_zero: Any, b_zero: Any, dtype: str) -> Any:
+    """The product of quantized matrices, from sums that are exact in a dtype."""
+    if a.dtype in BYTES and b.dtype in BYTES:
+        return ops.astype(integer_product(a, b, _per_row(a_zero), _per_column(b_zero)), dtype)
+    left = without_zero_point(a, _per_row(a_zero), dtype)
+    return left @ without_zero_point(b, b_zero, dtype)
 
 
 @operator("MatMulInteger")
 def matmul_integer(call: Call, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """A matrix product of small integers, in int32."""
-    left = without_zero_point(a, _per_row(a_zero), "int32")
-    return left @ without_zero_point(b, b_zero, "int32")
+    return _exact(a, b, a_zero, b_zero, "int32")
 
 
 @operator("QLinearMatMul")
@@ -150,8 +167,7 @@ def qlinear_matmul(
     """A matrix product of quantized tensors, quantized again."""
     if a.dtype in FLOAT8:
         a_zero = b_zero = None
-    left = without_zero_point(a, _per_row(a_zero), "float64")
-    y = left @ without_zero_point(b, b_zero, "float64")
+    y = _exact(a, b, a_zero, b_zero, "float64")
     scale = ops.astype(_per_row(a_scale), "float64") * ops.astype(b_scale, "float64")
     scale = scale / ops.astype(_per_row(y_scale), "float64")
     return requantized(y, scale, _per_row(y_zero))

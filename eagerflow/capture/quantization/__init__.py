@@ -1,0 +1,1 @@
+"""Quantization of captured graphs after training: small integers in place of floats."""

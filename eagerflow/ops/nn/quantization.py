@@ -1,0 +1,505 @@
+"""Quantization: numbers as small integers times a scale, and back.
+
+The formulas are those of ONNX's QuantizeLinear and DequantizeLinear. Scales and zero points
+broadcast: one number serves a whole tensor, and numbers of the shape (..., 1, ...) its axes or,
+where a tensor was reshaped to groups, its groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.codegen.instructions import value_type
+from eagerflow.dtypes import FLOATS, INTEGERS, DType, as_dtype
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Missing, Sample
+from eagerflow.ops.attributes import DTypeLike
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import multiply, subtract
+from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.rounding import round as rounded
+from eagerflow.ops.elementwise.selection import clip, maximum, minimum, where
+from eagerflow.ops.family import (
+    Batch,
+    batch_along_axis,
+    batch_elementwise,
+    define,
+    elements,
+    split_elementwise,
+    split_others,
+)
+from eagerflow.ops.reductions.sums import max as largest
+from eagerflow.ops.reductions.sums import min as smallest
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import unbroadcast
+from eagerflow.spec import TensorSpec, broadcast, normalize_axis
+
+__all__ = ["dequantize", "dynamic_quantize", "pack_int4", "quantize", "unpack_int4"]
+
+QUANTIZED = frozenset(map(as_dtype, ("int8", "uint8", "int16", "uint16")))
+"""Dtypes that floats are quantized to."""
+STORED = QUANTIZED | {as_dtype("int32")}
+"""Dtypes of what is dequantized: sums, and numbers added to them, have 32 bits."""
+WIDENING = frozenset({"dequantize", "unpack_int4"})
+"""Ops that are not computed ahead, as their results take more room than what is kept."""
+BLOCKED_OPSET = 21  # of ONNX, from which groups have scales of their own
+
+
+def _like_first(x: TensorSpec, *others: TensorSpec | None) -> None:
+    """Refuse scales and zero points that do not broadcast to a tensor."""
+    for name, other in zip(("scale", "zero_point"), others, strict=True):
+        if other is not None and broadcast(x.shape, other.shape) != x.shape:
+            raise ShapeError(
+                f"{name} of shape {other.shape} does not broadcast to {x.shape}",
+                argument=name,
+                expected="a number, or sizes that are 1 or those of x, from the last axis on",
+            )
+
+
+def _target(dtype: Any, zero_point: Any) -> DType:
+    """The dtype of what is quantized: the one asked for, that of the zero point, or int8."""
+    if dtype is None:
+        dtype = "int8" if zero_point is None else str(zero_point.dtype)
+    return as_dtype(dtype)
+
+
+def _quantized_spec(
+    x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec | None = None, *, dtype: Any
+) -> TensorSpec:
+    _like_first(x, scale, zero_point)
+    wanted = _target(dtype, zero_point)
+    if wanted not in QUANTIZED:
+        raise DTypeError(
+            f"{wanted.name} is not for quantized numbers",
+            argument="dtype",
+            expected=", ".join(sorted(d.name for d in QUANTIZED)),
+        )
+    return x.like(dtype=wanted)
+
+
+def _dequantized_spec(
+    x: TensorSpec, scale: TensorSpec, zero_point: TensorSpec | None = None
+) -> TensorSpec:
+    _like_first(x, scale, zero_point)
+    return x.like(dtype=scale.dtype)
+
+
+def _split(*specs: TensorSpec | None, **attributes: Any) -> Any:
+    return split_elementwise(*[0 if spec is None else spec for spec in specs])
+
+
+def _batched(call: Any, args: Any, batched: Any, size: int, **attributes: Any) -> Any:
+    x, *rest = args
+    if not batched[0]:  # the result is like it
+        x = x.broadcast_to((size, *x.shape))
+    return batch_elementwise(call, (x, *rest), (True, *batched[1:]), size, **attributes)
+
+
+def _cost(*specs: Any, **attributes: Any) -> Cost:
+    return elements(*specs, flops=4)
+
+
+# ONNX --------------------------------------------------------------------------------------------
+
+
+def _placed(w: Any, x: Any, scale: Any, *others: Any) -> tuple[list[Any], dict[str, Any]] | None:
+    """Scales as ONNX has them: of a tensor, of an axis, of blocks; None for other shapes."""
+    shape = (1,) * (x.ndim - scale.ndim) + scale.shape
+    shapes = {(1,) * (x.ndim - y.ndim) + y.shape for y in others if y is not None}
+    if shapes - {shape}:
+        return None
+    axes = [i for i, n in enumerate(shape) if n != 1]
+    alone = [i for i, n in enumerate(shape) if n == 1 != x.shape[i]]
+    form: tuple[Any, ...]
+    if not axes:
+        form, where = (), {}
+    elif len(axes) == 1 and shape[axes[0]] == x.shape[axes[0]]:
+        form, where = (shape[axes[0]],), {"axis": axes[0]}
+    elif len(alone) == 1 and isinstance(x.shape[alone[0]], int) and w.opset >= BLOCKED_OPSET:
+        form, where = shape, {"axis": alone[0], "block_size": x.shape[alone[0]]}
+    else:
+        return None
+    found = [y if y is None else w.reshaped(y, form) for y in (scale, *others)]
+    return found, where
+
+
+def _quantize_operator(w: Any, x: Any, scale: Any, zero: Any = None, *, dtype: Any) -> Any:
+    wanted = _target(dtype, zero)
+    if zero is None:
+        zero = w.constant(np.zeros(scale.shape, wanted))
+    zero = w.cast(zero, wanted)
+    found = _placed(w, x, scale, zero)
+    if x.dtype == "float32" and found is not None and _is_common(w, wanted):
+        (scale, zero), where = found
+        return w.QuantizeLinear(x, scale, zero, dtype=wanted, **where)
+    kind = w.computable(x).dtype
+    x, scale, zero = (w.cast(y, kind) for y in (x, scale, zero))
+    y = w.Add(w.Round(w.Div(x, scale)), zero)
+    limits = np.iinfo(wanted)
+    return w.cast(w.Clip(y, w.constant(limits.min, kind), w.constant(limits.max, kind)), wanted)
+
+
+def _dequantize_operator(w: Any, x: Any, scale: Any, zero: Any = None) -> Any:
+    if zero is not None:
+        zero = w.cast(zero, x.dtype)
+    found = _placed(w, x, scale, zero)
+    common = _is_common(w, x.dtype) or (x.dtype == "int32" and zero is None)
+    if scale.dtype == "float32" and found is not None and common:
+        (scale, zero), where = found
+        return w.DequantizeLinear(w.narrow(x), scale, zero, dtype=scale.dtype, **where)
+    kind = w.computable(scale).dtype
+    y = w.cast(x, kind)
+    if zero is not None:
+        y = w.Sub(y, w.cast(zero, kind))
+    return w.Mul(y, w.cast(scale, kind))
+
+
+def _is_common(w: Any, dtype: DType) -> bool:
+    """Whether ONNX's operators take a dtype; 16 bits came with the blocks."""
+    return dtype.itemsize == 1 or (dtype.itemsize == 2 and w.opset >= BLOCKED_OPSET)
+
+
+# Samples -----------------------------------------------------------------------------------------
+
+_SHAPES: tuple[tuple[tuple[int, ...], tuple[int, ...]], ...] = (
+    ((), ()),
+    ((5,), ()),
+    ((0,), ()),
+    ((2, 3), (3,)),
+    ((2, 3), (2, 1)),
+    ((2, 3, 4), (1, 3, 1)),
+    ((2, 4, 3), (2, 1, 3)),
+    ((2, 4, 3), (2, 1, 1)),
+    ((3, 5), (3, 5)),
+    ((1, 1), (1, 1)),
+    ((0, 3), (3,)),
+)
+"""Those of a tensor and of its scales."""
+
+
+def _scales(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
+    """Scales of a few bits, so that halves come up."""
+    return np.asarray(2.0 ** rng.integers(-7, -1, shape) * rng.integers(1, 4, shape)).astype(dtype)
+
+
+def _zeros(rng: np.random.Generator, dtype: Any, shape: tuple[int, ...]) -> Any:
+    kind = np.dtype(dtype)
+    limits = np.iinfo(kind)
+    return np.asarray(rng.integers(limits.min, limits.max, shape, endpoint=True)).astype(kind)
+
+
+def _quantize_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    names = ("int8", "uint8", "int16", "uint16")
+    found = []
+    for i, (shape, form) in enumerate(_SHAPES):
+        to = names[i % 4]
+        x, scale = make(rng, dtype, shape, -5, 5), _scales(rng, dtype, form)
+        asked = {"dtype": to} if i % 3 else {}
+        found.append(Sample((x, scale, _zeros(rng, to, form)), asked))
+    x = make(rng, dtype, (4, 6))
+    grid = (rng.integers(-9, 9, (4, 6)) / 4).astype(dtype)  # halves of the scale
+    return [
+        *found,
+        Sample((x.T, _scales(rng, dtype, ()))),
+        Sample((x[::2, ::-1], _scales(rng, dtype, (3,))[::-1].repeat(2)), {"dtype": "uint8"}),
+        Sample((grid, np.asarray(0.5, dtype))),
+        Sample((np.array([np.inf, -np.inf, np.nan], dtype), np.asarray(0.5, dtype))),
+    ]
+
+
+def _dequantize_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = []
+    for i, (shape, form) in enumerate(_SHAPES):
+        to = ("float32", "float64", "float16")[i % 3] if i < 6 else "float32"
+        zero = _zeros(rng, "uint8" if dtype.kind == "u" else "int8", form).astype(dtype)
+        x = make(rng, dtype, shape, -100, 100)
+        found.append(Sample((x, _scales(rng, np.dtype(to), form), zero if i % 4 else None)))
+    x = make(rng, dtype, (4, 6), -100, 100)
+    return [*found, Sample((x[::-1].T, _scales(rng, np.dtype("float32"), (4,))))]
+
+
+def _quantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((x, x[0, :2]), {}, ShapeError, "broadcast"),
+        ErrorSample((x[0], x), {}, ShapeError, "does not broadcast to (3,)"),
+        ErrorSample((x, 0.5), {"dtype": "int64"}, DTypeError, "is not for quantized numbers"),
+        ErrorSample((x, 0.5, 0.5), {}, DTypeError, "float"),
+        ErrorSample((x, 0.5, 1), {}, DTypeError, "int64 is not for quantized numbers"),
+    ]
+
+
+def _dequantize_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.integers(-9, 9, (2, 3), np.int8)
+    return [
+        ErrorSample((x, np.ones(2)), {}, ShapeError, "broadcast"),
+        ErrorSample((x[0], np.ones((2, 3))), {}, ShapeError, "does not broadcast to (3,)"),
+        ErrorSample((x * 0.5, 0.5), {}, DTypeError, "float"),
+    ]
+
+
+def _quantize_reference(x: Any, scale: Any, zero_point: Any = None, dtype: Any = None) -> Any:
+    """Element by element: the quotient in its dtype, all else in Python's integers."""
+    wide = np.dtype("float64" if x.dtype == np.float64 else "float32")
+    dtype = dtype or ("int8" if zero_point is None else zero_point.dtype)
+    limits = np.iinfo(dtype)
+    x, scale, zero = np.broadcast_arrays(x, scale, 0 if zero_point is None else zero_point)
+    out = np.empty(x.shape, dtype)
+    for at in np.ndindex(*x.shape):
+        quotient = float(wide.type(x[at]) / wide.type(scale[at]))
+        if math.isnan(quotient):
+            quotient = -math.inf  # as what is below all numbers
+        low, high = int(limits.min) - 70000, int(limits.max) + 70000
+        whole = round(min(max(quotient, low), high)) + int(zero[at])
+        out[at] = min(max(whole, int(limits.min)), int(limits.max))
+    return out
+
+
+def _dequantize_reference(x: Any, scale: Any, zero_point: Any = None) -> Any:
+    wide = x.astype(np.float64) - (0 if zero_point is None else zero_point.astype(np.float64))
+    return (wide * scale.astype(np.float64)).astype(scale.dtype)
+
+
+# The ops -----------------------------------------------------------------------------------------
+
+
+def _kind(x: Any) -> str:
+    """The type that numbers of a type are computed in."""
+    return value_type(str(x.dtype))
+
+
+def _op(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An op whose body is its formula, in scalar instructions."""
+
+    def decorate(body: Callable[..., Any]) -> Callable[..., Any]:
+        own: dict[str, Any] = {"batch": Batch(_batched), "split": _split, "cost": _cost}
+        more: dict[str, Any] = {"aliases": False, "keeps_order": True, "scalar": body}
+        return define("quantization", **own, **more, **facts)(body)
+
+    return decorate
+
+
+@_op(
+    dtypes=(FLOATS, FLOATS, INTEGERS),
+    together=(0, 1),
+    infer=_quantized_spec,
+    vjp=Missing("integers have no gradient"),
+    onnx=_quantize_operator,
+    samples=_quantize_samples,
+    errors=_quantize_errors,
+    reference=_quantize_reference,
+)
+def quantize(
+    s: Any, x: Any, scale: Any, zero_point: Any = None, /, *, dtype: DTypeLike = None
+) -> Any:
+    """``round(x / scale) + zero_point`` as small integers, limited to what they hold.
+
+    ``x`` is a float tensor. ``scale``, floats above 0, and ``zero_point``, integers that
+    ``dtype`` holds, or None for 0, broadcast to it. ``dtype`` is int8, uint8, int16 or uint16; by
+    default that of the zero point, and int8 without one.
+    Halves are rounded to the even number; NaN becomes the smallest one. Raises ShapeError where
+    scales do not broadcast, DTypeError for other dtypes. ONNX's QuantizeLinear.
+
+    >>> ef.quantize(ef.tensor([-9.0, 0.25, 0.75, 1.0]), 0.5)
+    Tensor([-18,   0,   2,   2], int8, cpu:0)
+    """
+    wanted = _target(dtype, zero_point)
+    limits = np.iinfo(wanted)
+    y = s.round(s.divide(x, scale))
+    if zero_point is not None:
+        y = s.add(y, s.convert(zero_point, _kind(x)))
+    low, high = float(limits.min), float(limits.max)
+    y = s.select(s.greater(y, low), y, low)
+    return s.convert(s.minimum(y, high), wanted.name)
+
+
+def _to_scale(g: Any, y: Any, x: Any, scale: Any, zero_point: Any) -> Any:
+    steps = astype(x, scale.dtype)
+    if zero_point is not None:
+        steps = subtract(steps, astype(zero_point, scale.dtype))
+    return unbroadcast(multiply(g, steps), scale.shape)
+
+
+@_op(
+    dtypes=(STORED, FLOATS, STORED),
+    together=(),
+    infer=_dequantized_spec,
+    vjp=(lambda *_: None, _to_scale, lambda *_: None),
+    saves="x zero_point",
+    onnx=_dequantize_operator,
+    samples=_dequantize_samples,
+    errors=_dequantize_errors,
+    reference=_dequantize_reference,
+)
+def dequantize(s: Any, x: Any, scale: Any, zero_point: Any = None, /) -> Any:
+    """``(x - zero_point) * scale``, in the dtype of the scale.
+
+    ``x`` is a tensor of int8, uint8, int16, uint16 or int32. ``scale``, floats, and
+    ``zero_point``, integers like those of ``x``, or None for 0, broadcast to it. Raises ShapeError
+    where they do not, DTypeError for other dtypes. ONNX's DequantizeLinear.
+
+    >>> ef.dequantize(ef.tensor([-128, 0, 127], "int8"), 0.5, ef.tensor(-128, "int8"))
+    Tensor([  0. ,  64. , 127.5], float32, cpu:0)
+    """
+    kind = _kind(scale)
+    y = s.convert(x, kind)
+    if zero_point is not None:
+        y = s.subtract(y, s.convert(zero_point, kind))
+    return s.convert(s.multiply(y, s.convert(scale, kind)), str(scale.dtype))
+
+
+def needed_scale(low: Any, high: Any) -> tuple[Any, Any]:
+    """The scale and the zero point with which uint8 holds all between two numbers, and 0."""
+    low, high = minimum(low, 0), maximum(high, 0)
+    scale = where(equal(high, low), 1, subtract(high, low)) / 255
+    return scale, astype(rounded(clip(-low / scale, 0, 255)), "uint8")
+
+
+def symmetric_scale(low: Any, high: Any) -> Any:
+    """The scale with which int8, without a zero point, holds all between two numbers."""
+    most = maximum(high, -low)
+    return where(equal(most, 0), 1, most) / 127
+
+
+def dynamic_quantize(x: Any) -> tuple[Any, Any, Any]:
+    """A float tensor as uint8, and the scale and the zero point that its range, with 0, needs.
+
+    ``x`` is a float tensor with at least one element. Gives three tensors: ``quantize(x, scale,
+    zero_point, dtype="uint8")``, ``scale`` and ``zero_point``, which have no axes. ONNX's
+    DynamicQuantizeLinear. Raises ShapeError where ``x`` is empty.
+
+    >>> ef.dynamic_quantize(ef.tensor([-1.0, 0.0, 1.55]))
+    (Tensor([  0, 100, 255], uint8, cpu:0), Tensor(0.01, float32, cpu:0), \
+Tensor(100, uint8, cpu:0))
+    """
+    scale, zero = needed_scale(smallest(x), largest(x))
+    return quantize(x, scale, zero, dtype="uint8"), scale, zero
+
+
+# Four bits ---------------------------------------------------------------------------------------
+
+
+def _packed_spec(x: TensorSpec, axis: int) -> TensorSpec:
+    at = normalize_axis(axis, x.ndim)
+    size = x.shape[at]
+    if isinstance(size, int) and size % 2:
+        raise ShapeError(
+            f"{size} numbers along axis {axis} are no pairs",
+            argument="x",
+            expected="an even number of them",
+        )
+    return x.like((*x.shape[:at], size // 2, *x.shape[at + 1 :]), "uint8")
+
+
+def _unpacked_spec(x: TensorSpec, axis: int) -> TensorSpec:
+    at = normalize_axis(axis, x.ndim)
+    return x.like((*x.shape[:at], 2 * x.shape[at], *x.shape[at + 1 :]), "int8")
+
+
+def _along(x: Any, axis: int, every: slice) -> Any:
+    at = normalize_axis(axis, x.ndim)
+    return x[(*[slice(None)] * at, every)]
+
+
+def _pairs(step: int) -> Callable[..., list[Sample]]:
+    """Samples of tensors of which an axis has ``step`` times some size."""
+
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        limits = np.iinfo(dtype)
+        found = []
+        for shape, axis in ((4,), 0), ((2, 3), 0), ((3, 2, 5), -2), ((0, 2), 0), ((2, 0), 1):
+            sizes = list(shape)
+            sizes[axis] *= step
+            low, high = (-8, 7) if step == 2 else (limits.min, limits.max)
+            x = rng.integers(low, high, sizes, endpoint=True).astype(dtype)
+            found.append(Sample((x,), {"axis": axis}))
+        x = rng.integers(-8, 7, (4, 6), endpoint=True).astype(np.int8).view(dtype)
+        return [*found, Sample((x.T[:, ::-1],), {"axis": 0})]
+
+    return samples
+
+
+def _packed_reference(x: Any, axis: int) -> Any:
+    """Pair by pair, in Python's integers."""
+    x = np.moveaxis(x, axis, 0)
+    out = np.zeros((len(x) // 2, *x.shape[1:]), np.uint8)
+    for at in np.ndindex(*out.shape):
+        low, high = (int(x[(2 * at[0] + i, *at[1:])]) % 16 for i in (0, 1))
+        out[at] = low + 16 * high
+    return np.moveaxis(out, 0, axis)
+
+
+def _unpacked_reference(x: Any, axis: int) -> Any:
+    x = np.moveaxis(x, axis, 0)
+    out = np.zeros((2 * len(x), *x.shape[1:]), np.int8)
+    for at in np.ndindex(*x.shape):
+        for i, four in enumerate((int(x[at]) % 16, int(x[at]) // 16)):
+            out[(2 * at[0] + i, *at[1:])] = four - 16 * (four > 7)
+    return np.moveaxis(out, 0, axis)
+
+
+def _unpack_operator(w: Any, x: Any, *, axis: int) -> Any:
+    known = w.array_of(x)
+    if known is None or w.opset < BLOCKED_OPSET:
+        return w.traced(lambda x: _unpacked(w.xp, x, axis), x)
+    return w.unpacked(x, _unpacked(np, known, axis))
+
+
+def _unpacked(xp: Any, x: Any, axis: int) -> Any:
+    at = normalize_axis(axis, x.ndim)
+    pairs = xp.stack([x & 15, x // 16], axis=at + 1)
+    pairs = xp.reshape(pairs, (*x.shape[:at], 2 * x.shape[at], *x.shape[at + 1 :]))
+    return (pairs ^ 8).astype(np.int8) - 8  # the highest of the four bits counts -8
+
+
+def _bits(**facts: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """An op that packs, or unpacks, along an axis."""
+    own: dict[str, Any] = {"vjp": Missing("integers have no gradient"), "batch": batch_along_axis}
+    return define("quantization", split=split_others, errors=_axis_errors, **own, **facts)
+
+
+def _axis_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.integers(0, 7, (2, 4))
+    return [ErrorSample((x * 0.5,), {"axis": 0}, DTypeError, "float")]
+
+
+@_bits(
+    dtypes=frozenset({as_dtype("int8")}),
+    infer=_packed_spec,
+    samples=_pairs(2),
+    reference=_packed_reference,
+)
+def pack_int4(xp: Any, x: Any, /, axis: int = -1) -> Any:
+    """Numbers of 4 bits, from -8 to 7, two in each byte.
+
+    ``x`` is an int8 tensor with an even number of elements along ``axis``; the result, of uint8,
+    has half as many: the first of each two is in the lower bits. Higher bits of larger numbers
+    are lost. Raises ShapeError for an odd number.
+
+    >>> ef.pack_int4(ef.tensor([1, -1, 7, -8], "int8"))
+    Tensor([241, 135], uint8, cpu:0)
+    """
+    low, high = (_along(x, axis, slice(i, None, 2)).astype(np.uint8) for i in (0, 1))
+    return (low & 15) + (high & 15) * 16
+
+
+@_bits(
+    dtypes=frozenset({as_dtype("uint8")}),
+    infer=_unpacked_spec,
+    onnx=_unpack_operator,
+    samples=_pairs(1),
+    reference=_unpacked_reference,
+)
+def unpack_int4(xp: Any, x: Any, /, axis: int = -1) -> Any:
+    """The numbers that ``pack_int4`` has packed.
+
+    ``x`` is a uint8 tensor; the result, of int8, has twice as many elements along ``axis``.
+
+    >>> ef.unpack_int4(ef.tensor([241, 135], "uint8"))
+    Tensor([ 1, -1,  7, -8], int8, cpu:0)
+    """
+    return _unpacked(xp, x, axis)

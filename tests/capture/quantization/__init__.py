@@ -1,0 +1,1 @@
+"""Quantization of graphs after training."""
