@@ -75,6 +75,11 @@ def of_bytes(errors: Any) -> Any:
     return refused
 
 
+def _operator(w: Any, x1: Any, x2: Any) -> Any:
+    """The rule of ONNX; sums of nothing are not written by ONNX Runtime."""
+    return w.filled(0) if x1.shape[-1] == 0 else w.MatMulInteger(x1, x2, dtype=SUMS)
+
+
 @define(
     "quantization",
     aliases=False,
@@ -89,7 +94,7 @@ def of_bytes(errors: Any) -> Any:
     batch=Batch(batch_of_products),
     split=_MATMUL.split,
     cost=_MATMUL.cost,
-    onnx=lambda w, x1, x2: w.MatMulInteger(x1, x2, dtype=SUMS),
+    onnx=_operator,
     samples=_product_samples,
     errors=of_bytes(_MATMUL.errors),
     reference=lambda x1, x2: np.matmul(x1.astype(np.int64), x2.astype(np.int64)).astype(SUMS),

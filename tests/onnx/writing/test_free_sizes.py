@@ -18,11 +18,11 @@ pytestmark = pytest.mark.slow
 
 KNOWN = frozenset(
     """
-    band_recurrence conv conv_input_gradient cumulative_prod gather linear_recurrence
-    log_paths qr roll sparse_softmax_cross_entropy_gradient tril triu
+    band_recurrence conv conv_input_gradient cumulative_prod dequantize gather integer_conv
+    linear_recurrence log_paths qr quantize roll sparse_softmax_cross_entropy_gradient tril triu
     """.split()
 )
-"""Ops of which some sizes have to be known: steps, windows, classes, and what is looked up in."""
+"""Ops of which some sizes have to be known: steps, windows, classes, scales, tables."""
 
 UNSORTED = "searchsorted"  # whose first argument is in order, which repeated rows are not
 
@@ -66,7 +66,8 @@ def test_any_number_of_rows(op):
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_sizes_that_have_to_be_known_do(name):
     op, refused = ops[name], 0
-    for sample in few(op, FLOAT32, 99):
+    dtype = (dtypes_of(op, (FLOAT32,)) or [main_dtype(op)])[0]
+    for sample in few(op, dtype, 99):
         try:
             freed(op, sample)
         except CaptureError:
