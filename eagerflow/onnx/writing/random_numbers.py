@@ -14,6 +14,7 @@ from eagerflow import ops
 from eagerflow.capture.control.loops import while_loop
 from eagerflow.capture.control.scans import scan
 from eagerflow.codegen.numpy import philox
+from eagerflow.dims import product
 from eagerflow.dtypes import as_dtype, default_dtype, float32, float64
 from eagerflow.spec import as_shape
 
@@ -77,8 +78,8 @@ def words(state: Any, count: int, retry: Any = 0) -> Any:
 
 
 def _count(shape: Any) -> Any:
-    """How many numbers a shape holds, of which sizes may go by names."""
-    return math.prod(as_shape(shape))
+    """How many numbers a shape holds, of which some sizes may be free."""
+    return product(as_shape(shape))
 
 
 def _shaped(numbers: Any, shape: Any, dtype: Any) -> Any:
