@@ -23,6 +23,8 @@ from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordEr
 from eagerflow.records import Frozen, Record, fresh
 from eagerflow.spec import TensorSpec, known_spec
 
+Rule = Callable[..., Any]
+
 
 class Missing(Frozen):
     """A fact that an op does not have, and why."""
@@ -31,11 +33,15 @@ class Missing(Frozen):
 
 
 class Onnx(Frozen):
-    """The ONNX operator that means the same, for export and for import."""
+    """The ONNX operator that means the same.
+
+    ``attributes`` has ONNX's name of each one that it calls differently. ``rule``, as that of an
+    op, writes the operator where arguments differ otherwise.
+    """
 
     name: str
     attributes: Mapping[str, str] = fresh(default_factory=dict)
-    """ONNX's name of each attribute that it calls differently."""
+    rule: Rule | None = None
 
 
 class Cost(NamedTuple):
@@ -137,9 +143,6 @@ def freeze(value: Any, depth: int = 0) -> Any:
     )
 
 
-Rule = Callable[..., Any]
-
-
 class Op(Record):
     """A primitive operation and everything that the rest of the system needs to know of it.
 
@@ -164,8 +167,9 @@ class Op(Record):
     arguments' specs.
 
     ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
-    writes operators by ``w`` (``onnx/writer.py``), which also tells the ``results``; without
-    either, ``"body"``, an op is exported as what its body consists of.
+    writes operators by ``w`` (``onnx/writing/writer.py``), which also tells the ``results``;
+    without either, ``"body"``, an op is exported as what its body consists of, and so it is where
+    its operator cannot be had. What is ``Missing`` is refused.
 
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.

@@ -73,6 +73,7 @@ SLOW = {
     "test_op_needs_only_the_standard": 4,
     "test_placing_takes_time_in_proportion_to_the_nodes": 0,
     "test_programs": 10,
+    "test_programs_elsewhere": 0,
     "test_random_functions_are_never_stale": 4,
     "test_random_programs_as_machine_code": 6,
     "test_random_programs_on_tiles": 4,

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from eagerflow.cli.demo import run_demo
 from eagerflow.cli.devices import run_devices
+from eagerflow.cli.export import add_export
 from eagerflow.cli.graphs import add_check, add_diff, add_show
 from eagerflow.cli.run import add_run
 from eagerflow.errors import EagerflowError, printable
@@ -61,6 +62,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
     devices = commands.add_parser("devices", help="the devices that can be used here")
     devices.set_defaults(run=lambda o: run_devices())
-    for add in (add_show, add_run, add_diff, add_check):
+    for add in (add_show, add_run, add_export, add_diff, add_check):
         add(commands)
     return parser

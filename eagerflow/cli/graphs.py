@@ -1,4 +1,4 @@
-"""``eagerflow show``, ``check`` and ``diff``: what is in saved graphs, without running them."""
+"""``eagerflow show``, ``check`` and ``diff``: what is in files of graphs, without running them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import eagerflow as ef
+from eagerflow.capture.saving.formats import read
 from eagerflow.errors import ArgumentError, CaptureError, FileFormatError, printable
+from eagerflow.nn.saving import holds_model
 
-__all__ = ["add_check", "add_diff", "add_show", "open_graph", "pairs"]
+__all__ = ["GRAPH_FILE", "add_check", "add_diff", "add_show", "numbers", "open_graph", "pairs"]
+
+GRAPH_FILE = "a file of graph.save or model.save, or an ONNX model (.onnx)"
 
 
 def add_show(commands: Any) -> None:
     """Add the command to the parser's commands."""
-    show = commands.add_parser("show", help="what is in a saved graph: listing, picture, costs")
-    show.add_argument("file", type=Path, metavar="FILE", help="a file that graph.save wrote")
+    show = commands.add_parser("show", help="what is in a graph: listing, picture, costs")
+    show.add_argument("file", type=Path, metavar="FILE", help=GRAPH_FILE)
     form = show.add_mutually_exclusive_group()
     form.add_argument("--dot", action="store_true", help="in the language of Graphviz")
     form.add_argument("--costs", action="store_true", help="operations, bytes and memory")
@@ -44,8 +48,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.dot:
         print(graph.to_dot())
     elif options.costs:
-        sizes = {name: _number(name, size) for name, size in pairs(options.size, "--size")}
-        print(graph.costs(sizes))
+        print(graph.costs(numbers(options.size)))
     elif options.draw:
         print(graph.draw(options.draw).resolve())
     else:
@@ -58,7 +61,7 @@ def add_check(commands: Any) -> None:
     check = commands.add_parser(
         "check", help="whether files hold graphs that can run; exit status 1 if one does not"
     )
-    check.add_argument("files", type=Path, nargs="+", metavar="FILE")
+    check.add_argument("files", type=Path, nargs="+", metavar="FILE", help=GRAPH_FILE)
     check.set_defaults(run=_check)
 
 
@@ -68,7 +71,7 @@ def _check(options: argparse.Namespace) -> int:
         try:
             graph = open_graph(path)
             graph.check()
-        except (CaptureError, FileFormatError) as error:
+        except (ArgumentError, CaptureError, FileFormatError) as error:
             print(f"{printable(str(path))}: {error}", file=sys.stderr)
             status = 1
         else:
@@ -79,10 +82,10 @@ def _check(options: argparse.Namespace) -> int:
 def add_diff(commands: Any) -> None:
     """Add the command to the parser's commands."""
     diff = commands.add_parser(
-        "diff", help="what differs between two saved graphs; exit status 1 if something does"
+        "diff", help="what differs between two graphs; exit status 1 if something does"
     )
-    diff.add_argument("old", type=Path, metavar="OLD")
-    diff.add_argument("new", type=Path, metavar="NEW")
+    diff.add_argument("old", type=Path, metavar="OLD", help=GRAPH_FILE)
+    diff.add_argument("new", type=Path, metavar="NEW", help="likewise")
     diff.add_argument("--quiet", action="store_true", help="give the exit status alone")
     diff.set_defaults(run=_diff)
 
@@ -95,10 +98,15 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def open_graph(path: Path) -> Any:
-    """The graph in a file; FileNotFoundError if there is none."""
+    """The graph in a file, of a model the one that predicts; FileNotFoundError without a file."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}")
-    return ef.capture.load(path)
+    try:
+        return read(path)
+    except FileFormatError:
+        if not holds_model(path):
+            raise
+    return ef.nn.load_model(path, compile=False).prediction_graph()
 
 
 def pairs(given: list[str], option: str) -> list[tuple[str, str]]:
@@ -112,7 +120,10 @@ def pairs(given: list[str], option: str) -> list[tuple[str, str]]:
     return found
 
 
-def _number(name: str, text: str) -> int:
-    if not text.isdecimal():
-        raise ArgumentError(f"--size {name}={text} is not a size", expected="a number")
-    return int(text)
+def numbers(given: list[str]) -> dict[str, int]:
+    """The sizes that ``--size NAME=NUMBER`` gives by name."""
+    found = pairs(given, "--size")
+    for name, text in found:
+        if not text.isdecimal():
+            raise ArgumentError(f"--size {name}={text} is not a size", expected="a number")
+    return {name: int(text) for name, text in found}

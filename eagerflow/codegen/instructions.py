@@ -143,6 +143,10 @@ class ArrayInstructions:
 
     # What NumPy lacks.
 
+    def constant(self, value: Any, dtype: str) -> Any:
+        """A number of a type."""
+        return self.xp.asarray(value, dtype=dtype)
+
     def fma(self, a: Any, b: Any, c: Any) -> Any:
         """A * b + c, rounded twice."""
         return a * b + c

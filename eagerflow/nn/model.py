@@ -271,12 +271,33 @@ class Model(Trainer):
         """
         return saving.load_weights(self, path, strict)
 
-    def export(self, path: str | os.PathLike[str], format: str = "ef") -> None:
+    def prediction_graph(self) -> Graph:
+        """The graph that predicts, for any batch size, of which the weights are Variables.
+
+        Raises ArgumentError where no input has been seen, so that shapes are not known, and
+        CaptureError for a ``call`` that cannot be captured.
+
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,), name="x"), ef.nn.Dense(2)], name="line")
+        >>> model.prediction_graph()
+        <Graph line(x: float32(batch, 4)), 2 nodes>
+        """
+        return saving.prediction_graph(self)
+
+    def export(self, path: str | os.PathLike[str], format: str | None = None) -> None:
         """Write the graph that predicts into a file, for any batch size.
 
-        ``ef.capture.load`` reads it, and needs none of the code of the model. The one ``format``
-        is ``"ef"``. Raises ArgumentError for others and where no input has been seen, CaptureError
-        for a ``call`` that cannot be captured.
+        ``format`` is ``"ef"``, which ``ef.capture.load`` reads without the code of the model,
+        ``"onnx"``, for ONNX Runtime, or ``"python"``, for NumPy alone; by default it is what the
+        file's name ends in: ``.ef``, ``.onnx`` or ``.py``. Raises ArgumentError for others and
+        where no input has been seen, CaptureError for a ``call`` that cannot be captured and for
+        what a format cannot say.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> model = ef.nn.Sequential([ef.nn.Input((4,), name="x"), ef.nn.Dense(2)])
+        >>> with TemporaryDirectory() as folder:
+        ...     model.export(f"{folder}/line.onnx")
+        ...     ef.capture.import_onnx(f"{folder}/line.onnx").outputs["output"].shape
+        (batch, 2)
         """
         saving.export(self, path, format)
 

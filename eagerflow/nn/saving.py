@@ -18,6 +18,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
+from eagerflow.graph.graph import Graph
 from eagerflow.nn import files, state
 from eagerflow.nn.base_layer import weights_asked
 from eagerflow.nn.configuration import (
@@ -122,6 +123,14 @@ def load_model(path: Any, custom_objects: CustomObjects = None, compile: bool = 
     if model.optimizer is None:
         random.default_generator.state.assign(before)
     return model
+
+
+def holds_model(path: Any) -> bool:
+    """Whether there is a file that ``model.save`` wrote."""
+    try:
+        return files.read(path, "load_model").texts.get("format") == _MODEL
+    except FileFormatError:
+        return False
 
 
 def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
@@ -235,24 +244,20 @@ def _weights_in(found: files.Contents) -> dict[str, np.ndarray[Any, Any]]:
 # Graphs -------------------------------------------------------------------------------------------
 
 
-def export(model: Any, path: Any, format: str = "ef") -> None:
-    """See ``Model.export``."""
-    if format != "ef":
-        raise ArgumentError(
-            f"{format!r} is no format that a model can be exported to",
-            op="export",
-            argument="format",
-            expected="'ef'",
-        )
+def prediction_graph(model: Any) -> Graph:
+    """See ``Model.prediction_graph``."""
+    from eagerflow.capture import trace  # loaded when a graph is first asked for
+
     args = _specs(model)
-    trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name).save(path)
+    return trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name)
 
 
-def trace(*args: Any, **options: Any) -> Any:
-    """``ef.capture.trace``, loaded when a model is first exported."""
-    from eagerflow.capture import trace as traced
+def export(model: Any, path: Any, format: str | None = None) -> None:
+    """See ``Model.export``."""
+    from eagerflow.capture.saving.formats import format_of, write  # likewise
 
-    return traced(*args, **options)
+    format = format_of(path, format)
+    write(prediction_graph(model), path, format)
 
 
 def _specs(model: Any) -> tuple[Any, ...]:

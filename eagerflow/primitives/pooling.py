@@ -18,7 +18,7 @@ from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.blocks import each_image_block
 from eagerflow.primitives.llvm.max_pooling import MaxPoolConfig, MaxPoolWriter
 from eagerflow.primitives.llvm.staged_kernel import StagedCall, StagedKernel, kept, processor
-from eagerflow.primitives.windows import Window, Windows, taps
+from eagerflow.primitives.windows import Window, Windows, put, taps
 from eagerflow.runtime import buffers
 from eagerflow.runtime.threads import scratch
 from eagerflow.spec import Array, Namespace
@@ -311,7 +311,7 @@ def max_pool_gather(x: Array, t: Array, windows: Windows) -> Array:
 def _folded(xp: Namespace, x: Array, windows: Windows, function: Any, start: float) -> Array:
     y = xp.full(_result_shape(x, windows), start, dtype=x.dtype)
     for _, outs, ins in taps(windows):
-        y[(*outs, ...)] = function(y[(*outs, ...)], x[(*ins, ...)])
+        y = put(y, (*outs, ...), function(y[(*outs, ...)], x[(*ins, ...)]))
     return y
 
 
@@ -337,7 +337,7 @@ def _hits(xp: Namespace, x: Array, windows: Windows) -> Any:
         below = x[ins] < y[outs]
         waiting = free[outs]
         yield outs, ins, waiting & ~below
-        free[outs] = waiting & below
+        free = put(free, outs, waiting & below)
 
 
 def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windows) -> Array:
@@ -347,7 +347,7 @@ def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windo
     apart = all(w.stride >= w.kernel for w in windows)
     for outs, ins, hit in _hits(xp, x, windows):
         term = xp.where(hit, g[outs], none)
-        result[ins] = term if apart else result[ins] + term
+        result = put(result, ins, term if apart else result[ins] + term)
     return result
 
 
@@ -355,7 +355,7 @@ def portable_max_pool_gather(xp: Namespace, x: Array, t: Array, windows: Windows
     """Elements of ``t`` from where each window of ``x`` has its maximum."""
     y = xp.zeros(_result_shape(x, windows), dtype=x.dtype)
     for outs, ins, hit in _hits(xp, x, windows):
-        y[outs] = xp.where(hit, t[ins], y[outs])
+        y = put(y, outs, xp.where(hit, t[ins], y[outs]))
     return y
 
 
@@ -366,5 +366,5 @@ def portable_avg_pool_gradient(xp: Namespace, g: Array, windows: Windows) -> Arr
     apart = all(w.stride >= w.kernel for w in windows)
     for _, outs, ins in taps(windows):
         outs, ins = (*outs, ...), (*ins, ...)
-        result[ins] = shares[outs] if apart else result[ins] + shares[outs]
+        result = put(result, ins, shares[outs] if apart else result[ins] + shares[outs])
     return result

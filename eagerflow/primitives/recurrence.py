@@ -5,7 +5,7 @@ Large ones are machine code, where arrays are NumPy's; all others go step by ste
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,35 @@ def gradient(
 # Step by step ------------------------------------------------------------------------------------
 
 
-def _times(steps: int, reverse: bool) -> Iterator[int]:
-    return iter(range(steps)[:: -1 if reverse else 1])
+def over_steps(
+    xp: Namespace,
+    step: Callable[[Any, list[Any]], tuple[Any, Any]],
+    states: Any,
+    columns: Sequence[Any],
+    axis: int,
+    reverse: bool,
+) -> tuple[Any, tuple[Any, ...]]:
+    """The last states, and what ``step(states, rows)`` gives beside the next ones, for all steps.
+
+    The steps lie along ``axis``, counted from the front, of ``columns`` and results; a column may
+    be None. A library that has a ``scan`` of its own goes by that.
+    """
+    given = [x for x in columns if x is not None]
+
+    def whole(states: Any, rows: Sequence[Any]) -> tuple[Any, Any]:
+        there = iter(rows)
+        return step(states, [None if x is None else next(there) for x in columns])
+
+    scan = getattr(xp, "scan", None)
+    if scan is not None:
+        moved = tuple(xp.moveaxis(x, axis, 0) for x in given)
+        states, made = scan(whole, tuple(states), moved, reverse=reverse)
+        return states, tuple(xp.moveaxis(y, 0, axis) for y in made)
+    steps, before = given[0].shape[axis], (slice(None),) * axis
+    found: list[Any] = [None] * steps
+    for t in range(steps)[:: -1 if reverse else 1]:
+        states, found[t] = whole(states, [x[(*before, t)] for x in given])
+    return states, tuple(xp.stack(part, axis=axis) for part in zip(*found, strict=True))
 
 
 def _parts(x: Any, count: int) -> list[Any]:
@@ -85,6 +112,7 @@ def _parts(x: Any, count: int) -> list[Any]:
 def _held(xp: Namespace, seen: Any, new: Sequence[Any], old: Sequence[Any]) -> list[Any]:
     if seen is None:
         return list(new)
+    seen = seen[..., None]
     return [xp.where(seen, a, b) for a, b in zip(new, old, strict=True)]
 
 
@@ -113,17 +141,16 @@ def _forward(
     of_x, of_h = _biases(cell, bias)
     brought = brought if of_x is None else brought + of_x[..., None, None, :]
     none = xp.zeros((*outer, units), dtype=x.dtype)
-    states = [none if start is None else start for start in starts]
-    found: list[Any] = [None] * steps
-    for t in _times(steps, reverse):
+    states = tuple(none if start is None else start for start in starts)
+
+    def step(states: Any, rows: list[Any]) -> tuple[Any, Any]:
         u = states[0] @ recurrent_kernel
         u = u if of_h is None else u + of_h[..., None, :]
-        values = _values(cell, brought[..., t, :], u)
-        kept, after = cell.step(s, values, states)
-        seen = None if mask is None else mask[..., t, None]
-        states = _held(xp, seen, after, states)
-        found[t] = [*states, xp.concat(kept, axis=-1)] if keep else states
-    return tuple(xp.stack(part, axis=-2) for part in zip(*found, strict=True))
+        kept, after = cell.step(s, _values(cell, rows[0], u), states)
+        states = tuple(_held(xp, rows[1], after, states))
+        return states, (*states, xp.concat(kept, axis=-1)) if keep else states
+
+    return over_steps(xp, step, states, (brought, mask), len(outer), reverse)[1]
 
 
 def _biases(cell: Cell, bias: Any) -> tuple[Any, Any]:
@@ -159,22 +186,27 @@ def _gradient(
         shapes = (*outer, steps, cell.values * units), (*outer, cell.values * units)
         return (*(xp.zeros(shape, dtype=state.dtype) for shape in shapes), *[none] * cell.states)
     back = xp.matrix_transpose(recurrent_kernel)
-    order, carried, onward = list(_times(steps, not reverse)), [none] * cell.states, none
-    found: list[Any] = [None] * steps
-    for t, earlier in zip(order, [*order[1:], None], strict=True):
-        total = [a if b is None else a + b[..., t, :] for a, b in zip(carried, g, strict=True)]
+    first = (none if start is None else start)[..., None, :]
+    kept = state[..., 1:, :] if reverse else state[..., :-1, :]
+    before = xp.concat((kept, first) if reverse else (first, kept), axis=-2)
+
+    def step(states: Any, rows: list[Any]) -> tuple[Any, Any]:
+        *carried, onward = states
+        earlier, after, values, g_values, seen, *g = rows
+        total = [a if b is None else a + b for a, b in zip(carried, g, strict=True)]
         total[0] = total[0] + onward
-        own = _parts(values[..., t, :], cell.values) if cell.beside else []
-        before = state[..., earlier, :] if earlier is not None else none if start is None else start
-        slopes = cell.back(s, own, before, state[..., t, :], total)
-        seen = None if mask is None else mask[..., t, None]
+        own = _parts(values, cell.values) if cell.beside else []
+        slopes = cell.back(s, own, earlier, after, total)
         direct = [none if x is None else x for x in slopes.states]
         carried = _held(xp, seen, direct, total)
         by_gates = _held(xp, seen, slopes.gates, [none] * cell.values)
         if g_values is not None and cell.beside is not None:
-            beside = cell.beside(s, own, _parts(g_values[..., t, :], cell.values))
+            beside = cell.beside(s, own, _parts(g_values, cell.values))
             by_gates = [a + b for a, b in zip(by_gates, beside, strict=True)]
         onward = xp.concat([by_gates[k] for k in cell.of_output], axis=-1) @ back
-        found[t] = xp.concat(by_gates, axis=-1)
-    by_values = xp.stack(found, axis=-2)
+        return (*carried, onward), (xp.concat(by_gates, axis=-1),)
+
+    columns = before, state, values if cell.beside else None, g_values, mask, *g
+    zeros = (none,) * (cell.states + 1)
+    (*carried, _), (by_values,) = over_steps(xp, step, zeros, columns, len(outer), not reverse)
     return by_values, xp.sum(by_values, axis=-2), *carried

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError
+from eagerflow.spec import Array
 
 
 class Window(NamedTuple):
@@ -181,6 +182,15 @@ def differ(a: Any, b: Any) -> bool:
     return len(a) != len(b) or any(
         m != n for m, n in pairs if not isinstance(m, Dim) and not isinstance(n, Dim)
     )
+
+
+def put(y: Array, index: Any, values: Any) -> Array:
+    """``y`` with values at an index: itself, but where arrays never change."""
+    at = getattr(y, "at", None)
+    if at is not None:
+        return at[index].set(values)
+    y[index] = values
+    return y
 
 
 def taps(windows: Windows) -> Iterator[tuple[tuple[int, ...], Any, Any]]:

@@ -46,7 +46,8 @@ def facts(op):
             )
     if op.differentiable:
         assert not isinstance(op.jvp, Missing), f"{op.name} has a gradient, but no forward mode"
-    assert isinstance(op.onnx, Onnx | Missing), f"{op.name}: onnx is {op.onnx!r}"
+    known = op.onnx == "body" or isinstance(op.onnx, Onnx | Missing) or callable(op.onnx)
+    assert known, f"{op.name}: onnx is {op.onnx!r}"
     assert 1 <= len(op.dtypes) <= max(len(op.data), 1), f"{op.name}: dtypes fit no argument list"
     assert all(op.dtypes), f"{op.name}: an argument for which no dtype is allowed"
 

@@ -241,17 +241,59 @@ def test_what_does_not_fit_changes_nothing(tmp_path):
         Chain(2).load_weights(tmp_path / "weights.st")
 
 
-def test_export(tmp_path):
-    for model in (trained(network(), False), Chain(2), ef.nn.Sequential([ef.nn.Dense(2)])):
-        right = model(X, training=False)
-        model.export(tmp_path / "graph.ef")
-        graph = ef.capture.load(tmp_path / "graph.ef")
-        np.testing.assert_allclose(np.asarray(graph(ef.tensor(X))), right.numpy(), rtol=1e-6)
-        assert graph(ef.tensor(X[:3])).shape[0] == 3
-    with pytest.raises(ArgumentError, match="'onnx' is no format"):
-        model.export(tmp_path / "graph.onnx", format="onnx")
+MODELS = {
+    "inputs": lambda: trained(network(), False),
+    "subclass": lambda: Chain(2),
+    "sequential": lambda: ef.nn.Sequential([ef.nn.Dense(2)]),
+}
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_export(kind, tmp_path):
+    model = MODELS[kind]()
+    right = model(X, training=False)
+    model.export(tmp_path / "graph.ef")
+    graph = ef.capture.load(tmp_path / "graph.ef")
+    assert graph.text(lines=False) == model.prediction_graph().text(lines=False)
+    np.testing.assert_allclose(np.asarray(graph(ef.tensor(X))), right.numpy(), rtol=1e-6)
+    assert graph(ef.tensor(X[:3])).shape[0] == 3
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_export_to_onnx(kind, tmp_path):
+    ort = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    pytest.importorskip("onnx", reason="onnx is not installed")
+    model = MODELS[kind]()
+    right = model(X, training=False).numpy()
+    model.export(tmp_path / "model.onnx")
+    model.export(tmp_path / "named.bin", format="onnx")
+    ef.capture.export_onnx(model, tmp_path / "direct.onnx")
+    for name in ("model.onnx", "named.bin", "direct.onnx"):
+        session = ort.InferenceSession((tmp_path / name).read_bytes())
+        (given,) = session.get_inputs()
+        for count in (len(X), 1):
+            (found,) = session.run(None, {given.name: X[:count]})
+            np.testing.assert_allclose(found, right[:count], rtol=1e-5, atol=1e-6)
+
+
+def test_export_to_python(tmp_path):
+    if not hasattr(ef.capture, "export_python"):
+        pytest.skip("ef.capture.export_python is not there yet")
+    model = MODELS["sequential"]()
+    model(X)
+    model.export(tmp_path / "model.py")
+    assert "import numpy" in (tmp_path / "model.py").read_text()
+
+
+def test_export_refuses(tmp_path):
+    model = MODELS["sequential"]()
     with pytest.raises(ArgumentError, match="has not seen an input"):
-        Chain(2).export(tmp_path / "graph.ef")
+        model.export(tmp_path / "graph.ef")
+    with pytest.raises(ArgumentError, match="has not seen an input"):
+        ef.capture.export_onnx(model, tmp_path / "graph.onnx")
+    with pytest.raises(ArgumentError, match="'keras' is no format"):
+        model.export(tmp_path / "graph.onnx", format="keras")
+    assert list(tmp_path.iterdir()) == []
 
 
 # Wrong files --------------------------------------------------------------------------------------

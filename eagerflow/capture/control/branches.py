@@ -183,6 +183,22 @@ def _chosen(chooser: Tensor, shape: Any, parts: tuple[Tensor, ...]) -> Tensor:
     return chosen
 
 
+def _nested(w: Any, index: Any, operands: Any, branches: tuple[Graph, ...]) -> Any:
+    """ONNX's If for the first one of several branches, with another one for the others."""
+    first, *others = branches
+    if not others:
+        return tuple(w.inline(first, operands))
+    one = w.constant(1, index.dtype)
+    inner = w.within()
+    rest = _nested(inner, inner.Sub(index, one), operands, tuple(others))
+    return w.If(
+        w.Less(index, one, dtype=bool),
+        then_branch=w.branch(first, operands),
+        else_branch=inner.graph("others", [], rest),
+        dtypes=[v.dtype for v in w.results],
+    )
+
+
 _SHARED: dict[str, Any] = {
     "together": (1,),
     "infer": _infer,
@@ -228,7 +244,7 @@ def _cond(xp: Any, pred: Any, /, *operands: Any, true_graph: Graph, false_graph:
     name="switch",
     dtypes=(INTEGERS, ANY),
     saves="index operands",
-    onnx=Missing("exported as nested If"),
+    onnx=lambda w, index, *operands, branches: _nested(w, w.computable(index), operands, branches),
     samples=branch_samples("switch"),
     errors=branch_errors("switch"),
     reference=lambda index, *operands, branches: tuple(

@@ -370,7 +370,8 @@ def _scan_operator(
     own = inner.inputs(body.inputs[: carries + sequences])
     made = inner.inline(body, (*own, *rest))
     if not sequences:  # something has to be as long
-        along = (w.constant(np.arange(length), "int64"),)
+        zero, one = (w.constant(n, "int64") for n in (0, 1))
+        along = (w.Range(zero, w.number(length), one),)
         own.append(inner.new("row", "int64", ()))
     rows = len(body.outputs) - carries
     return w.Scan(
@@ -379,7 +380,7 @@ def _scan_operator(
         body=inner.graph(body.name, own, made),
         num_scan_inputs=len(along),
         scan_input_directions=[int(reverse)] * len(along),
-        scan_output_directions=[int(reverse)] * rows,
+        scan_output_directions=[int(reverse)] * rows or None,
         dtypes=[v.dtype for v in w.results],
     )
 

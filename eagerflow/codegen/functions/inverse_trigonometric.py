@@ -86,7 +86,7 @@ def _folded(s: Any, x: Any) -> tuple[Any, Any, Any]:
     far = s.greater(size, 0.5)
     square = s.select(far, s.fma(size, -0.5, 0.5), s.multiply(x, x))
     root = s.select(far, s.sqrt(square), size)
-    return far, root, s.multiply(horner(s, square, _ARCSINE[x.dtype]), square)
+    return far, root, s.multiply(horner(s, square, _ARCSINE[str(x.dtype)]), square)
 
 
 def asin(s: Any, x: Any) -> Any:
@@ -95,11 +95,11 @@ def asin(s: Any, x: Any) -> Any:
     For |x| > 1/2 it is pi / 2 - 2 asin(sqrt((1 - |x|) / 2)) (Cody and Waite 1980); the
     polynomials are minimax fits of our own.
     """
-    high, low = _HALF_PI[x.dtype]
+    high, low = _HALF_PI[str(x.dtype)]
     far, root, curved = _folded(s, x)
     twice = s.multiply(root, -2.0)
     # The first sum can be above 1 while the result is below, where last places count half.
-    first, lost = quick_two_sum(s, s.constant(high, x.dtype), twice)
+    first, lost = quick_two_sum(s, s.constant(high, str(x.dtype)), twice)
     outer = s.add(first, s.fma(twice, curved, s.add(lost, low)))
     return s.copysign(s.select(far, outer, s.fma(root, curved, root)), x)
 
@@ -110,7 +110,7 @@ def acos(s: Any, x: Any) -> Any:
     It is pi / 2 - asin(x), or 2 asin(sqrt((1 - x) / 2)) for x > 1/2, or pi minus that of -x for
     x < -1/2.
     """
-    kind = x.dtype
+    kind = str(x.dtype)
     far, root, curved = _folded(s, x)
     value = s.select(far, s.copysign(s.add(root, root), s.negative(x)), x)
     ends = []
@@ -124,7 +124,7 @@ def acos(s: Any, x: Any) -> Any:
 def _arctangent(s: Any, t: Any, high: Any, low: Any) -> Any:
     """The arctangent of a number in [-1, 1] plus the sum of two numbers."""
     square = s.multiply(t, t)
-    curved = s.multiply(horner(s, square, _ARCTANGENT[t.dtype]), square)
+    curved = s.multiply(horner(s, square, _ARCTANGENT[str(t.dtype)]), square)
     return s.add(high, s.add(t, s.fma(t, curved, low)))
 
 
@@ -133,7 +133,7 @@ def atan(s: Any, x: Any) -> Any:
 
     The polynomial is a minimax fit of our own.
     """
-    kind = x.dtype
+    kind = str(x.dtype)
     size = s.abs(x)
     steep = s.greater(size, 1.0)
     t = s.divide(s.select(steep, s.constant(-1, kind), size), s.select(steep, size, 1.0))
@@ -148,7 +148,7 @@ def atan2(s: Any, y: Any, x: Any) -> Any:
 
     Zeros and infinities of both give the angles that C99 states: those of the signs of x and y.
     """
-    kind = x.dtype
+    kind = str(x.dtype)
     above = s.abs(y)
     steep = s.greater(above, s.abs(x))
     top = s.select(steep, s.negative(x), above)

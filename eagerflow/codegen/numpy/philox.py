@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -210,8 +211,17 @@ _FAR = (
 
 
 def _ratio(coefficients: Any, x: Any) -> Any:
-    upper, lower = (np.polyval(row, x) for row in coefficients)
+    upper, lower = (reduce(lambda total, c: total * x + c, row) for row in coefficients)
     return upper / lower
+
+
+def quantile(xp: Any, p: Any) -> Any:
+    """``normal_quantile`` in any library: what is computed for all is chosen from."""
+    q = p - 0.5
+    middle = q * _ratio(_MIDDLE, 0.180625 - q * q)
+    r = xp.sqrt(-xp.log(xp.where(q < 0, p, 1 - p)))
+    size = xp.where(r <= 5, _ratio(_NEAR, r - 1.6), _ratio(_FAR, r - 5))
+    return xp.where(xp.abs(q) > 0.425, xp.copysign(size, q), middle)
 
 
 def normal_quantile(p: Any) -> Any:

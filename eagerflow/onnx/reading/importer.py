@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from eagerflow.onnx.reading.calls import (
 from eagerflow.onnx.reading.folding import Budget, TooLarge, as_plain
 from eagerflow.onnx.reading.model import OLDEST, Model, domain_of, graphs_in
 from eagerflow.onnx.reading.older import form_of
+from eagerflow.onnx.reading.origins import origin_of
 from eagerflow.onnx.reading.refusals import Problem, label_of
 from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
@@ -76,10 +78,14 @@ class Importer:
         while given and given[-1] is None:
             given.pop()
         recorder = recorder_state()[1]
+        origin = origin_of(node, number, self.model.label, self.model.is_ours)
         if recorder is not None:
-            recorder.follow((self.model.label, number, label))  # type: ignore[arg-type]
+            recorder.follow(origin.place)  # type: ignore[arg-type]
         try:
-            found = BROKEN if any(x is BROKEN for x in given) else self._called(node, around, given)
+            if any(x is BROKEN for x in given):
+                raise Broken
+            with scope(origin.scope) if origin.scope else nullcontext():
+                found = self._called(node, around, given)
         except NotKnown as need:
             found = self._needed(need, node, around)
         except Broken:
@@ -92,8 +98,7 @@ class Importer:
     def _called(self, node: Any, around: Scope, given: list[Any]) -> Any:
         """What the node gives; what goes wrong in it is a reason to refuse it."""
         try:
-            with scope((node.name or node.op_type).strip("/") or "node"):
-                return self._results(node, around, given)
+            return self._results(node, around, given)
         except (NotKnown, Refused, Broken, FileFormatError):
             raise
         except EagerflowError as error:

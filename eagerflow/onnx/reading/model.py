@@ -12,6 +12,7 @@ from eagerflow.dtypes import DType
 from eagerflow.onnx.reading.attributes import onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import NAMES, dtype_of
+from eagerflow.onnx.reading.origins import PRODUCER
 from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, four_bits_of
 
 OLDEST, NEWEST = 7, 28
@@ -43,6 +44,7 @@ class Model:
         self.proto = _parsed(data)
         _check_texts(self.proto)
         self.graph = self.proto.graph
+        self.is_ours = self.proto.producer_name == PRODUCER
         self.opsets = opsets_of(self.proto.opset_import)
         self.functions: Functions = {}
         for function in self.proto.functions:

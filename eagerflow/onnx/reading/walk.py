@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from eagerflow.capture.passes import optimized
 from eagerflow.capture.trace import FreeSizes, plain_name
 from eagerflow.convert import as_tensor
 from eagerflow.graph.graph import Graph
@@ -76,6 +77,7 @@ class Walk:
             return Imported(None, self.importer.needs, self.inputs, self._size)
         self._forget_unused(results.values())
         made = self.trace.finish(Values([t._array for t in symbols]), results)
+        made = optimized(made, only=("no_ops", "dead_code"))  # such as transposes that meet
         return Imported(made, self.importer.needs, self.inputs, self._size)
 
     def _forget_unused(self, results: Iterable[Tensor]) -> None:

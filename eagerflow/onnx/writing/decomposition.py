@@ -13,6 +13,7 @@ from typing import Any
 
 from eagerflow import ops
 from eagerflow.backends.base import Backend
+from eagerflow.capture.control.scans import scan
 from eagerflow.capture.trace import Trace
 from eagerflow.codegen.instructions import instructions
 from eagerflow.convert import as_tensor
@@ -21,8 +22,11 @@ from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
-from eagerflow.graph.walk import inside_out, with_bodies
-from eagerflow.op import Missing, Op
+from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
+from eagerflow.onnx.writing import linear_algebra
+from eagerflow.onnx.writing.formulas import FORMULAS
+from eagerflow.onnx.writing.random_numbers import DRAWS
+from eagerflow.op import Missing
 from eagerflow.tensor import Tensor
 
 MAX_STEPS = 8  # from an op to those that it consists of
@@ -39,6 +43,9 @@ class OpsLibrary:
         if name in _DTYPES:
             return _DTYPES[name]
         return getattr(ops, name)
+
+    linalg = linear_algebra
+    scan = staticmethod(scan)
 
     @staticmethod
     def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
@@ -99,30 +106,37 @@ class _Rewriting(Trace):
         self.whole = self.has_operator(node)
         if self.whole:
             return node.op.call(*args, **attributes)
+        if isinstance(node.op.onnx, Missing):
+            raise _no_operator(node, node.op.onnx.reason)
         self.changed = True
         dtype = next(v.dtype for v in (*node.values(), *node.outputs))
         try:
             made = self._body(node, dtype)(*args, **attributes)
-        except EagerflowError:
+        except EagerflowError as error:  # told of the op of the graph, and of the user's line
+            error.op, error.at = error.op or node.op.name, node.place or error.at
             raise
         except Exception as error:
-            raise _no_operator(node.op, f"its body needs arrays: {error}") from error
+            raise _no_operator(node, f"its body needs arrays: {error}") from error
         return tuple(made) if isinstance(made, list) else made
 
     def _body(self, node: Node, dtype: Any) -> Callable[..., Any]:
         """What computes an op with others: its formula, if it has one, or its kernel."""
-        if node.op.family != "elementwise" or not callable(node.op.scalar):
-            return _ops.bind(node.op, dtype)
-        formula = partial(node.op.scalar, instructions(LIBRARY))
+        op = node.op
+        if op.name in DRAWS:
+            return DRAWS[op.name]
+        steps = op.scalar if callable(op.scalar) else FORMULAS.get(op.name)
+        if op.family != "elementwise" or steps is None:
+            return _ops.bind(op, dtype)
+        formula = partial(steps, instructions(LIBRARY))
         return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
 
     def _attributes(self, node: Node) -> dict[str, Any]:
         return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))
 
 
-def _no_operator(op: Op, reason: str) -> CaptureError:
-    why = op.onnx.reason if isinstance(op.onnx, Missing) else reason
-    return CaptureError(f"it cannot be exported: {why}", op=op.name)
+def _no_operator(node: Node, reason: str) -> CaptureError:
+    words = f"it cannot be exported to ONNX: {reason}"
+    return CaptureError(words, op=node.op.name, at=node.place or None)
 
 
 def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
@@ -140,6 +154,9 @@ def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
             if not rewriting.changed:
                 return one
         left = next(node for node in one.nodes if not has_operator(node))
-        raise _no_operator(left.op, "it is a function of array libraries")
+        raise _no_operator(left, "it is a function of array libraries")
 
-    return inside_out(graph, change)
+    while True:  # as bodies may call ops that have bodies
+        graph = inside_out(graph, change)
+        if all(map(has_operator, nodes_within(graph))):
+            return graph

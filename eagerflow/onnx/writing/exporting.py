@@ -23,7 +23,9 @@ from eagerflow.graph.check import check
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import nodes_within
 from eagerflow.onnx.writing.decomposition import decomposed
+from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
 from eagerflow.onnx.writing.writer import (
     Initializers,
     Symbol,
@@ -31,7 +33,7 @@ from eagerflow.onnx.writing.writer import (
     onnx_package,
     tensor_type,
 )
-from eagerflow.op import Missing, Onnx
+from eagerflow.op import Onnx
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime.collector import young
 
@@ -44,12 +46,6 @@ MOVERS = frozenset({"shape", "indexing", "creation", "control", "communication",
 """Families whose operators take every dtype."""
 
 
-def has_operator(node: Node) -> bool:
-    """Whether a node is exported as it is, and not as what its body consists of."""
-    rule = node.op.onnx
-    return isinstance(rule, Onnx) or callable(rule)
-
-
 class _Exporter:
     """Writes graphs, and the bodies in them."""
 
@@ -57,14 +53,16 @@ class _Exporter:
         self.initializers = Initializers(names)
         self.opset = opset
         self.symbols: dict[Value, Symbol] = {}
+        self.used: set[Value] = set()
 
     def decompose(self, graph: Graph) -> Graph:
         """A graph of ops that have operators."""
-        return decomposed(graph, has_operator)
+        return decomposed(graph, partial(has_operator, opset=self.opset))
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph whose inputs are given; what it computes."""
         self.symbols.update(zip(graph.all_inputs(), given, strict=True))
+        self.used.update(graph.all_outputs(), *(node.values() for node in graph.nodes))
         for value in graph.constants:
             name = self.initializers.named(value.constant.numpy(), value.name)
             self.symbols[value] = Symbol(name, value.dtype, value.shape)
@@ -80,15 +78,12 @@ class _Exporter:
         writer.label = node.name
         writer.note, writer.results = _metadata(node), node.outputs
         rule = node.op.onnx
-        if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
-            raise CaptureError("ONNX has no operators for complex numbers", op=node.op.name)
-        if isinstance(rule, Missing):
-            raise CaptureError(f"ONNX cannot say what it does: {rule.reason}", op=node.op.name)
         given = self._inputs(writer, node)
         made = self._outputs(writer, node, rule, given)
         for value, symbol in zip(node.outputs, made, strict=True):
             symbol = writer.cast(symbol, value.dtype)
-            self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            known = self.symbols[value] = Symbol(symbol.name, value.dtype, value.shape)
+            writer.shapes[symbol.name] = known
 
     def _inputs(self, writer: Writer, node: Node) -> list[Symbol | None]:
         """The symbols of a node's inputs; numbers as constants of the dtype that they meet."""
@@ -106,7 +101,11 @@ class _Exporter:
         self, writer: Writer, node: Node, rule: Any, given: list[Symbol | None]
     ) -> Sequence[Symbol]:
         if node.op.family not in MOVERS:
-            given = [None if x is None else writer.computable(x) for x in given]
+            direct = isinstance(rule, Onnx) and rule.name in UINT64
+            given = [None if x is None else writer.computable(x, direct) for x in given]
+        if is_empty(node):  # which runtimes do not expect
+            return [writer.filled(0, v.shape, v.dtype) for v in node.outputs]
+        rule = getattr(rule, "rule", None) or rule
         if isinstance(rule, Onnx):
             named = {rule.attributes.get(k, k): v for k, v in node.attributes.items()}
             made = writer.node(rule.name, *given, **named)
@@ -129,36 +128,67 @@ def _metadata(node: Node) -> dict[str, str]:
 
 
 def export_onnx(
-    graph: Any, path: str | os.PathLike[str], opset: int = OPSET, ir_version: int = IR_VERSION
+    graph: Any,
+    path: str | os.PathLike[str],
+    opset: int = OPSET,
+    ir_version: int = IR_VERSION,
+    allow_random: bool = True,
+    initial: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a graph, a captured function or a model into a file as an ONNX model.
 
     ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
     predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
-    go into a second file beside it. ``opset`` is the version of ONNX's operators, from 18 on,
+    go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
     ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
     metadata which op it is part of, in which scope, and the user's line. Variables that the graph
-    assigns are inputs with their present values, and outputs ``<variable>/next``. Needs the
-    package onnx. Raises CaptureError, with the user's line, for an op that ONNX cannot express.
+    assigns are inputs with their present values, and outputs ``<variable>/next``. Some runtimes,
+    such as ONNX Runtime's for JavaScript, take no input that has a value: with ``initial``, a
+    second file name, the inputs have none, and the model in that file gives the values by name.
+    Random numbers are those that eagerflow draws from the same state; without ``allow_random``
+    they are refused. Needs the package onnx. Raises ArgumentError for another ``opset``, and
+    CaptureError, with the user's line, for an op that ONNX cannot express or that is refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
     >>> with TemporaryDirectory() as folder:
     ...     ef.capture.export_onnx(graph, f"{folder}/model.onnx")
     """
-    name = as_path(path)
-    found = graph_of(graph, "export_onnx")
+    name, found, alone = as_path(path), graph_of(graph, "export_onnx"), initial is None
+    check_opset(opset)
+    for node in nodes_within(found):
+        _refuse(node, allow_random)
     with young():
-        model, data = with_recorder(None, _model, found, opset, ir_version, name)
+        _write(name, *with_recorder(None, _model, found, opset, ir_version, name, alone))
+        if initial is not None:
+            file = as_path(initial)
+            _write(file, *with_recorder(None, _initial, found, opset, ir_version, file))
+
+
+def _write(path: str, model: Any, data: list[bytes]) -> None:
     if data:
-        write_whole(name + DATA_SUFFIX, data)
-    write_whole(name, [model.SerializeToString()])
+        write_whole(path + DATA_SUFFIX, data)
+    write_whole(path, [model.SerializeToString()])
 
 
-def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
-    """The model of a graph, and what goes into a file beside it."""
+def _refuse(node: Node, allow_random: bool) -> None:
+    """CaptureError for what no operators compute, or what is not wanted."""
+    reason, hint = "", None
+    if any(is_complex(v.dtype) for v in (*node.values(), *node.outputs)):
+        reason = "ONNX has no operators for complex numbers"
+    elif node.op.family == "random" and not allow_random:
+        reason, hint = "it is random", "allow_random=True"
+    if reason:
+        raise CaptureError(reason, op=node.op.name, at=node.place or None, hint=hint)
+
+
+def _model(
+    graph: Graph, opset: int, ir_version: int, path: str, alone: bool
+) -> tuple[Any, list[bytes]]:
+    """The model of a graph, and what goes into a file beside it; ``alone`` has initial values."""
     check(graph)
-    graph = decomposed(graph.optimized("exact", final=True), has_operator)
+    graph = graph.optimized("exact", final=True)
+    graph = decomposed(graph, partial(has_operator, opset=opset))
     held = [cell for cell in graph.cells if cell.assigned is None]
     changed = [cell for cell in graph.cells if cell.assigned is not None]
     ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]
@@ -175,7 +205,7 @@ def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, l
     _name_outputs(writer, made, ends)
     _drop_unread(writer, {*ends})
     helper = writer.onnx.helper
-    weights = {cell.name: cell.variable.numpy() for cell in (*held, *changed)}
+    weights = {cell.name: cell.variable.numpy() for cell in (*held, *(changed if alone else ()))}
     tensors, data = _tensors(weights | exporter.initializers.arrays, os.path.basename(path))
     outputs = [
         writer.info(Symbol(name, v.dtype, v.shape))
@@ -183,12 +213,36 @@ def _model(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, l
     ]
     own = {cell.name for cell in changed}
     inputs = [writer.info(x) for x in (*given, *(x for x in cells if x.name in own))]
-    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors)
+    within = writer.infos_but({info.name for info in outputs})
+    body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors, value_info=within)
+    return _model_of(body, opset, ir_version), data
+
+
+def _initial(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
+    """A model without inputs: the values of the Variables that a graph assigns, by name."""
+    helper = onnx_package().helper
+    cells = [cell for cell in graph.cells if cell.assigned is not None]
+    values = {f"{cell.name}/initial": cell.variable.numpy() for cell in cells}
+    tensors, data = _tensors(values, os.path.basename(path))
+    nodes = [
+        helper.make_node("Identity", [value], [cell.name], f"{cell.name}/Identity")
+        for value, cell in zip(values, cells, strict=True)
+    ]
+    outputs = [
+        helper.make_tensor_value_info(c.name, tensor_type(c.value.dtype), c.value.shape)
+        for c in cells
+    ]
+    body = helper.make_graph(nodes, f"{graph.name}_initial", [], outputs, tensors)
+    return _model_of(body, opset, ir_version), data
+
+
+def _model_of(body: Any, opset: int, ir_version: int) -> Any:
+    helper = onnx_package().helper
     model = helper.make_model(
         body, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)]
     )
     model.producer_name = "eagerflow"
-    return model, data
+    return model
 
 
 def _teach_sizes(writer: Writer, given: Sequence[Symbol]) -> None:

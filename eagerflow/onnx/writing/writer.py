@@ -5,7 +5,7 @@ Rules of ops (the fact ``onnx``) get a writer, a Symbol for each argument, and t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,12 +13,22 @@ import numpy as np
 
 from eagerflow.capture.trace import trace
 from eagerflow.dims import Dim, DimLike
-from eagerflow.dtypes import NARROW, UNSIGNED_INTEGERS, DType, as_dtype
+from eagerflow.dtypes import (
+    NARROW,
+    UNSIGNED_INTEGERS,
+    DType,
+    as_dtype,
+    bfloat16,
+    float32,
+    is_complex,
+)
+from eagerflow.errors import CaptureError
 from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
 from eagerflow.onnx.writing.decomposition import LIBRARY
-from eagerflow.spec import TensorSpec
+from eagerflow.onnx.writing.recurrent import network
+from eagerflow.spec import TensorSpec, normalize_axes
 
 
 def onnx_package() -> Any:
@@ -65,7 +75,9 @@ class Initializers:
 
 
 class GraphWriter(Protocol):
-    """What writes graphs."""
+    """What writes graphs, and knows which values are used."""
+
+    used: set[Any]
 
     def write(self, writer: Writer, graph: Graph, given: Sequence[Symbol]) -> list[Symbol]:
         """Append the nodes of a graph for some inputs, and give its outputs."""
@@ -88,6 +100,7 @@ class Writer:
         self.results: tuple[Any, ...] = ()  # the values that are to be made
         self.sizes: dict[str, Callable[[], Symbol]] = {}  # what gives each named dimension
         self._dims: dict[str, Symbol] = {}
+        self.shapes: dict[str, Symbol] = {}  # of tensors within, for readers of the model
 
     def __getattr__(self, operator: str) -> Callable[..., Any]:
         if not operator[:1].isupper():
@@ -130,6 +143,10 @@ class Writer:
         array = np.asarray(value, dtype if dtype is None else as_dtype(dtype))
         name = self.initializers.named(array, f"{self.label}/constant")
         return Symbol(name, array.dtype, array.shape)
+
+    def value_of(self, x: Symbol) -> Any:
+        """The array that a symbol stands for, or None where it is not known."""
+        return self.initializers.arrays.get(x.name)
 
     def integers(self, numbers: Iterable[int]) -> Symbol:
         """A vector of int64, as axes and sizes are given."""
@@ -197,6 +214,14 @@ class Writer:
         found = self.inline(self.decompose(trace(f, *specs)), given)
         return found[0] if len(found) == 1 else tuple(found)
 
+    def is_used(self, result: int) -> bool:
+        """Whether anybody asks for one of the results that are to be made."""
+        return self.results[result] in self.graphs.used
+
+    def recurrent(self, cell: str, given: Sequence[Any], reverse: bool) -> Any:
+        """What the op of a recurrent cell gives."""
+        return network(self, cell, given, reverse)
+
     def inputs(self, values: Iterable[Any]) -> list[Symbol]:
         """New symbols for what an inner graph is given, like these values."""
         return [Symbol(self.names.take(f"{self.label}/{v.name}"), v.dtype, v.shape) for v in values]
@@ -211,7 +236,13 @@ class Writer:
             made.discard(x.name)
             ends.append(x)
         infos = [[self.info(x) for x in row] for row in (inputs, ends)]
-        return helper.make_graph(self.nodes, name, *infos)
+        within = self.infos_but({x.name for x in ends})
+        return helper.make_graph(self.nodes, name, *infos, value_info=within)
+
+    def infos_but(self, names: Collection[str]) -> list[Any]:
+        """Names, dtypes and shapes of what nodes make, but for some names."""
+        made = {name for node in self.nodes for name in node.output}.difference(names)
+        return [self.info(x) for name, x in self.shapes.items() if name in made]
 
     def info(self, x: Symbol) -> Any:
         """Name, dtype and shape of a tensor, as far as they are known."""
@@ -266,13 +297,19 @@ class Writer:
         """What a tensor was before it was widened."""
         return self.initializers.narrow.get(x.name, x)
 
-    def computable(self, x: Symbol) -> Symbol:
+    def computable(self, x: Symbol, uint64: bool = False) -> Symbol:
         """A tensor in the dtype that operators compute in, as kernels of ours do."""
-        return self.cast(x, computed(x.dtype))
+        return x if uint64 and x.dtype == np.uint64 else self.cast(x, computed(x.dtype))
 
     def wide(self, x: Symbol) -> Symbol:
         """The argument of a sum or a product in the dtype of the result, or one that holds it."""
         return self.cast(x, computed(self.results[0].dtype))
+
+    def either(self, truth: Symbol, a: Symbol, b: Symbol) -> Symbol:
+        """Elements of one tensor or of another; ONNX Runtime does not choose between uint64."""
+        kind = np.dtype("int64") if a.dtype == np.uint64 else a.dtype
+        found = self.Where(truth, self.cast(a, kind), self.cast(b, kind), dtype=kind)
+        return self.cast(found, a.dtype)
 
     def truth(self, x: Symbol) -> Symbol:
         """1 where a tensor is not 0, else 0."""
@@ -294,7 +331,8 @@ class Writer:
 
     def reduce(self, operator: str, x: Symbol, axis: Any, keepdims: bool) -> Symbol:
         """A reduction along some axes, or along all of them."""
-        axes = tuple(range(x.ndim)) if axis is None else axis
+        # Of no elements, ONNX Runtime reduces along axes from the front alone.
+        axes = normalize_axes(axis, x.ndim)
         if x.dtype == "bool":
             x = self.cast(x, "int32")
         # No axes are none of them, and not all.
@@ -338,12 +376,14 @@ class Writer:
     def joined(self, arrays: Sequence[Symbol], axis: int | None) -> Symbol:
         """Tensors one behind the other."""
         parts = [self.flat(x) for x in arrays] if axis is None else arrays
+        if len(parts) == 1:
+            return parts[0]
         return self.Concat(*parts, axis=axis or 0)
 
     def parts(self, x: Symbol, sizes: Sequence[int], axis: int) -> tuple[Symbol, ...]:
         """A tensor cut along an axis."""
-        if not sizes:
-            return ()
+        if len(sizes) < 2:
+            return (x,) * len(sizes)
         found = self.Split(x, self.integers(sizes), axis=axis, dtypes=[x.dtype] * len(sizes))
         return tuple(found)
 
@@ -352,9 +392,11 @@ class Writer:
         own = self.results[0]
         kind = own.dtype if dtype is None else as_dtype(dtype)
         dims = own.shape if shape is None else shape
-        value = self.onnx.numpy_helper.from_array(np.array([number], kind))
-        made = self.ConstantOfShape(self.shape(dims), dtype=kind, value=value)
-        return Symbol(made.name, kind, tuple(dims))
+        # What ConstantOfShape makes before opset 20.
+        own_kind = kind if self.opset >= 20 or kind != bfloat16 else float32
+        value = self.onnx.numpy_helper.from_array(np.array([number], own_kind))
+        made = self.ConstantOfShape(self.shape(dims), dtype=own_kind, value=value)
+        return self.cast(Symbol(made.name, own_kind, tuple(dims)), kind)
 
     def summed(
         self, operator: str, indices: Symbol, updates: Symbol, shape: Any, **more: Any
@@ -381,5 +423,7 @@ def computed(dtype: DType) -> DType:
 
 
 def tensor_type(dtype: Any) -> int:
-    """ONNX's number of a dtype."""
+    """ONNX's number of a dtype; CaptureError for a complex one."""
+    if is_complex(np.dtype(dtype)):
+        raise CaptureError("ONNX has no operators for complex numbers", op="export_onnx")
     return int(onnx_package().helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))

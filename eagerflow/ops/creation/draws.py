@@ -153,7 +153,6 @@ def _random(**facts: Any) -> Callable[[Any], Any]:
         "batch": Batch(_batched),
         "split": lambda state, shape, **_: [Split((i,), i) for i in range(state.ndim - 1)],
         "cost": _cost,
-        "onnx": Missing("ONNX defines no bits for its random operators"),
         "samples": _float_samples,
         "errors": _float_errors,
         "infer": _float_spec,

@@ -236,11 +236,15 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
     return broadcast_to(as_tensor(fill_value, made, x.device), x.shape)
 
 
+def _eye_operator(w: Any, **attributes: Any) -> Any:
+    return w.evaluated(eye, **attributes)
+
+
 @creation(
     infer=lambda n_rows, n_cols=None, k=0, dtype=None, device=None: _made(
         (n_rows, n_rows if n_cols is None else n_cols), dtype, device, "n_rows"
     ),
-    onnx=lambda w, **attributes: w.evaluated(eye, **attributes),
+    onnx=_eye_operator,
     samples=lambda rng, dtype: [
         Sample((), {"n_rows": n, "n_cols": m, "k": k, "dtype": dtype})
         for n, m, k in ((3, None, 0), (2, 4, 1), (4, 2, -1), (0, 3, 0), (3, 3, 7))

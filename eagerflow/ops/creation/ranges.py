@@ -151,10 +151,18 @@ def _range_values(start: Any, stop: Any, step: Any) -> list[Any]:
     return found
 
 
+def _range_operator(w: Any, **attributes: Any) -> Any:
+    """The rule of ONNX, where sizes that are known by name are read from the inputs."""
+    numbers = [attributes[name] for name in ("start", "stop", "step")]
+    if not any(isinstance(n, Dim) for n in numbers):
+        return w.evaluated(arange, **attributes)
+    return w.Range(*map(w.number, numbers), dtype="int64")
+
+
 @creation(
     arrange=_arrange_range,
     infer=_range_spec,
-    onnx=lambda w, **attributes: w.evaluated(arange, **attributes),
+    onnx=_range_operator,
     samples=lambda rng, dtype: [
         Sample((), {"start": start, "stop": stop, "step": step, "dtype": dtype})
         for start, stop, step in (

@@ -268,7 +268,7 @@ def _hard(s: Any, x: Any) -> Any:
 @pointwise(
     partials=(lambda y, x: logical_and(greater(y, 0), less(y, 1)).astype(y.dtype) * (1 / 6),),
     saves="y",
-    onnx=lambda w, x: w.HardSigmoid(x, alpha=1 / 6, beta=0.5),
+    onnx=Onnx("HardSigmoid", rule=lambda w, x: w.HardSigmoid(x, alpha=1 / 6, beta=0.5)),
     samples=_off_kinks(-5, 5),
     reference=each(lambda x: 0 if x < -3 else 1 if x > 3 else (x + 3) / 6),
 )
@@ -645,7 +645,10 @@ def _gelu_derivative_of_number(x: float, approximate: bool) -> float:
     errors=lambda rng: [
         ErrorSample((rng.random(3),), {"approximate": "none"}, DTypeError, "True for the tanh")
     ],
-    onnx=lambda w, x, *, approximate: w.Gelu(x, approximate="tanh" if approximate else "none"),
+    onnx=Onnx(
+        "Gelu",
+        rule=lambda w, x, *, approximate: w.Gelu(x, approximate="tanh" if approximate else "none"),
+    ),
     samples=_both_forms,
     ulp=16,
     reference=each(_gelu_of_number),

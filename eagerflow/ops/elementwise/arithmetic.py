@@ -217,17 +217,17 @@ def _divided(w: Any, a: Any, b: Any) -> tuple[Any, Any]:
         return down, w.Sub(a, w.Mul(down, b))
     zero = w.constant(0, a.dtype)
     by_zero = w.Equal(b, zero, dtype=bool)
-    divisor = w.Where(by_zero, w.constant(1, a.dtype), b, dtype=a.dtype)
+    divisor = w.either(by_zero, w.constant(1, a.dtype), b)
     rest = w.Mod(a, divisor)  # of the divisor's sign
     found = w.Div(w.Sub(a, rest), divisor)
-    return tuple(w.Where(by_zero, zero, x, dtype=a.dtype) for x in (found, rest))
+    return tuple(w.either(by_zero, zero, x) for x in (found, rest))
 
 
 @ufunc(
     partials=(0, 0),
     dtypes=REAL,
     operator="floordiv",
-    onnx=lambda w, a, b: _divided(w, a, b)[0],
+    onnx=Onnx("Div", rule=lambda w, a, b: _divided(w, a, b)[0]),
     samples=_off_steps,
 )
 def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -249,7 +249,7 @@ def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     singular=True,
     dtypes=REAL,
     operator="mod",
-    onnx=lambda w, a, b: _divided(w, a, b)[1],
+    onnx=Onnx("Mod", rule=lambda w, a, b: _divided(w, a, b)[1]),
     samples=_off_steps,
 )
 def remainder(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -371,7 +371,7 @@ def copysign(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     partials=Missing("neighbouring numbers are about the format, not about mathematics"),
     # Not bfloat16: a neighbour in float32 would round back to where it came from.
     dtypes=frozenset(t for t in FLOATS if t.isbuiltin == 1),
-    onnx=Missing("ONNX has no such operator"),
+    onnx=Missing("it has no operators for the bits of numbers"),
     reference=lambda x1, x2: _neighbour(*np.broadcast_arrays(x1, x2)),
 )
 def nextafter(xp: Namespace, x1: Array, x2: Array, /) -> Array:

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.ops.family import BOOL, ErrorSample, Missing, ufunc
+from eagerflow.ops.family import BOOL, ErrorSample, Missing, Onnx, ufunc
 from eagerflow.ops.samples import pairs, reals
 from eagerflow.spec import Array, Namespace
 
@@ -40,6 +40,25 @@ def _operator(of_bits: str, of_truth: str) -> Any:
         return w.node(of_bits, *x)
 
     return rule
+
+
+def _moved(w: Any, direction: str, x: Any, places: Any) -> Any:
+    """ONNX's shift, of unsigned integers by less than their width; by more, nothing is left."""
+    wide, places = w.cast(x, "uint64"), w.cast(places, "uint64")
+    known = w.value_of(places)
+    if known is None or known.max() > 63:
+        first = w.Min(places, w.constant(63, "uint64"))
+        wide = w.BitShift(wide, first, direction=direction)
+        places = w.Min(w.Sub(places, first), w.constant(1, "uint64"))
+    return w.cast(w.BitShift(wide, places, direction=direction), x.dtype)
+
+
+def _shifted_down(w: Any, x: Any, places: Any) -> Any:
+    """Negative integers are shifted with all of their bits flipped, so that ones follow."""
+    if x.dtype.kind == "u":
+        return _moved(w, "RIGHT", x, places)
+    sign = w.Neg(w.cast(w.Less(x, w.constant(0, x.dtype), dtype=bool), x.dtype))
+    return w.BitwiseXor(_moved(w, "RIGHT", w.BitwiseXor(x, sign), places), sign)
 
 
 def _on_bits(**facts: Any) -> Any:
@@ -114,7 +133,7 @@ def _flipped(x: Any) -> Any:
 @_on_bits(
     dtypes=INTEGERS,
     operator="lshift",
-    onnx=Missing("ONNX's BitShift knows unsigned integers only"),
+    onnx=Onnx("BitShift", rule=lambda w, x, places: _moved(w, "LEFT", x, places)),
     samples=pairs(0, 9, 0, 3),
 )
 def bitwise_left_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
@@ -132,7 +151,7 @@ def bitwise_left_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 @_on_bits(
     dtypes=INTEGERS,
     operator="rshift",
-    onnx=Missing("ONNX's BitShift knows unsigned integers only"),
+    onnx=Onnx("BitShift", rule=_shifted_down),
     samples=pairs(0, 99, 0, 3),
 )
 def bitwise_right_shift(xp: Namespace, x1: Array, x2: Array, /) -> Array:

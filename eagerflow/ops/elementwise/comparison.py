@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import REAL, DType
-from eagerflow.ops.family import BOOL, STANDARD, Missing, ufunc
+from eagerflow.ops.family import BOOL, STANDARD, Missing, Onnx, ufunc
 from eagerflow.ops.samples import Sample, each, make, pairs, values
 from eagerflow.spec import Array, Namespace
 
@@ -46,8 +46,8 @@ def _with_special(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 
 def _compared(operator: str) -> Any:
-    """The rule of ONNX: an operator that gives truth."""
-    return lambda w, a, b: w.node(operator, a, b, dtype=bool)
+    """ONNX's operator, which gives truth."""
+    return Onnx(operator, rule=lambda w, a, b: w.node(operator, a, b, dtype=bool))
 
 
 def _asked(w: Any, operator: str, x: Any) -> Any:

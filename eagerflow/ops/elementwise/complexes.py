@@ -14,7 +14,6 @@ from eagerflow.spec import Array, Namespace
 __all__ = ["angle", "conj", "imag", "real"]
 
 _NOT_ANALYTIC = Missing("not complex-differentiable: see vjp")
-_NO_COMPLEX = Missing("ONNX has no complex numbers")
 
 
 @elementwise(
@@ -22,7 +21,6 @@ _NO_COMPLEX = Missing("ONNX has no complex numbers")
     vjp=(lambda g, y, x: conj(g),),
     jvp="linear",
     method=True,
-    onnx=_NO_COMPLEX,
     reference=each(lambda x: x.conjugate()),
 )
 def conj(xp: Namespace, x: Array, /) -> Array:
@@ -49,7 +47,6 @@ def _complex(g: Any, x: Any) -> Any:
     result="real",
     keeps_order=False,  # every other number of complex ones
     method=True,
-    onnx=_NO_COMPLEX,
     reference=each(lambda x: x.real),
 )
 def real(xp: Namespace, x: Array, /) -> Array:
@@ -71,7 +68,6 @@ def real(xp: Namespace, x: Array, /) -> Array:
     result="real",
     keeps_order=False,  # every other number of complex ones
     method=True,
-    onnx=_NO_COMPLEX,
     reference=each(lambda x: x.imag),
 )
 def imag(xp: Namespace, x: Array, /) -> Array:
@@ -100,7 +96,6 @@ def _turn(g: Any, x: Any) -> Any:
     dtypes=INEXACT,
     result="real",
     scalar=Missing("regions have no complex numbers"),
-    onnx=_NO_COMPLEX,
     samples=reals(0.2, 2),
     reference=each(lambda x: math.atan2(x.imag, x.real)),
 )

@@ -282,6 +282,14 @@ def _bounds(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     ]
 
 
+def _clip_operator(w: Any, x: Any, low: Any, high: Any) -> Any:
+    """The rule of ONNX, whose Clip takes bounds without axes."""
+    if all(bound is None or bound.shape == () for bound in (low, high)):
+        return w.Clip(x, low, high)
+    x = x if low is None else w.Max(x, low)
+    return x if high is None else w.Min(x, high)
+
+
 def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
     low = -np.inf if min is None else min
     high = np.inf if max is None else max
@@ -298,7 +306,7 @@ def _clipped(x: Any, min: Any = None, max: Any = None) -> Any:
     direct=_clip_fast,
     split=lambda *bounds: split_elementwise(*(0 if b is None else b for b in bounds)),
     scalar=_limited,
-    onnx=Onnx("Clip"),
+    onnx=Onnx("Clip", rule=_clip_operator),
     samples=_bounds,
     errors=lambda rng: [
         ErrorSample(("a string", 0, 1), {}, DTypeError, "str"),

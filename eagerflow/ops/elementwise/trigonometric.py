@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
-from eagerflow.op import ops
 from eagerflow.ops.elementwise.arithmetic import negative, over
 from eagerflow.ops.elementwise.exponential import analytic
 from eagerflow.ops.elementwise.powers import divide_no_nan, rsqrt
@@ -235,18 +233,6 @@ def atanh(xp: Namespace, x: Array, /) -> Array:
     return xp.atanh(x)
 
 
-def _angle(y: Any, x: Any) -> Any:
-    """The angle of (x, y) by the arc tangent of a quotient that is at most 1."""
-    a, b = ops["abs"].call(y), ops["abs"].call(x)
-    small, large = ops["minimum"].call(a, b), ops["maximum"].call(a, b)
-    both = ops["logical_and"].call(ops["isinf"].call(a), ops["isinf"].call(b))
-    ratio = ops["where"].call(large == 0, 0.0, ops["where"].call(both, 1.0, small / large))
-    near = atan(ratio)
-    found = ops["where"].call(a > b, math.pi / 2 - near, near)
-    found = ops["where"].call(ops["signbit"].call(x), math.pi - found, found)
-    return ops["copysign"].call(found, y)
-
-
 @ufunc(
     partials=(
         lambda y, a, b: divide_no_nan(b, a * a + b * b),
@@ -255,7 +241,6 @@ def _angle(y: Any, x: Any) -> Any:
     saves="x1 x2",
     singular=True,
     dtypes=FLOATS,
-    onnx=lambda w, y, x: w.traced(_angle, y, x),
     samples=pairs(0.3, 3, 0.3, 3),
 )
 def atan2(xp: Namespace, x1: Array, x2: Array, /) -> Array:

@@ -299,6 +299,13 @@ def _scatter_along_reference(updates: Any, indices: Any, shape: Any, axis: int) 
     return out
 
 
+def _scatter_along_operator(w: Any, updates: Any, indices: Any, *, shape: Any, axis: int) -> Any:
+    at = normalize_axis(axis, len(shape))
+    if indices.shape != updates.shape:
+        indices = w.Expand(indices, w.shape(updates.shape))
+    return w.summed("ScatterElements", indices, updates, shape, axis=at)
+
+
 def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = []
     for x, indices in (s.args for s in _along_samples(rng, "float64")):
@@ -326,9 +333,7 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
     infer=_scatter_along_spec,
     vjp=(lambda g, y, updates, indices, shape, axis: take_along_axis(g, indices, axis), None),
     batch=_batched_scatter_along,
-    onnx=lambda w, updates, indices, *, shape, axis: w.summed(
-        "ScatterElements", indices, updates, shape, axis=normalize_axis(axis, len(shape))
-    ),
+    onnx=_scatter_along_operator,
     samples=_scatter_along_samples,
     errors=lambda rng: [
         ErrorSample(

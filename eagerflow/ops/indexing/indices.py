@@ -377,8 +377,8 @@ def slice_length(item: slice, size: DimLike) -> DimLike:
     step = 1 if item.step is None else item.step
     length = _undecided
     if isinstance(step, int):
-        if step < 0 and item.start is None and item.stop is None:
-            length, step = size, -step
+        if item.stop is None and (item.start is None or (step > 0 and item.start == 0)):
+            length, step = size, abs(step)  # all of it
         elif step > 0:
             first = _position(0 if item.start is None else item.start, size)
             last = _position(size if item.stop is None else item.stop, size)

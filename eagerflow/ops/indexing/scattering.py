@@ -308,7 +308,6 @@ def _batched_one_hot(
     infer=_one_hot_spec,
     vjp=Missing("the argument holds integers"),
     batch=_batched_one_hot,
-    onnx=Missing("exported as OneHot and Cast"),
     samples=lambda rng, dtype: [
         Sample((np.asarray(rng.integers(0, 3, shape), dtype),), {"num_classes": 3} | more)
         for shape, more in (

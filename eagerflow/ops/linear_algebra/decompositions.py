@@ -142,6 +142,7 @@ def _rooted(rows: list[list[Any]], upper: bool) -> Any:
     infer=lambda x, upper=False: square(x).like(),
     vjp=(_cholesky_vjp,),
     saves="y",
+    onnx="body",
     samples=_cholesky_samples,
     errors=lambda rng: [
         *square_errors(rng),
@@ -253,6 +254,7 @@ def _reflected(rows: list[list[Any]], mode: str) -> tuple[Any, Any]:
     infer=_qr_spec,
     vjp=_qr_vjp,
     saves="x y",
+    onnx="body",
     outputs=2,
     cost=lambda x, **more: cubic(x, flops=4),
     samples=_qr_samples,

@@ -393,6 +393,21 @@ def _cost(*operands: TensorSpec, subscripts: str) -> Cost:
     return Cost(flops, moved * operands[0].dtype.itemsize)
 
 
+def _operator(w: Any, *operands: Any, subscripts: str) -> Any:
+    """The rule of ONNX, where the dots stand for as many axes of each operand."""
+    terms = subscripts.partition("->")[0].replace(" ", "").split(",")
+    hidden = [
+        x.ndim - len(term) + 3 if "..." in term else None
+        for x, term in zip(operands, terms, strict=True)
+    ]
+    most = max((n for n in hidden if n is not None), default=0)
+    given = []
+    for x, term, n in zip(operands, terms, hidden, strict=True):
+        at, more = term.find("..."), 0 if n is None else most - n
+        given.append(w.Unsqueeze(x, w.integers(range(at, at + more))) if more else x)
+    return w.Einsum(*given, equation=subscripts)
+
+
 _CALLS: tuple[tuple[Any, ...], ...] = (
     ("ij,jk->ik", (2, 3), (3, 4)),
     ("ij,jk", (2, 3), (3, 2)),
@@ -487,7 +502,7 @@ def _reference(*operands: Any, subscripts: str) -> Any:
     batch=_batch,
     split=_split,
     cost=_cost,
-    onnx=lambda w, *operands, subscripts: w.Einsum(*operands, equation=subscripts),
+    onnx=_operator,
     samples=_samples,
     errors=_errors,
     reference=_reference,

@@ -73,7 +73,7 @@ def factorization(**facts: Any) -> Any:
         "cost": cubic,
         "fails": True,
         "ulp": 256,
-        "onnx": Missing("ONNX has no operator for it"),
+        "onnx": Missing("it has no operator, and what converges is not written as a loop"),
         "errors": square_errors,
         "samples": square_samples,
     } | facts
@@ -303,7 +303,6 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
     batch=_solve_batch,
     split=_solve_split,
     cost=cubic,
-    onnx=Missing("ONNX has no operator for it"),
     samples=_solve_samples,
     errors=lambda rng: [
         *square_errors(rng, np.ones(3)),
@@ -340,6 +339,7 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     infer=lambda x: square(x).like(),
     vjp=(lambda g, y, x: negative(matmul(matmul(adjoint(y), g), adjoint(y))),),
     saves="y",
+    onnx="body",
     jvp=lambda tangents, y, x: negative(matmul(matmul(y, tangents[0]), y)),
     cost=lambda x: cubic(x, flops=2),
     errors=lambda rng: [
@@ -499,6 +499,7 @@ def _slogdet_reference(rows: list[list[Any]]) -> tuple[Any, float]:
     infer=lambda x: (square(x).like(x.shape[:-2]), x.like(x.shape[:-2], real_dtype(x.dtype))),
     vjp=_slogdet_vjp,
     saves="x y",
+    onnx="body",
     outputs=2,
     reference=on_each(_slogdet_reference),
     fails=False,

@@ -20,7 +20,7 @@ from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Sample, Split
+from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, as_operands, define
 from eagerflow.ops.nn.batching import call_merged
@@ -31,6 +31,7 @@ from eagerflow.primitives.windows import (
     differ,
     output_size,
     per_axis,
+    put,
     sizes_of,
     spatial_rank,
     taps,
@@ -411,6 +412,15 @@ def _filter_operator(w: Any, x: Any, g: Any, *, groups: int, size: Any, **where:
     return w.joined(found, x.ndim - 1)
 
 
+def _of_some(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule for arrays with elements: of none, sums are 0, and ONNX Runtime never ends."""
+
+    def written(w: Any, a: Any, b: Any, **attributes: Any) -> Any:
+        return w.filled(0) if 0 in (*a.shape, *b.shape) else rule(w, a, b, **attributes)
+
+    return written
+
+
 def spatial(x: Any) -> range:
     """The axes of images between examples and channels."""
     return range(1, x.ndim - 1)
@@ -420,12 +430,12 @@ def _op(
     operands: Callable[..., Operands],
     given: str,
     kernel: str,
-    operator: Callable[..., Any],
+    operator: Onnx,
     **facts: Any,
 ) -> Any:
     """The decorator of the op that computes the third of x, w and y from the two ``given``.
 
-    ``kernel`` names NumPy's in ``primitives.convolution``, ``operator`` is the rule of ONNX.
+    ``kernel`` names NumPy's in ``primitives.convolution``, ``operator`` is ONNX's.
     """
 
     def on_numpy(
@@ -483,7 +493,7 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
     of_conv,
     "xw",
     "forward",
-    _conv_operator,
+    Onnx("Conv", rule=_of_some(_conv_operator)),
     vjp=(
         lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
@@ -530,7 +540,7 @@ def conv(
     for at, outs, ins in taps(windows):
         shape = y[(*outs, ...)].shape
         part = xp.matmul(_grouped(xp, x[(*ins, ...)], groups), _grouped(xp, w[(*at, ...)], groups))
-        y[(*outs, ...)] += _ungrouped(xp, part, shape)
+        y = put(y, (*outs, ...), y[(*outs, ...)] + _ungrouped(xp, part, shape))
     return y
 
 
@@ -538,7 +548,7 @@ def conv(
     _of_input_gradient,
     "yw",
     "input_gradient",
-    _input_operator,
+    Onnx("ConvTranspose", rule=_of_some(_input_operator)),
     vjp=(
         lambda t, y, g, w, size, **more: conv(t, w, **more),
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
@@ -581,7 +591,7 @@ def conv_input_gradient(
         back = xp.permute_dims(_grouped(xp, w[(*at, ...)], groups), (0, 2, 1))
         shape = x[(*ins, ...)].shape
         part = xp.matmul(_grouped(xp, g[(*outs, ...)], groups), back)
-        x[(*ins, ...)] += _ungrouped(xp, part, shape)
+        x = put(x, (*ins, ...), x[(*ins, ...)] + _ungrouped(xp, part, shape))
     return x
 
 
@@ -589,7 +599,7 @@ def conv_input_gradient(
     _of_filter_gradient,
     "xy",
     "filter_gradient",
-    _filter_operator,
+    Onnx("Conv", rule=_of_some(_filter_operator)),
     vjp=(
         lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
         lambda t, y, x, g, size, **more: conv(x, t, **more),
@@ -632,7 +642,7 @@ def conv_filter_gradient(
     for at, outs, ins in taps(windows):
         images = xp.permute_dims(_grouped(xp, x[(*ins, ...)], groups), (0, 2, 1))
         part = xp.matmul(images, _grouped(xp, g[(*outs, ...)], groups))
-        w[(*at, ...)] = _ungrouped(xp, part, shape)
+        w = put(w, (*at, ...), _ungrouped(xp, part, shape))
     return w
 
 

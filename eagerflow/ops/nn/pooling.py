@@ -20,7 +20,7 @@ from eagerflow import primitives
 from eagerflow.dims import product
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Into, Sample
+from eagerflow.op import ErrorSample, Into, Onnx, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
 from eagerflow.ops.nn.batching import call_merged
@@ -152,8 +152,7 @@ def _batched(call: Any, args: Any, batched: Any, size: int, /, **attributes: Any
 
 
 def _pooled(w: Any, windows: Windows, x: Any, operator: str, **more: Any) -> Any:
-    own = w.window(windows)
-    return w.node(operator, w.channels_first(x), **own, **more)
+    return w.node(operator, w.channels_first(x), **w.window(windows) | more)
 
 
 def _places_of_largest(w: Any, windows: Windows, x: Any) -> Any:
@@ -185,7 +184,8 @@ def _max_gather_operator(operands: Any, w: Any, x: Any, t: Any, **where: Any) ->
 
 def _mean_operator(operands: Any, w: Any, x: Any, **where: Any) -> Any:
     windows = _windows(operands, *where.values(), x.shape)
-    return w.channels_last(_pooled(w, windows, x, "AveragePool"), x.ndim)
+    found = _pooled(w, windows, x, "AveragePool", dilations=None)
+    return w.channels_last(found, x.ndim)
 
 
 def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where: Any) -> Any:
@@ -211,14 +211,14 @@ def _op(
     operands: Callable[..., Operands],
     given: str,
     result: str,
-    operator: Callable[..., Any],
+    operator: tuple[str, Callable[..., Any]],
     kernel: str = "",
     **facts: Any,
 ) -> Any:
     """The decorator of an op that computes the arrays ``result`` from those ``given``.
 
-    ``operator`` is the rule of ONNX; ``kernel`` names NumPy's in ``primitives.pooling``, if it has
-    one of its own.
+    ``operator`` is ONNX's name and rule; ``kernel`` names NumPy's in ``primitives.pooling``, if it
+    has one of its own.
     """
 
     def on_numpy(xp: Any, *arrays: Any, window: Any, strides: Any, padding: Any) -> Any:
@@ -237,7 +237,7 @@ def _op(
         "batch": Batch(_batched),
         "split": _split,
         "cost": _cost,
-        "onnx": partial(operator, operands),
+        "onnx": Onnx(operator[0], rule=partial(operator[1], operands)),
         "samples": _samples(given),
         "trusted": True,  # the kernels look at the shapes themselves
         "threaded": False,
@@ -391,7 +391,7 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     _of_input,
     "x",
     "y",
-    _max_operator,
+    ("MaxPool", _max_operator),
     "max_pool",
     vjp=(lambda g, y, x, **more: max_pool_gradient(x, g, **more),),
     jvp=lambda tangents, y, x, **more: max_pool_gather(x, tangents[0], **more),
@@ -422,7 +422,7 @@ def max_pool(
     _of_gradient,
     "xg",
     "x",
-    _max_gradient_operator,
+    ("MaxPool", _max_gradient_operator),
     "max_pool_gradient",
     vjp=(None, lambda t, y, x, g, **more: max_pool_gather(x, t, **more)),
     jvp=lambda tangents, y, x, g, **more: (
@@ -459,7 +459,7 @@ def max_pool_gradient(
     _of_tangent,
     "xt",
     "y",
-    _max_gather_operator,
+    ("MaxPool", _max_gather_operator),
     "max_pool_gather",
     vjp=(None, lambda g, y, x, t, **more: max_pool_gradient(x, g, **more)),
     jvp=lambda tangents, y, x, t, **more: (
@@ -496,7 +496,7 @@ def max_pool_gather(
     _of_input,
     "x",
     "y",
-    _mean_operator,
+    ("AveragePool", _mean_operator),
     "avg_pool",
     vjp=(lambda g, y, x, **more: avg_pool_gradient(g, size=x.shape[1:-1], **more),),
     jvp="linear",
@@ -526,7 +526,7 @@ def avg_pool(
     _of_result,
     "g",
     "x",
-    _mean_gradient_operator,
+    ("ConvTranspose", _mean_gradient_operator),
     vjp=(lambda t, y, g, size, **more: avg_pool(t, **more),),
     jvp="linear",
     errors=_transpose_errors,

@@ -11,6 +11,7 @@ gradients of ``lstm``, ``gru`` and ``simple_rnn`` have gradients of any order.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.primitives.recurrence import over_steps
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__: list[str] = []
@@ -189,6 +191,28 @@ def _reference(
     return out
 
 
+def _step(xp: Namespace, kernel: Any, states: Any, rows: list[Any]) -> tuple[Any, Any]:
+    """A step from the blocks before, ``states``, by ``rows``: x, held and gates."""
+    (state,), (x, held, gates) = states, rows
+    products = (*gates.shape[:-3], *gates.shape[-2:])
+    onward = xp.reshape(state[..., 0, :] @ kernel, products)
+    state = xp.sum(held * state[..., None, :, :], axis=-2)
+    state = state + xp.sum(gates * onward[..., None, :, :], axis=-2) + x
+    return (state,), (state,)
+
+
+def _transposed_step(xp: Namespace, kernel: Any, states: Any, rows: list[Any]) -> tuple[Any, Any]:
+    (state,), (x, held, gates) = states, rows
+    outer = state[..., :, None, :]
+    by_gates = xp.sum(gates * outer, axis=-3)
+    flat = (*by_gates.shape[:-2], by_gates.shape[-2] * by_gates.shape[-1])
+    onward = xp.reshape(by_gates, flat) @ xp.matrix_transpose(kernel)
+    state = xp.sum(held * outer, axis=-3)
+    output = state[..., :1, :] + onward[..., None, :]
+    state = xp.concat((output, state[..., 1:, :]), axis=-2) + x
+    return (state,), (state,)
+
+
 @define(
     "contraction",
     dtypes=FLOATS,
@@ -226,27 +250,15 @@ def block_recurrence(
     >>> block_recurrence(x, half, ef.zeros((1, 3, 1, 1, 1)), ef.ones((1, 1)))[0, :, 0, 0]
     Tensor([1.  , 1.5 , 1.75], float32, cpu:0)
     """
-    steps = x.shape[-3]
-    if 0 in x.shape:
+    if 0 in x.shape or x.shape[-3] == 1:
         return x + 0
-    products = (*gates.shape[:-4], *gates.shape[-2:])  # of one step
-    flat = (*products[:-2], products[-2] * products[-1])
-    order = list(range(steps))[:: 1 if reverse == transposed else -1]
-    back = xp.matrix_transpose(kernel) if transposed else kernel
-    state, last = x[..., order[0], :, :], order[0]
-    found = {last: state}
-    for t in order[1:]:
-        now = last if transposed else t
-        keep, gate = held[..., now, :, :, :], gates[..., now, :, :, :]
-        if transposed:
-            outer = state[..., :, None, :]
-            onward = xp.reshape(xp.sum(gate * outer, axis=-3), flat) @ back
-            state = xp.sum(keep * outer, axis=-3)
-            state[..., 0, :] += onward
-        else:
-            onward = xp.reshape(state[..., 0, :] @ back, products)
-            state = xp.sum(keep * state[..., None, :, :], axis=-2)
-            state += xp.sum(gate * onward[..., None, :, :], axis=-2)
-        state += x[..., t, :, :]
-        found[t], last = state, t
-    return xp.stack([found[t] for t in range(steps)], axis=-3)
+    axis, ascending = x.ndim - 3, reverse == transposed
+    parts = slice(1, None), slice(None, -1), slice(0, 1), slice(-1, None)
+    own, other, first = parts[:3] if ascending else (parts[1], parts[0], parts[3])
+    along = (slice(None),) * axis
+    start, later = x[(*along, first)], x[(*along, own)]
+    columns = later, *(a[(*along, other if transposed else own)] for a in (held, gates))
+    step = partial(_transposed_step if transposed else _step, xp, kernel)
+    begin = (xp.squeeze(start, axis=axis),)
+    _, (found,) = over_steps(xp, step, begin, columns, axis, not ascending)
+    return xp.concat((start, found) if ascending else (found, start), axis=axis)

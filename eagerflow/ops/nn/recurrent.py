@@ -13,7 +13,7 @@ from typing import Any
 
 from eagerflow import primitives
 from eagerflow.dtypes import BOOL, FLOATS
-from eagerflow.op import Into, Missing
+from eagerflow.op import Into
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import define
@@ -132,9 +132,7 @@ def _into(name: str) -> Callable[..., Into | None]:
     return into
 
 
-def _network(
-    name: str, one: Call, onnx: str, *, back: Call | None = None, keeping: Any = None
-) -> Call:
+def _network(name: str, one: Call, *, back: Call | None = None, keeping: Any = None) -> Call:
     """The decorator of an op over the steps of a cell.
 
     Either ``back`` is the op that goes back through the steps, and the values of gates that it
@@ -158,7 +156,7 @@ def _network(
         split=facts.splitting((1, 2, 3), 0),
         into=_into(name),
         cost=lambda *specs, reverse: facts.cost(*specs),
-        onnx=Missing(f"exported as {onnx}"),
+        onnx="body" if keep else lambda w, *given, reverse: w.recurrent(name, given, reverse),
         samples=facts.samples(cell),
         errors=facts.errors(cell),
         reference=facts.reference(cell, one, keep),
@@ -169,7 +167,7 @@ def _network(
 # The ops ------------------------------------------------------------------------------------------
 
 
-@_network("simple_rnn", facts.simple_one, "RNN", back=simple_rnn_gradient)
+@_network("simple_rnn", facts.simple_one, back=simple_rnn_gradient)
 def simple_rnn(
     xp: Namespace,
     x: Array,
@@ -199,7 +197,7 @@ def simple_rnn(
     return primitives.recurrence.forward(xp, "simple_rnn", *given)[0]
 
 
-@_network("lstm", facts.lstm_one, "LSTM", back=lstm_gradient)
+@_network("lstm", facts.lstm_one, back=lstm_gradient)
 def lstm_training(
     xp: Namespace,
     x: Array,
@@ -226,7 +224,7 @@ def lstm_training(
     return primitives.recurrence.forward(xp, "lstm", *given, keep=True)
 
 
-@_network("gru", facts.gru_one, "GRU with linear_before_reset=1", back=gru_gradient)
+@_network("gru", facts.gru_one, back=gru_gradient)
 def gru_training(
     xp: Namespace,
     x: Array,
@@ -253,7 +251,7 @@ def gru_training(
     return primitives.recurrence.forward(xp, "gru", *given, keep=True)
 
 
-@_network("lstm", facts.lstm_one, "LSTM", keeping=lstm_training)
+@_network("lstm", facts.lstm_one, keeping=lstm_training)
 def lstm(
     xp: Namespace,
     x: Array,
@@ -287,7 +285,7 @@ def lstm(
     return primitives.recurrence.forward(xp, "lstm", *given)
 
 
-@_network("gru", facts.gru_one, "GRU with linear_before_reset=1", keeping=gru_training)
+@_network("gru", facts.gru_one, keeping=gru_training)
 def gru(
     xp: Namespace,
     x: Array,

@@ -15,7 +15,7 @@ import numpy as np
 
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Sizes
 from eagerflow.ops.family import FLOATS, Batch, Split, define
 from eagerflow.ops.nn.batching import call_merged
@@ -221,7 +221,6 @@ def _op(back: bool, **facts: Any) -> Any:
             )
         ),
         split=lambda x, **attributes: [Split((i,), i) for i in (0, x.ndim - 1)],
-        onnx=Missing("ONNX's Resize has its channels first, so it takes transposes as well"),
         samples=_samples(back),
         errors=_errors,
         reference=_reference(back),

@@ -365,7 +365,7 @@ def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str
         values = w.Gather(values, w.index(sorter))
     compare = w.Less if side == "left" else w.LessOrEqual
     below = compare(values, w.Unsqueeze(points, w.axes(-1)), dtype=bool)
-    return w.ReduceSum(w.cast(below, "int64"), w.axes(-1), keepdims=0)
+    return w.ReduceSum(w.cast(below, "int64"), w.axes(points.ndim), keepdims=0)
 
 
 @define(

@@ -114,7 +114,10 @@ def _var(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) ->
     center = xp.mean(x, axis=axis, keepdims=True)
     deviation = x - center
     total = xp.sum(deviation * deviation, axis=axis, keepdims=keepdims)
-    return total / xp.asarray(max(x.size / (center.size or 1) - correction, 0.0), dtype=x.dtype)
+    count = reduced_count(x, axis)
+    if isinstance(count, int):
+        return total / xp.asarray(max(count - correction, 0.0), dtype=x.dtype)
+    return total / xp.maximum(count - correction, 0.0)
 
 
 def _var_body(s: Any, x: Any, correction: float) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -318,6 +319,12 @@ def _truth(s: Any, x: Any) -> Any:
     return x if x.dtype == "bool" else s.not_equal(x, 0)
 
 
+def _truth_operator(operator: str, w: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
+    """The rule of ONNX; the largest of no numbers is below 0, the smallest above."""
+    found = w.reduce(operator, w.truth(x), axis, keepdims)
+    return w.Greater(found, w.constant(0, found.dtype), dtype=bool)
+
+
 def _logical(ufunc: str, reference: Any) -> Any:
     instruction = {"logical_or": "any", "logical_and": "all"}[ufunc]
     body = _body_of(instruction, _truth)
@@ -328,9 +335,7 @@ def _logical(ufunc: str, reference: Any) -> Any:
         scalar=Rows(body, columns=True),
         **reduced_by(ufunc, body),
         vjp=_BOOL_RESULT,
-        onnx=lambda w, x, *, axis, keepdims: w.reduce(
-            "ReduceMax" if instruction == "any" else "ReduceMin", w.truth(x), axis, keepdims
-        ),
+        onnx=partial(_truth_operator, "ReduceMax" if instruction == "any" else "ReduceMin"),
         samples=reduced(-1, 1),
         reference=along(reference, "bool"),
     )

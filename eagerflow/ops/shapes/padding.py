@@ -168,13 +168,15 @@ _pad_samples = shaped(
 
 def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values: Any) -> Any:
     """The rule of ONNX; elements that are repeated are fetched by their places."""
-    pairs = pad_widths(pad_width, x.ndim)
+    pairs, shape = pad_widths(pad_width, x.ndim), x.shape
+    if not pairs:
+        return x
     if mode == "constant":
         ends = w.integers([a for a, _ in pairs] + [b for _, b in pairs])
         return w.Pad(x, ends, w.constant(constant_values, x.dtype))
     for axis, pair in enumerate(pairs):
         if pair != (0, 0):
-            places = np.pad(np.arange(x.shape[axis]), pair, mode)
+            places = _sources(int(shape[axis]), pair, mode)
             x = w.Gather(x, w.constant(places), axis=axis)
     return x
 

@@ -184,7 +184,7 @@ _repeat_samples = shaped(
 
 def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
     """The rule of ONNX: elements fetched by their places."""
-    count = product(x.shape) if axis is None else x.shape[axis]
+    count = int(product(x.shape) if axis is None else x.shape[axis])
     places = w.constant(np.repeat(np.arange(count), repeats))
     return w.Gather(w.flat(x) if axis is None else x, places, axis=axis or 0)
 

@@ -270,6 +270,7 @@ def test_imported_graphs_are_saved_and_partitioned(rng, tmp_path):
     assert np.array_equal(run(ef.capture.load(tmp_path / "graph.ef"), pixels=x)["scores"], wanted)
     cut = ef.capture.partition(graph, ["cpu:0"])
     assert "matmul" in str(cut)
+    assert ef.capture.verify(lambda x: graph(x), [ef.tensor(x)])
 
 
 # What is refused ----------------------------------------------------------------------------------

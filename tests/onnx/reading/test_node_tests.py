@@ -12,7 +12,12 @@ from tests.onnx.reading.node_tests import model_tests, node_tests, outcome, word
 from tests.onnx.reading.refused import MODELS, REFUSED, VERSION
 
 PARTS = 12
-REASONS = {name: reason for reason, names in (REFUSED | MODELS).items() for name in names}
+REASONS = {
+    name: reason
+    for listed in (REFUSED, MODELS)
+    for reason, names in listed.items()
+    for name in names
+}
 # Their numbers are random.
 RANDOM = {f"bernoulli{more}" for more in ("", "_double", "_expanded", "_double_expanded")}
 

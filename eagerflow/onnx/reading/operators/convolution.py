@@ -18,6 +18,7 @@ from eagerflow.onnx.reading.operators.windows import (
     Windows,
     channels_first,
     channels_last,
+    padding_of,
     per_channel,
     share,
     spatial_sizes,
@@ -53,7 +54,7 @@ def convolve(call: Call, x: Any, w: Any, group: int = 1, **attributes: Any) -> A
         channels_last(x),
         _filters(w),
         strides=found.strides,
-        padding="same" if same else found.pads,
+        padding="same" if same else padding_of(tuple(x.shape[2:]), found),
         dilation=found.dilations,
         groups=int(group or 1),
     )

@@ -17,10 +17,12 @@ from eagerflow.dtypes import FLOATS, DType
 from eagerflow.onnx.reading.calls import Call, known_list, operator
 from eagerflow.onnx.reading.operators.limits import check_elements
 from eagerflow.onnx.reading.operators.windows import (
+    Pairs,
     Windows,
     channels_first,
     channels_last,
     over_windows,
+    padding_of,
     pairs,
     spatial_sizes,
     tap_slices,
@@ -29,9 +31,10 @@ from eagerflow.onnx.reading.operators.windows import (
 
 
 class Pooling(NamedTuple):
-    """Windows, how many there are along each axis, and the padding that ``ceil_mode`` adds."""
+    """Windows over axes of some sizes, how many there are, and the padding of ``ceil_mode``."""
 
     windows: Windows
+    sizes: tuple[Any, ...]
     out: tuple[Any, ...]
     extra: tuple[Any, ...]
 
@@ -40,6 +43,11 @@ class Pooling(NamedTuple):
         """The padding with what the last windows need behind it."""
         pads = zip(self.windows.pads, self.extra, strict=True)
         return tuple((before, behind + more) for (before, behind), more in pads)
+
+    @property
+    def padding(self) -> str | Pairs:
+        """The padding as our ops take it."""
+        return padding_of(self.sizes, self.windows._replace(pads=self.pads))
 
     @property
     def fits_ours(self) -> bool:
@@ -58,7 +66,7 @@ def pooling(call: Call, x: Any, kernel: Any, ceil_mode: int, attributes: dict[st
     sizes = spatial_sizes(call, x)
     windows = windows_of(call, sizes, kernel, **attributes)
     if not ceil_mode:
-        return Pooling(windows, windows.positions(sizes), (0,) * len(sizes))
+        return Pooling(windows, sizes, windows.positions(sizes), (0,) * len(sizes))
     if symbolic(sizes):
         call.refuse("ceil_mode along axes of unknown size")
     out, extra = [], []
@@ -71,7 +79,7 @@ def pooling(call: Call, x: Any, kernel: Any, ceil_mode: int, attributes: dict[st
         count -= (count - 1) * step >= n + pad[0]
         out.append(count)
         extra.append(max((count - 1) * step + reach - whole, 0))
-    return Pooling(windows, tuple(out), tuple(extra))
+    return Pooling(windows, sizes, tuple(out), tuple(extra))
 
 
 def _lowest(dtype: DType) -> Any:
@@ -96,7 +104,7 @@ def max_pool(
     windows = found.windows
     if not call.wants(1) and found.fits_ours and x.dtype in FLOATS:
         y = ops.max_pool(
-            channels_last(x), windows.kernel, strides=windows.strides, padding=found.pads
+            channels_last(x), windows.kernel, strides=windows.strides, padding=found.padding
         )
         return channels_first(y)
     padded = found.padded(x, _lowest(x.dtype))
@@ -200,7 +208,7 @@ def average_pool(
     unpadded = not any(map(any, found.pads))
     if found.fits_ours and (unpadded or not count_include_pad):
         y = ops.avg_pool(
-            channels_last(x), windows.kernel, strides=windows.strides, padding=found.pads
+            channels_last(x), windows.kernel, strides=windows.strides, padding=found.padding
         )
         return channels_first(y)
     if unpadded:

@@ -151,7 +151,9 @@ def cumulative_prod(call: Call, x: Any, axis: Any, exclusive: int = 0, reverse: 
 def _by_rows(call: Call, function: Callable[..., Any], x: Tensor, axis: int) -> Any:
     """A function along one axis; before version 13 along all axes from one on, as one."""
     axis = normalize_axis(axis, x.ndim) if x.ndim else 0
-    if call.version >= 13 or axis == x.ndim - 1:
+    if axis == x.ndim - 1:
+        return function(x, axis=-1)
+    if call.version >= 13:
         return function(x, axis=axis)
     flat = ops.reshape(x, (*x.shape[:axis], math.prod(x.shape[axis:])))
     return ops.reshape(function(flat, axis=-1), x.shape)

@@ -86,7 +86,10 @@ def windows_of(
         pairs(call, pads, rank),
     )
     if auto_pad in ("SAME_UPPER", "SAME_LOWER"):
-        return found._replace(pads=_same(call, sizes, found, auto_pad))
+        same = _same(sizes, found, auto_pad)
+        if same is None:
+            call.refuse(f"auto_pad {auto_pad} with strides along an axis of unknown size")
+        return found._replace(pads=same)
     if auto_pad == "VALID":
         return found._replace(pads=((0, 0),) * rank)
     if auto_pad not in ("NOTSET", ""):
@@ -108,15 +111,22 @@ def share(total: Any, auto_pad: str) -> tuple[Any, Any]:
     return (less, total - less) if auto_pad == "SAME_UPPER" else (total - less, less)
 
 
-def _same(call: Call, sizes: tuple[Any, ...], found: Windows, auto_pad: str) -> Pairs:
-    """The padding that gives ``ceil(size / stride)`` windows."""
+def _same(sizes: tuple[Any, ...], found: Windows, auto_pad: str) -> Pairs | None:
+    """The padding that gives ``ceil(size / stride)`` windows; None where it is not known."""
     made = []
     for size, reach, step in zip(sizes, found.reach, found.strides, strict=True):
         total = (-(-size // step) - 1) * step + reach - size
         if isinstance(total, Dim):
-            call.refuse(f"auto_pad {auto_pad} with stride {step} along an axis of unknown size")
+            return None
         made.append(share(max(total, 0), auto_pad))
     return tuple(made)
+
+
+def padding_of(sizes: tuple[Any, ...], found: Windows) -> str | Pairs:
+    """The padding as our ops take it, in a word where there is one for it."""
+    if not any(map(any, found.pads)):
+        return "valid"
+    return "same" if found.pads == _same(sizes, found, "SAME_UPPER") else found.pads
 
 
 def tap_slices(call: Call, x: Any, windows: Windows, out: tuple[Any, ...]) -> Iterator[Any]:

@@ -1,0 +1,74 @@
+"""Which operators there are: in a version of ONNX, and for the dtypes of a call.
+
+ONNX allows every float dtype nearly everywhere; ONNX Runtime has kernels of fewer.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from eagerflow.errors import ArgumentError
+from eagerflow.extras import load
+from eagerflow.graph.ir import Node
+from eagerflow.op import Onnx
+
+OPSETS = range(18, 27)
+"""The versions of ONNX's operators that models are written for."""
+
+NO_FLOAT64 = frozenset(
+    """
+    Acos Acosh Asin Asinh Atan Atanh Cosh Erf Sinh Tan
+    Elu Gelu HardSigmoid HardSwish LeakyRelu Mish Selu Softplus Softsign
+    AveragePool Conv ConvTranspose Det
+    """.split()
+)
+"""Operators that ONNX Runtime, on processors, computes in float32 alone, or as inexactly."""
+
+
+UINT64 = frozenset(
+    """
+    Abs Sign Add Sub Mul Div Mod Max Min Equal Greater GreaterOrEqual Less LessOrEqual
+    BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
+    """.split()
+)
+"""Operators that ONNX Runtime computes in uint64; others are in int64, right below 2^63."""
+
+
+def check_opset(opset: int) -> None:
+    """ArgumentError for a version of the operators that no model is written for."""
+    if opset not in OPSETS:
+        raise ArgumentError(
+            f"models are not written for opset {opset!r}",
+            op="export_onnx",
+            argument="opset",
+            expected=f"{OPSETS[0]} to {OPSETS[-1]}",
+        )
+
+
+@cache
+def is_in(operator: str, opset: int) -> bool:
+    """Whether a version of the operators has one."""
+    defs = load("onnx", "onnx", "ONNX").defs
+    try:
+        defs.get_schema(operator, max_inclusive_version=opset)
+    except defs.SchemaError:
+        return False
+    return True
+
+
+def is_empty(node: Node) -> bool:
+    """Whether no result has elements, so that nothing has to be computed."""
+    return all(0 in v.shape for v in node.outputs)
+
+
+def has_operator(node: Node, opset: int) -> bool:
+    """Whether a node is exported as it is, and not as what its body consists of."""
+    rule = node.op.onnx
+    if not isinstance(rule, Onnx):
+        return callable(rule) or is_empty(node)
+    if not is_in(rule.name, opset):
+        return False
+    wide = any(v.dtype == np.float64 for v in (*node.values(), *node.outputs))
+    return not wide or rule.name not in NO_FLOAT64
