@@ -451,13 +451,13 @@ def torch_state(work):
     return [torch.nn.Parameter(tensor(w)) for w in weights], list(map(tensor, batch))
 
 
-def torch_step(work, fused=False, compiled=False):
+def torch_step(work, fused=False, compiled=False, mode=None):
     """A step of PyTorch; ``compiled`` with forward, loss and backward by torch.compile."""
     import torch
 
     weights, batch = torch_state(work)
     optimizer = torch.optim.Adam(weights, lr=RATE, eps=EPSILON, fused=fused)
-    loss_of = torch.compile(work.torch) if compiled else work.torch
+    loss_of = torch.compile(work.torch, mode=mode) if compiled else work.torch
 
     def step():
         optimizer.zero_grad(set_to_none=True)

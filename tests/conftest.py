@@ -58,6 +58,7 @@ SLOW = {
     "test_gradients_of_calls": 4,
     "test_gradients_of_samples": 4,
     "test_imports_go_down": 0,
+    "test_kernels_of_training_steps_compile_for_gpus": 0,
     "test_large_regions_are_within_bounds_and_of_the_same_bits": 6,
     "test_large_results_are_refused": 4,
     "test_limits_change_while_kernels_run": 0,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +15,10 @@ from eagerflow.devices import as_device, current_device, device_of
 from eagerflow.dtypes import NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
 from eagerflow.op import Op
+
+if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
+    from eagerflow.codegen.layout import Entry
+    from eagerflow.codegen.region import Region
 
 __all__ = ["Backend", "PlacedBackend"]
 
@@ -47,7 +52,67 @@ class Backend:
     """Whether its arrays are those of NumPy in this process's memory, its devices shares of the
     processor's cores, and work is done when a call returns."""
     fuses = False
-    """Whether regions of captured functions become kernels that take its arrays."""
+    """Whether regions of captured functions become kernels that take its arrays; those of a
+    backend that is not ``host`` are made by ``region_call``."""
+    records = False
+    """Whether what is started on a device can be recorded (``record``), to be started again."""
+
+    def on(self, index: int) -> Any:
+        """Context in which what is computed and allocated is on the device with this index."""
+        return nullcontext()
+
+    def kernel_module(self) -> Any:
+        """What collects kernels that are compiled together."""
+        raise NotImplementedError(f"{type(self).__name__}.kernel_module")
+
+    def region_call(
+        self,
+        region: Region,
+        sizes: dict[str, int],
+        inputs: Sequence[Entry],
+        outputs: Sequence[Entry],
+        index: int,
+        module: Any,
+    ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+        """A function of arrays to read and arrays to write that computes a region.
+
+        They are on one device, most likely that with this index, which is current in its calls.
+        Its kernels are in ``module``, from ``kernel_module``, with those of others.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.region_call")
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        """What starts again what ``work()`` starts on the current device, in one launch.
+
+        That is for the same addresses: whoever calls it answers for that. Now it is only recorded.
+        Raises whatever the library does where ``work`` cannot be recorded.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.record")
+
+    def products(self, index: int) -> Callable[..., bool] | None:
+        """What starts products with epilogues on a device, if it is there: see ``cublaslt``."""
+        return None
+
+    def queue(self) -> Any:
+        """In which order, of several, work is done on the current device that is started now."""
+        return None
+
+    def address(self, array: Any) -> int:
+        """Where an array of this library begins in memory."""
+        found: int = array.ctypes.data
+        return found
+
+    def renamed(self, array: Any) -> Any:
+        """Another array in the same memory, in row-major order, of which views are views."""
+        raise NotImplementedError(f"{type(self).__name__}.renamed")
+
+    def store(self, array: Any, values: Any) -> None:
+        """Give an array of the current device the values of one of any backend.
+
+        They are those of the moment, whatever happens to ``values`` later; on a device, it waits
+        only for values that lie elsewhere and are many.
+        """
+        self.xp.copyto(array, values)
 
     def empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
         """A new array of arbitrary values."""

@@ -3,21 +3,35 @@
 Importing this module loads nothing; the first GPU that is counted or used loads CuPy.
 What was run where: names and signatures were checked against CuPy 14.2 itself, the logic of
 devices and transfers against a look-alike in ``tests/backends``. Nothing here has yet run on
-a GPU; the tests marked ``gpu`` do where there is one.
+a GPU; the tests marked ``gpu`` do where there is one. The kernels of captured functions have run on
+that look-alike too, compiled for the CPU.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any
+from threading import get_ident
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eagerflow.backends.base import PlacedBackend
+from eagerflow.backends.cublaslt import CublasLt, cublaslt
+from eagerflow.backends.cuda_graphs import CudaGraph
 from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
 
+if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
+    from eagerflow.codegen.cuda.modules import Module
+    from eagerflow.codegen.layout import Entry
+    from eagerflow.codegen.region import Region
+
 __all__ = ["CupyBackend", "count_devices"]
+
+MAX_STORED_BYTES = 1 << 9
+"""Bytes of the host that go to a device as numbers of kernels: more are copied."""
+_DEFAULT_STREAM_OF_THREAD = 2  # cudaStreamPerThread
 
 
 @cache
@@ -42,6 +56,8 @@ class CupyBackend(PlacedBackend):
     """
 
     name = "cupy"
+    fuses = True
+    records = True
 
     def __init__(self) -> None:
         try:
@@ -56,6 +72,8 @@ class CupyBackend(PlacedBackend):
             raise DeviceError("CuPy sees no GPU", hint="nvidia-smi shows driver and GPUs")
         self.xp = cupy
         self.array_type = cupy.ndarray
+        self._store_words: Any = None
+        self._products: dict[int, CublasLt | None] = {}
 
     def on(self, index: int) -> Any:
         return self.xp.cuda.Device(index % count_devices())
@@ -63,6 +81,63 @@ class CupyBackend(PlacedBackend):
     def locate(self, array: Any) -> int:
         index: int = array.device.id
         return index
+
+    # Captured functions ------------------------------------------------------------------
+
+    def kernel_module(self) -> Module:
+        from eagerflow.codegen.cuda.modules import Module
+
+        return Module(self.xp)
+
+    def region_call(
+        self,
+        region: Region,
+        sizes: dict[str, int],
+        inputs: Sequence[Entry],
+        outputs: Sequence[Entry],
+        index: int,
+        module: Module,
+    ) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+        from eagerflow.codegen.cuda.launch import CudaCall
+
+        call = CudaCall(region, sizes, inputs, outputs, module, self.xp)
+        call.expect(self.on(index).id)
+        return lambda given, made: call(made[0].device.id, given, made)
+
+    def record(self, work: Callable[[], None]) -> Callable[[], None]:
+        return CudaGraph(self.xp, work)
+
+    def products(self, index: int) -> CublasLt | None:
+        with self.on(index) as gpu:
+            if gpu.id not in self._products:
+                self._products[gpu.id] = cublaslt(self.xp)
+            return self._products[gpu.id]
+
+    def queue(self) -> tuple[int, int]:
+        stream: int = self.xp.cuda.get_current_stream().ptr
+        # Where each thread has a default stream of its own, all of these go by one number.
+        return stream, get_ident() if stream == _DEFAULT_STREAM_OF_THREAD else 0
+
+    def address(self, array: Any) -> int:
+        found: int = array.data.ptr
+        return found
+
+    def renamed(self, array: Any) -> Any:
+        return self.xp.ndarray(array.shape, array.dtype, memptr=array.data)
+
+    def store(self, array: Any, values: Any) -> None:
+        if isinstance(values, self.array_type):
+            self.xp.copyto(array, self.receive(values, array.device.id))
+            return
+        values = np.asarray(values, array.dtype)
+        if values.nbytes > MAX_STORED_BYTES:
+            array.set(values)
+            return
+        if self._store_words is None:
+            from eagerflow.codegen.cuda.words import WordStore
+
+            self._store_words = WordStore(self.xp)
+        self._store_words(array.device.id, array.data.ptr, values)
 
     # Transfers ---------------------------------------------------------------------------
 

@@ -11,13 +11,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.codegen.region import Input, Output, Region
 
 BROADCAST, UNIT, STRIDED = 0, 1, 2
+
+
+class Entry(NamedTuple):
+    """How arrays of one shape and dtype enter a region as an operand.
+
+    ``axes`` are those of the array that the operand has, in the region's order: the others have
+    size 1. With a ``word``, the operand is that one element of an array of one axis.
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any
+    axes: tuple[int, ...]
+    word: int | None = None
 
 
 @dataclass(frozen=True)

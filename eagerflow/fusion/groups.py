@@ -580,6 +580,16 @@ def fuse(
     return _steps(grouping, [g for g in kept if brief.isdisjoint(m.node for m in g.members)])
 
 
+def fuse_for_device(graph: Graph) -> list[Step]:
+    """The same where each call starts a kernel on a device, which costs alike at all sizes.
+
+    What a region can do is one, be it a single node: kernels of ours can be recorded.
+    """
+    grouping = _Grouping(graph)
+    grouping.run()
+    return _steps(grouping, [group for group in grouping.groups if group.computes()])
+
+
 def into_of(node: Node) -> Into | None:
     """What writes the results of a node into memory that it is given."""
     if node.op.into is None or not all(x is None or type(x) is Value for x in node.inputs):

@@ -10,9 +10,11 @@ import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
+from eagerflow.codegen.layout import Entry
 from eagerflow.codegen.region import Region
-from eagerflow.errors import ArgumentError, EagerflowError, IndexRangeError
+from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
+from eagerflow.fusion.labels import UNSIGNED, has_others, refuse_labels
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import needed
@@ -25,7 +27,6 @@ from eagerflow.ops.nn.losses import (
 CLASS_OPS = (sparse_softmax_cross_entropy, sparse_softmax_cross_entropy_gradient)
 """Ops whose second argument holds numbers of classes, which have to exist."""
 
-_UNSIGNED = {np.dtype(f"int{n}"): np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 _largest = np.maximum.reduce
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -147,6 +148,19 @@ class FusedKernel:
         order = self._permutation(operand)
         return found if order == sorted(order) else found.transpose(order)
 
+    def entries(self) -> tuple[list[Entry], list[Entry]]:
+        """How the arrays of inputs and of outputs enter the region."""
+        return self._entries(self._inputs), self._entries(self._outputs)
+
+    def _entries(self, operands: Sequence[Operand]) -> list[Entry]:
+        found = []
+        for value, axes, word in operands:
+            kept = [axis for axis, n in enumerate(value.shape) if n != 1]
+            order = [] if word is not None else self._permutation(Operand(value, axes))
+            own = tuple([kept[i] for i in order])
+            found.append(Entry(value.shape, value.dtype, own, word))
+        return found
+
     def prepare(
         self,
         inputs: Sequence[Any] | None = None,
@@ -230,19 +244,14 @@ class FusedCall:
         """Raise IndexRangeError for labels that are no classes; other inputs are not looked at."""
         for number, classes in self.kernel.checks:
             labels = inputs[number]
-            unsigned = _UNSIGNED.get(labels.dtype)
+            unsigned = UNSIGNED.get(labels.dtype)
             if unsigned is not None and labels.size:
                 # As numbers without a sign, those below 0 are the largest.
                 wrong = _largest(labels.view(unsigned), None) >= classes
             else:
-                wrong = labels.size and (labels.min() < 0 or labels.max() >= classes)
+                wrong = has_others(labels, classes)
             if wrong:
-                worst = labels.min() if labels.min() < 0 else labels.max()
-                raise IndexRangeError(
-                    f"class {worst} is out of range",
-                    argument="labels",
-                    expected=f"integers from 0 to {classes - 1}",
-                )
+                refuse_labels(labels, classes)
 
     def _ready(
         self, inputs: Sequence[Any], outputs: Sequence[Any]

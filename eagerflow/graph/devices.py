@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from eagerflow.devices import Device, as_device
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node
+from eagerflow.graph.ir import Node, Value
 
 
 def said(node: Node) -> str | None:
@@ -23,8 +23,8 @@ def said(node: Node) -> str | None:
     return node.attributes.get("device") or node.device
 
 
-def homes(graph: Graph, device: Device) -> Sequence[Device]:
-    """The devices of the graph's finals in a run on ``device``."""
+def places(graph: Graph, device: Device) -> dict[Value, Device]:
+    """The devices of the values of a graph in a run on ``device``, but for those in bodies."""
     entries = graph.all_inputs()
     found = {v: as_device(v.device) if v.device is not None else device for v in entries}
     for value in graph.constants:
@@ -37,4 +37,10 @@ def homes(graph: Graph, device: Device) -> Sequence[Device]:
             given = sorted(node.values(), key=lambda v: v.constant is not None and not v.shape)
             home = found[given[0]] if given else home
         found.update(dict.fromkeys(node.outputs, home))
+    return found
+
+
+def homes(graph: Graph, device: Device) -> Sequence[Device]:
+    """The devices of the graph's finals in a run on ``device``."""
+    found = places(graph, device)
     return [found[v] for v in graph.all_outputs()]

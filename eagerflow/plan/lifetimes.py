@@ -122,6 +122,12 @@ class Pool:
         self._ends[found] = start + size
         return found
 
+    def own(self, size: int) -> Buffer:
+        """A buffer of so many bytes that nothing else lies in, before or after."""
+        found = self._known[self.size] = Buffer(self.size, len(self._known))
+        self.size += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+        return found
+
     def give(self, buffer: Buffer) -> None:
         """Let a buffer be taken again."""
         start, end = buffer.start, self._ends.pop(buffer)

@@ -12,7 +12,8 @@ Names are like those of the graph's values, but made here of ASCII letters, digi
 no other word of whoever wrote the graph is in the text: what is no small number goes by a name.
 What a step writes lies in a buffer of the plan where it can; what leaves the plan is allocated
 anew on each run. Kernels that update Variables in place are only made ready here (``commit``),
-and run in one call when nothing else is left to do.
+and run in one call when nothing else is left to do. What is different on other devices than the
+host is in ``device_lowering``.
 """
 
 from __future__ import annotations
@@ -32,16 +33,18 @@ from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.fusion.device_calls import DeviceCall, kernel_at_home
 from eagerflow.fusion.groups import into_of
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes
+from eagerflow.graph.devices import said
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames, tuple_of
 from eagerflow.graph.sizes import LATE
 from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
-from eagerflow.plan.in_place import Update, arrange
+from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
@@ -70,15 +73,18 @@ class Program:
         self.device = device
         self.order = order
         self.exact = exact
-        self.segments = device.backend.host and not exact and has_segments()
+        own = device.backend
+        self.segments = own.host and not exact and has_segments()
+        self.module = None if own.host or exact or not own.fuses else own.kernel_module()
         self.straight: set[Value] = set()  # values known to lie in row-major order
         self.lines: list[str] = []
         self.places: list[Step | None] = []  # of each line
         self.globals: dict[str, Any] = {"asarray": device.backend.wrapper(device.index)}
         # For small arrays the pool would ask NumPy as well, in three times the time.
-        self.globals["empty"] = np.empty if device.backend.host else device.backend.empty
+        self.globals["empty"] = np.empty if own.host else own.empty
         self.pool = Pool()
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any, Order]] = {}
+        self.renewals: dict[str, tuple[tuple[int, ...], Any]] = {}  # shapes and dtypes by name
         self.names: dict[Value, str] = {}
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
@@ -147,7 +153,7 @@ class _Pending:
     """The steps of a segment that is not written yet."""
 
     def __init__(self) -> None:
-        self.steps: list[SegmentStep] = []
+        self.steps: list[Any] = []
         self.names: list[str] = []  # of the tuples of their arrays
         # Of the last one: its line, and how what it reads and what it makes are written.
         self.last = (0, "", "")
@@ -296,8 +302,8 @@ class Lowering:
 
     # Segments ------------------------------------------------------------------------------------
 
-    def add(self, step: SegmentStep, name: str, given: list[str], made: list[str]) -> None:
-        """Let a step be one of a segment; ``given`` and ``made`` are the names of its arrays."""
+    def add(self, step: Any, name: str, given: list[str], made: list[str]) -> None:
+        """Let what has a ``step`` be one of a segment, with arrays of these names."""
         pending, program = self.pending, self.program
         pending.steps.append(step)
         pending.names.append(program.name(name))
@@ -311,16 +317,29 @@ class Lowering:
         program, pending = self.program, self.pending
         self.pending = _Pending()
         self.pending.gone = pending.gone
-        if len(pending.steps) == 1 and isinstance(pending.steps[0].step, FusedKernel):
-            (step,), (at, given, made) = pending.steps, pending.last
-            name = program.known(f"_{step.step.name}", step.call)
+        if len(pending.steps) == 1 and self.is_call(pending.steps[0].step):
+            (own,), (at, given, made) = pending.steps, pending.last
+            name = own.step.op.name if isinstance(own.step, Node) else own.step.name
+            name = program.known(f"_{name}", own.call)
             program.lines[at] = f"{'    ' * self.depth}{name}({given}, {made})"
         elif pending.steps:
-            segment = Segment(pending.steps)
+            segment = self.segment(pending.steps)
             name = program.known("_segment", segment)
             program.write(f"{name}({tuple_of(pending.names)})", pending.steps[-1].step, self.depth)
             self.pending.gone = pending.names + pending.gone
         self._delete()
+
+    def is_call(self, step: Any) -> bool:
+        """Whether a step alone is called as it is, and is no segment."""
+        return isinstance(step, FusedKernel)
+
+    def segment(self, steps: list[Any]) -> Any:
+        """Steps as one function."""
+        return Segment(steps)
+
+    def results(self) -> list[str]:
+        """The names of what the program gives."""
+        return [self.text(v) for v in self.graph.all_outputs()]
 
     def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""
@@ -339,14 +358,16 @@ class Lowering:
     def _node(self, node: Node, number: int) -> None:
         self.layouts.note(node)
         kind = self._kind(node)
-        kernel = kind.device.backend.bind(node.op, kind.dtype)
+        kernel = kernel_at_home(node, kind)
         into = into_of(node) if type(kernel) is partial and kind.device.backend.host else None
         if into is not None and node in self.native:
             self._native_node(node, number, into, kernel)
             return
         if node.op.name in PRODUCTS:
             has_code = self.program.segments
-            self._choose(node, False, why_numpy(node, into, self.program.exact, has_code))
+            reason = why_numpy(node, into, self.program.exact, has_code)
+            host = kind.device.backend.host
+            self.choose(node, *("NumPy", reason) if host else ("the device's library", "as eager"))
         if any(map(self.waits, node.inputs)) and not self._shows(node):
             self.flush()
         given = [self.text(x) for x in node.inputs]
@@ -372,7 +393,7 @@ class Lowering:
     def _native_node(self, node: Node, number: int, into: Into, kernel: Any) -> None:
         """A node as a step of a segment."""
         if node.op.name in PRODUCTS:
-            self._choose(node, True, why_generated(node))
+            self.choose(node, "generated kernel", why_generated(node))
         values = list(node.values())
         if into.call is None:  # a kernel's arrays are told apart by where they begin
             values = list(dict.fromkeys(values))
@@ -382,9 +403,9 @@ class Lowering:
         call = _NodeCall(node, into, kernel, values)
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
-    def _choose(self, node: Node, generated: bool, reason: str) -> None:
+    def choose(self, node: Node, way: str, reason: str) -> None:
         """Note what multiplies, for whoever asks."""
-        choice = ProductChoice(node.outputs[0].name, node, generated, reason)
+        choice = ProductChoice(node.outputs[0].name, node, way, reason)
         self.program.products.append(choice)
 
     def place(self, value: Value, step: Step, number: int, order: Order = ()) -> str:
@@ -406,7 +427,7 @@ class Lowering:
     def _call(self, node: Node, kernel: Any, kind: Kind, given: list[str]) -> str:
         """A call of an op's own kernel, with all attributes."""
         more = node.attributes
-        own: tuple[Any, ...] = ("kernel", node.op, kind)
+        own: tuple[Any, ...] = ("kernel", node.op, kind, said(node))
         keys = [self.program.argument(key) for key in more]
         if None in keys:  # a name in letters of other languages stays out of the text
             kernel, more, keys, own = partial(kernel, **more), {}, [], ("kernel", node)
@@ -470,8 +491,12 @@ class Lowering:
             for value, name in zip(node.outputs, names, strict=True):
                 if not value.shape:
                     program.write(f"{name} = asarray({name})", node, self.depth)
-        for value, name in zip(node.outputs, names, strict=True):
-            if node.op.name in LATE or nbytes(value) >= MIN_DELETED_BYTES:
+        self._let_go(node.outputs, names, node.op.name in LATE)
+
+    def _let_go(self, values: Sequence[Value], names: list[str], late: bool = False) -> None:
+        """Note arrays that a step has allocated, to be deleted when no step needs them."""
+        for value, name in zip(values, names, strict=True):
+            if late or nbytes(value) >= MIN_DELETED_BYTES:
                 self.loose.setdefault(self.lifetimes.root(value), []).append(name)
 
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
@@ -484,6 +509,14 @@ class Lowering:
             self.flush()
             self._update(fused, update, given)
             return
+        if not program.device.backend.host:
+            there = DeviceCall(fused, program.device, program.module)
+            name = program.known(f"_{fused.name}", there)
+            names = [program.local(v) for v in fused.outputs]
+            line = f"{tuple_of(names)} = {name}({tuple_of(given)})"
+            program.write(line, fused, self.depth)
+            self._let_go(fused.outputs, names)
+            return
         if fused.checks and any(self.waits(fused.inputs[i]) for i, _ in fused.checks):
             self.flush()
         made = [self.place(value, fused, number) for value in fused.outputs]
@@ -492,11 +525,15 @@ class Lowering:
             program.write(f"{name}({tuple_of(given)}, {tuple_of(made)})", fused, self.depth)
             return
         call = fused.prepare()
-        if fused.checks:
-            check = program.known(f"_check_{fused.name}", call.check)
-            program.write(f"{check}({tuple_of(given)})", fused, self.depth)
+        self.write_check(fused, call, given)
         own = SegmentStep(fused, len(given), call, call.native)
         self.add(own, fused.name, given, made)
+
+    def write_check(self, fused: FusedKernel, call: Any, given: list[str]) -> None:
+        """The look at labels, which are there before the segment begins."""
+        if fused.checks:
+            check = self.program.known(f"_check_{fused.name}", call.check)
+            self.program.write(f"{check}({tuple_of(given)})", fused, self.depth)
 
     def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
         """A kernel that runs when all else has been done, over the old values of Variables."""
@@ -569,37 +606,3 @@ def _literal(value: Any) -> str | None:
         parts = [_literal(item) for item in value]
         return None if None in parts else tuple_of([p for p in parts if p is not None])
     return None
-
-
-def lower(
-    graph: Graph, order: Callable[[Graph], Sequence[Step]], device: Device, exact: bool = False
-) -> Program:
-    """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
-    program = Program(device, order, exact)
-    steps, updates = arrange(graph, order(graph))
-    names = [program.local(v) for v in graph.all_inputs()]
-    lowering = Lowering(program, graph, steps, updates=updates)
-    lowering.run()
-    lifetimes = lowering.lifetimes
-    program.shared = tuple(
-        i for i, v in enumerate(graph.all_inputs()) if lifetimes.root(v) in lifetimes.leaving
-    )
-    results = [lowering.text(v) for v in graph.all_outputs()]
-    program.write(f"return {tuple_of(results) if results else '()'}")
-    first = ["buffers", "commit"] if program.updates else ["buffers"]
-    program.lines.insert(0, f"def replay({', '.join([*first, *names])}):")
-    program.places.insert(0, None)
-    _join(program)
-    return program
-
-
-def _join(program: Program) -> None:
-    """All functions of the program in one text, each with the arrays of the buffers at hand."""
-    parts = [*program.parts, (program.lines, program.places)]
-    program.lines, program.places = [], []
-    for lines, places in parts:
-        if program.arrays:
-            lines.insert(1, f"    {tuple_of(list(program.arrays))[1:-1]} = buffers")
-            places.insert(1, None)
-        program.lines += lines
-        program.places += places

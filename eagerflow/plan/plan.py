@@ -26,10 +26,14 @@ from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
 from eagerflow.plan import profile as profiles
+from eagerflow.plan.device_segments import DeviceSegment, start
+from eagerflow.plan.epilogues import FusedProduct
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
-from eagerflow.plan.lowering import Program, lower
+from eagerflow.plan.lowering import Program
 from eagerflow.plan.products import explained
+from eagerflow.plan.programs import lower
+from eagerflow.plan.renewals import Renewal
 from eagerflow.plan.segments import PythonPart
 from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import refusal_text
@@ -44,16 +48,49 @@ class Frame:
     __slots__ = ("buffers", "commit", "first", "run")
 
     def __init__(self, program: Program) -> None:
-        self.run = quiet_runner()
-        size = program.pool.size
-        block: Any = self.run(memory.empty, (size + ALIGNMENT_BYTES,), np.uint8) if size else None
-        first = 0 if block is None else -block.ctypes.data % ALIGNMENT_BYTES
-        self.buffers = tuple(
-            _array_in(block[first + buffer.start :], *about)
-            for buffer, *about in program.arrays.values()
-        )
+        self.run = _runner(program.device)
+        self.buffers: tuple[Any, ...] = self.run(_buffers_of, program)
         self.commit = Commit(program.updates) if program.updates else None
         self.first = (self.buffers,) if self.commit is None else (self.buffers, self.commit)
+
+
+def _buffers_of(program: Program) -> tuple[Any, ...]:
+    """What a program begins with: its arrays, in one block, and what gives new ones."""
+    own, size = program.device.backend, program.pool.size
+    block: Any = None
+    first = 0
+    if size:
+        allocate = memory.empty if own.host else own.empty
+        block = allocate((size + ALIGNMENT_BYTES,), np.dtype(np.uint8))
+        first = -own.address(block) % ALIGNMENT_BYTES
+    arrays = [
+        _array_in(block[first + buffer.start :], *about)
+        for buffer, *about in program.arrays.values()
+    ]
+    return (*arrays, *[Renewal(own, *about) for about in program.renewals.values()])
+
+
+def _runner(device: Device) -> Callable[..., Any]:
+    """``run(f, *args)`` calls ``f`` quietly, and where arrays are made on the device.
+
+    What it has started last may still be at work in the memory of the run: where the next one is
+    not behind it in the same order of work, that is waited for.
+    """
+    run, own = quiet_runner(), device.backend
+    if own.host:
+        return run
+    last: Any = None
+
+    def there(f: Callable[..., Any], *args: Any) -> Any:
+        nonlocal last
+        with own.on(device.index):
+            queue = own.queue()
+            if last not in (None, queue):
+                own.synchronize()
+            last = queue
+            return run(f, *args)
+
+    return there
 
 
 def _array_in(block: Any, shape: tuple[int, ...], dtype: Any, order: tuple[int, ...]) -> Any:
@@ -227,7 +264,7 @@ class Plan:
         commit = frame.commit
         if commit is not None:
             commit.copies = True
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), self.device.backend.on(self.device.index):
             found: tuple[Any, ...] = self._function(*frame.first, *arrays)
         if commit is not None:
             commit.run()
@@ -247,12 +284,13 @@ class Plan:
         ...
         lambda: ... ms; one by one, 2 steps take ... ms
         """
-        watch, arrays = profiles.Stopwatch(), [x.copy() for x in arrays]
+        watch, frame = profiles.Stopwatch(self.device.backend.synchronize), self._frame()
+        arrays = frame.run(lambda: [x.copy() for x in arrays])
         names = {
             name: watch.wraps(thing) if name.startswith("_") and callable(thing) else thing
             for name, thing in self._program.globals.items()
         }
-        timed, frame = self._made(names), self._frame()
+        timed = self._made(names)
 
         def run(function: Any, end: Callable[..., Any]) -> None:
             frame.run(function, *frame.first, *arrays)
@@ -276,8 +314,11 @@ class Plan:
         return profiles.Profile(self.graph.name, steps, seconds)
 
     def release(self) -> None:
-        """Give the buffers back; the next run takes new ones."""
+        """Give the buffers back, and recordings of segments; the next runs make new ones."""
         self._frames.clear()
+        for thing in self._program.globals.values():
+            if isinstance(thing, DeviceSegment):
+                thing.release()
 
     def _explained(self, error: Exception) -> EagerflowError:
         """The error of a step, with the op and the user's line."""
@@ -306,6 +347,8 @@ class Plan:
                 found = self._program.places[trace.tb_lineno - 1]
             elif frame.f_code is PythonPart.run.__code__:
                 found = frame.f_locals["self"].step
+            elif frame.f_code is start.__code__:
+                found = frame.f_locals["own"].step
             trace = trace.tb_next
         return found
 
@@ -323,7 +366,7 @@ def _named(place: Step, argument: str | None) -> str:
 
 def _where(place: Step | None, whole: bool = False) -> str:
     """The user's line of a step; of a region, that of its last node."""
-    node = place.nodes[-1] if isinstance(place, FusedKernel) else place
+    node = place.nodes[-1] if isinstance(place, FusedKernel | FusedProduct) else place
     source = None if node is None else node.source
     if source is None:
         return ""

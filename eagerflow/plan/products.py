@@ -1,5 +1,7 @@
 """What multiplies the matrices of a plan, and why: generated kernels, or NumPy with its BLAS.
 
+On a GPU it is cuBLASLt, or what CuPy takes.
+
 A generated kernel does all products that it can: docs/decisions/0027-blas-or-ours.md has the
 measurements behind that rule. It knows shapes, dtypes and the steps beside a product, and no
 measurement of its own, so that a plan computes the same bits in every process.
@@ -25,15 +27,14 @@ class ProductChoice(NamedTuple):
 
     name: str
     node: Node
-    generated: bool
+    way: str
     reason: str
 
     def words(self) -> tuple[str, str, str, str]:
         """The name, what is multiplied, the way, the user's line."""
         factors = [f"{x.dtype.name}{x.shape}" for x in self.node.values()]
-        kind = "generated kernel" if self.generated else "NumPy"
         place = place_of(self.node.source) if self.node.source else ""
-        return self.name, " · ".join(factors), f"{kind}: {self.reason}", place
+        return self.name, " · ".join(factors), f"{self.way}: {self.reason}", place
 
 
 def is_large(node: Node) -> bool:

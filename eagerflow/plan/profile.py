@@ -13,6 +13,7 @@ from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import aligned_columns
+from eagerflow.plan.device_segments import DeviceSegment
 from eagerflow.plan.segments import Segment
 
 MAX_SHOWN_STEPS = 30  # in a table
@@ -83,9 +84,13 @@ class Profile:
 
 
 class Stopwatch:
-    """Notes how long the calls of a program take that is run with what it ``wraps``."""
+    """Notes how long the calls of a program take that is run with what it ``wraps``.
 
-    def __init__(self) -> None:
+    ``wait`` returns when all that was started has been done.
+    """
+
+    def __init__(self, wait: Callable[[], None]) -> None:
+        self._wait = wait
         self.steps: dict[Key, Any] = {}
         """The step of a segment; what else a line does, the plan knows."""
         self._times: defaultdict[Key, list[list[float]]] = defaultdict(list)
@@ -97,10 +102,10 @@ class Stopwatch:
         def call(*args: Any, **named: Any) -> Any:
             return self.time((sys._getframe(1).f_lineno, 0), thing, *args, **named)
 
-        return self._by_steps(thing) if isinstance(thing, Segment) else call
+        return self._by_steps(thing) if isinstance(thing, Segment | DeviceSegment) else call
 
-    def _by_steps(self, segment: Segment) -> Callable[..., Any]:
-        alone = [(step.step, Segment([step])) for step in segment.steps]
+    def _by_steps(self, segment: Segment | DeviceSegment) -> Callable[..., Any]:
+        alone = segment.alone()
 
         def call(rows: Sequence[Any]) -> None:
             line = sys._getframe(1).f_lineno
@@ -114,6 +119,7 @@ class Stopwatch:
         """Make a call whose time is noted."""
         begin = perf_counter()
         found = call(*args, **named)
+        self._wait()
         self._round[key].append(perf_counter() - begin)
         return found
 
@@ -130,6 +136,7 @@ class Stopwatch:
         for number in range(-1, rounds):  # the first one prepares what comes later
             begin = perf_counter()
             plain()
+            self._wait()
             wholes.append(perf_counter() - begin)
             self._round.clear()
             timed()

@@ -18,7 +18,7 @@ from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.fusion.groups import fuse
+from eagerflow.fusion.groups import fuse, fuse_for_device
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.cache import kept
 from eagerflow.graph.devices import homes
@@ -168,8 +168,9 @@ _array_of = attrgetter("_array")
 
 def _order(device: Device) -> Callable[[Graph], list[Step]]:
     """How steps of a graph are fused for a device."""
-    segments = device.backend.host and has_segments()
-    return order_of_segments if segments else fuse
+    if not device.backend.host:
+        return fuse_for_device
+    return order_of_segments if has_segments() else fuse
 
 
 def as_written(graph: Graph) -> Sequence[Step]:

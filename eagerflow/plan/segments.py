@@ -243,6 +243,10 @@ class Segment:
         layout.run(rows)
         self._free.append(layout)
 
+    def alone(self) -> list[tuple[Any, Callable[..., Any]]]:
+        """The steps, each with a segment of it alone."""
+        return [(step.step, Segment([step])) for step in self.steps]
+
     def _for(self, rows: tuple[tuple[Any, ...], ...]) -> _Layout:
         key = tuple([a.strides for row in rows for a in row])
         natives = self._natives.get(key)

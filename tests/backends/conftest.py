@@ -1,6 +1,11 @@
+import sys
+
 import pytest
 
 import eagerflow as ef
+from eagerflow.backends import cupy as module
+from eagerflow.devices import _types
+from tests.backends.lookalike import Lookalike
 from tests.backends.strict import DEVICES, StrictBackend
 
 ef.register_device_type("strict", StrictBackend, lambda: len(DEVICES))
@@ -10,3 +15,20 @@ ef.register_device_type("strict", StrictBackend, lambda: len(DEVICES))
 def strict():
     """Name of the first device of the third-party backend."""
     return "strict:0"
+
+
+@pytest.fixture(params=["lookalike", pytest.param("cupy", marks=pytest.mark.gpu)])
+def gpus(request, monkeypatch):
+    """At least two devices of type gpu; their backend is loaded anew for each test."""
+    monkeypatch.setattr(_types["gpu"], "backend", None)
+    monkeypatch.setattr(_types["gpu"], "devices", {})
+    monkeypatch.setattr(_types["gpu"], "logical", None)
+    if request.param == "lookalike":
+        monkeypatch.setitem(sys.modules, "cupy", Lookalike())
+    module.count_devices.cache_clear()
+    if not module.count_devices():
+        pytest.skip("there is no GPU")
+    if module.count_devices() == 1:
+        ef.set_logical_devices("gpu", 2)
+    yield sys.modules["cupy"]
+    module.count_devices.cache_clear()

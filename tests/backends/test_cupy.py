@@ -14,23 +14,6 @@ from eagerflow.errors import DeviceError, DTypeError, MissingExtraError, OutOfMe
 from tests.backends.lookalike import Lookalike
 
 
-@pytest.fixture(params=["lookalike", pytest.param("cupy", marks=pytest.mark.gpu)])
-def gpus(request, monkeypatch):
-    """At least two devices of type gpu; their backend is loaded anew for each test."""
-    monkeypatch.setattr(_types["gpu"], "backend", None)
-    monkeypatch.setattr(_types["gpu"], "devices", {})
-    monkeypatch.setattr(_types["gpu"], "logical", None)
-    if request.param == "lookalike":
-        monkeypatch.setitem(sys.modules, "cupy", Lookalike())
-    module.count_devices.cache_clear()
-    if not module.count_devices():
-        pytest.skip("there is no GPU")
-    if module.count_devices() == 1:
-        ef.set_logical_devices("gpu", 2)
-    yield sys.modules["cupy"]
-    module.count_devices.cache_clear()
-
-
 @pytest.fixture
 def none(monkeypatch):
     """CuPy without a GPU."""
@@ -225,34 +208,3 @@ def test_synchronize_waits_for_every_gpu(gpus):
     as_device("gpu:0").backend.synchronize()
     if isinstance(gpus, Lookalike):
         assert gpus.synchronized == [0, 1]
-
-
-# Captured functions ---------------------------------------------------------------------------
-
-
-def test_captured_functions_replay_on_a_gpu(gpus):
-    """A step with its gradient, Variables and a loop: op by op on the device, as eagerly."""
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal((3, 2)).astype("f4")
-    x = ef.tensor(rng.standard_normal((4, 3)).astype("f4"), device="gpu:1")
-
-    def made():
-        w = ef.Variable(start, name="w", device="gpu:1")
-
-        def step(x):
-            with ef.GradientTape() as tape:
-                # Not `** 2`, of which a plan makes this: in old NumPys its bits are others.
-                loss = ef.square(ef.tanh(x @ w)).sum()
-            w.assign_sub(tape.gradient(loss, w) * 0.1)
-            return loss, ef.fori_loop(0, 3, lambda i, c: ef.sin(c), loss)
-
-        return w, step
-
-    (w, eager), (other, step) = made(), made()
-    captured = ef.function(step)
-    for _ in range(3):
-        for a, b in zip(eager(x), captured(x), strict=True):
-            assert device_of(b) == ("gpu:1", 1)
-            np.testing.assert_array_equal(a.numpy(), b.numpy())
-    np.testing.assert_array_equal(w.numpy(), other.numpy())
-    assert "_tanh(" in captured.graphs[0].plan().source()

@@ -16,7 +16,7 @@ import numpy as np
 from eagerflow.codegen.cuda import launch
 from eagerflow.codegen.cuda.prelude import SUPPORT
 
-__all__ = ["Array", "Cupy", "compile_for_cpu", "joined", "kernels_of", "prepared"]
+__all__ = ["Array", "Cupy", "compile_for_cpu", "joined", "kernels_of", "launch_on_cpu", "prepared"]
 
 _SHIM = Path(__file__).with_name("cuda_shim.h")
 _KERNEL = re.compile(r'extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(')
@@ -54,7 +54,6 @@ class Cupy(types.ModuleType):
     def __init__(self, libraries):
         super().__init__("cupy")
         self.libraries, self.device, self.launches, self.given = libraries, _Device(), [], []
-        self.modules = {}  # where launches keep theirs
 
     def wrap(self, values):
         return Array(values, self.device)
@@ -82,28 +81,30 @@ class Cupy(types.ModuleType):
 
     def RawModule(self, code, options):
         assert options == ("--std=c++17", "--fmad=false")
-        library, number = self.libraries[code]
-        names = kernels_of(code)
 
         def get_function(name):
-            run = getattr(library, f"run_{number}_{names.index(name)}")
-            return lambda grid, block, given: self._launch(name, run, grid, block, given)
+            return lambda *given: self._launch(name, self.libraries[code], code, given)
 
         return types.SimpleNamespace(get_function=get_function)
 
-    def _launch(self, name, run, grid, block, given):
+    def _launch(self, name, place, code, given):
         assert self.device.depth, "kernels run on the device that is current"
-        assert block[0] * block[1] * block[2] <= 1024 and grid[1] <= 65535
-        assert all(type(g) in (np.uint64, np.int64) for g in given), "eight bytes each"
         self.launches.append(name)
-        sizes = (ctypes.c_uint * 6)(*grid, *block)
-        cells = np.array([int(g) % 2**64 for g in given], np.uint64)
-        places = (ctypes.c_void_p * len(given))(
-            *(cells.ctypes.data + 8 * i for i in range(len(given)))
-        )
-        found = run(sizes, len(given), places)
-        assert found >= 0, f"{name} takes {-1 - found} arguments, not {len(given)}"
-        assert found == 0, f"the threads of a block of {name} wait for each other in vain"
+        launch_on_cpu(code, place, name, *given)
+
+
+def launch_on_cpu(code, place, name, grid, block, given):
+    """Run a kernel of a text that ``compile_for_cpu`` found a place for."""
+    assert block[0] * block[1] * block[2] <= 1024 and grid[1] <= 65535
+    assert all(type(g) in (np.uint64, np.int64) for g in given), "eight bytes each"
+    library, number = place
+    run = getattr(library, f"run_{number}_{kernels_of(code).index(name)}")
+    sizes = (ctypes.c_uint * 6)(*grid, *block)
+    cells = np.array([int(g) % 2**64 for g in given], np.uint64)
+    places = (ctypes.c_void_p * len(given))(*(cells.ctypes.data + 8 * i for i in range(len(given))))
+    found = run(sizes, len(given), places)
+    assert found >= 0, f"{name} takes {-1 - found} arguments, not {len(given)}"
+    assert found == 0, f"the threads of a block of {name} wait for each other in vain"
 
 
 def kernels_of(text):
@@ -115,7 +116,6 @@ def joined(texts):
     """One text of many modules, each in a namespace of its own."""
     parts = [SUPPORT]
     for number, text in enumerate(texts):
-        assert text.startswith(SUPPORT.rstrip())
         own = text.removeprefix(SUPPORT.rstrip()).replace('extern "C" ', "")
         parts.append(f"namespace k{number} {{\n{own}\n}}")
     return "\n".join(parts)

@@ -5,7 +5,6 @@ import faulthandler
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import types
 import warnings
@@ -18,6 +17,9 @@ from eagerflow.codegen.builder import Builder
 from eagerflow.codegen.cuda import launch
 from eagerflow.codegen.cuda.binding import Memory
 from eagerflow.codegen.cuda.instructions import CudaCode, CudaEmitter, CudaOperand
+from eagerflow.codegen.cuda.modules import Module
+from eagerflow.codegen.cuda.nest import Code
+from eagerflow.codegen.cuda.prelude import SUPPORT
 from eagerflow.codegen.functions.table import FUNCTIONS
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.errors import MissingExtraError, ShapeError
@@ -25,6 +27,7 @@ from tests.codegen.cuda_cases import CASES, softmax_case
 from tests.codegen.cuda_cpu import Cupy, compile_for_cpu, joined, kernels_of, prepared
 from tests.codegen.expected import compare, evaluate
 from tests.codegen.guards import PATTERNS, Guarded, Poisoned, guard_pages_work
+from tests.codegen.nvcc import called, compile_for_gpus, needs_nvcc
 from tests.codegen.ways import place, seeded
 
 RANDOM = 60
@@ -35,7 +38,6 @@ BINARY = [
 ]
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
-needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="there is no nvcc")
 
 
 class Borders:
@@ -68,7 +70,7 @@ class Borders:
 def run(cupy, monkeypatch, call):
     """Compute on the look-alike; which kernels ran."""
     monkeypatch.setitem(sys.modules, "cupy", cupy)
-    monkeypatch.setattr(launch, "_modules", cupy.modules)
+    monkeypatch.setattr(launch, "_ready", {})
     region, inputs, outputs, sizes = call
     cupy.launches.clear()
     launch.compute(region, [cupy.wrap(a) for a in inputs], [cupy.wrap(a) for a in outputs], sizes)
@@ -134,9 +136,10 @@ def everything(tmp_path_factory):
     texts += [prepared(*call).text for call in functions.values()]
     randoms = [place(c) for c in map(seeded, range(RANDOM)) if written(c)]
     texts += [random_program(r).text for r in randoms]
-    texts += [b(prepared(*calls[name].call).text) for name, b, _ in PLANTED.values()]
-    guarded = [prepared(*c.call).text for c in guarded_calls()]
-    texts += [*guarded, *(PLANTED["no tail"][1](text) for text in guarded[:1])]
+    texts += [planted(prepared(*calls[name].call), b).text for name, b, _ in PLANTED.values()]
+    guarded = [prepared(*c.call) for c in guarded_calls()]
+    texts += [own.text for own in guarded]
+    texts += [planted(own, PLANTED["no tail"][1]).text for own in guarded[:1]]
     cupy = Cupy(compile_for_cpu(texts, tmp_path_factory.mktemp("cuda")))
     return cupy, calls, functions, randoms
 
@@ -164,6 +167,12 @@ def random_program(placed):
     case = placed.case
     arrays = [[m.array for m in part] for part in (placed.inputs, placed.outputs)]
     return prepared(case.region, *arrays, case.sizes)
+
+
+def planted(program, edit):
+    """The program with other kernels."""
+    whole = edit("\n\n".join(program.code.kernels))
+    return dataclasses.replace(program, code=Code(program.code.functions, (whole,)))
 
 
 def replaced(old, new):
@@ -288,7 +297,7 @@ def test_nothing_outside_the_operands_is_read(everything, monkeypatch):
     assert status_of(all_calls) == 0
     borders = next(guarded_calls())
     program = prepared(*borders.call)
-    wrong = dataclasses.replace(program, text=PLANTED["no tail"][1](program.text))
+    wrong = planted(program, PLANTED["no tail"][1])
     monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
     assert status_of(lambda: run(cupy, monkeypatch, borders.call)) == -signal.SIGSEGV
 
@@ -300,7 +309,7 @@ def test_planted_bugs_are_found(bug, everything, monkeypatch):
     name, edit, message = PLANTED[bug]
     borders = Borders(CASES[name]())
     program = prepared(*borders.call)
-    wrong = dataclasses.replace(program, text=edit(program.text))
+    wrong = planted(program, edit)
     monkeypatch.setattr(launch, "_prepared", lambda *_: wrong)
     with pytest.raises(AssertionError, match=message):
         run(cupy, monkeypatch, borders.call)
@@ -386,13 +395,34 @@ def test_calls_of_the_same_kind_are_prepared_once(monkeypatch):
     assert launch._prepared(case.region, places, {"n": 8}) is not first
 
 
-def test_texts_are_compiled_once_for_each_device(monkeypatch):
+def test_kernels_of_a_module_are_compiled_once_for_each_device():
     made = []
-    monkeypatch.setattr(launch, "_modules", {})
-    cupy = types.SimpleNamespace(RawModule=lambda code, options: made.append(code) or object())
-    found = [launch._module(cupy, device, "text") for device in (0, 1, 0, 1)]
-    assert made == ["text", "text"]
-    assert found[0] is found[2] and found[1] is found[3] and found[0] is not found[1]
+
+    def raw_module(code, options):
+        made.append(code)
+        number = len(made)
+        return types.SimpleNamespace(get_function=lambda name: (number, name))
+
+    cupy = types.SimpleNamespace(RawModule=raw_module)
+    programs = [program_of(name) for name in ("gelu", "adam", "gelu", "softmax_4_1001")]
+    module = Module(cupy)
+    assert all(module.add(p.code) is module for p in programs)
+    found = [module.function(device, "name") for device in (0, 1, 0, 1)]
+    assert found == [(1, "name"), (2, "name"), (1, "name"), (2, "name")]
+    assert made[0] == made[1]
+    names = kernels_of(made[0])
+    assert len(names) == len(set(names)) == 3, "the same kernel is in the text once"
+    assert made[0].count(SUPPORT.rstrip()) == 1
+    assert module.add(programs[0].code) is not module, "what was compiled stays as it is"
+
+
+def test_kernels_of_other_layouts_have_other_names():
+    case = CASES["softmax_4_1001"]()
+    turned = [np.asfortranarray(a) for a in case.inputs]
+    one = prepared(case.region, case.inputs, case.outputs, case.sizes)
+    other = prepared(case.region, turned, case.outputs, case.sizes)
+    assert one.code != other.code
+    assert set(kernels_of(one.text)).isdisjoint(kernels_of(other.text))
 
 
 def test_without_cupy_the_extra_is_named(monkeypatch):
@@ -428,11 +458,7 @@ def test_all_texts_compile_for_gpus(tmp_path):
     functions = [f for f in FUNCTION_CALLS if f[0] in ("exp", "erf", "tanh", "power")]
     texts += [prepared(*function_call(*f)).text for f in functions]
     texts = list(dict.fromkeys(texts))
-    (tmp_path / "all.cu").write_text(joined(texts))
-    command = ["nvcc", *launch.OPTIONS, f"-arch=sm_{oldest_architecture()}", "-ptx", "all.cu"]
-    called(command, tmp_path)
-    ptx = (tmp_path / "all.ptx").read_text()
-    assert ptx.count(".entry") == sum(len(kernels_of(t)) for t in texts)
+    ptx = compile_for_gpus(texts, tmp_path)
     assert "ld.global.nc.v4" in ptx and "st.global.v4" in ptx, "packs are single accesses"
     if shutil.which("ptxas"):
         for level, architecture in (("-O0", "80"), ("-O1", "90")):
@@ -445,15 +471,3 @@ def test_nvcc_finds_a_wrong_text(tmp_path):
     (tmp_path / "all.cu").write_text(joined([text]))
     with pytest.raises(AssertionError, match="undefined"):
         called(["nvcc", "-std=c++17", "-ptx", "all.cu"], tmp_path)
-
-
-def oldest_architecture():
-    """The oldest that this compiler knows, from sm_70 on."""
-    listed = subprocess.run(["nvcc", "--list-gpu-arch"], capture_output=True, text=True, check=True)
-    known = [int(line.rpartition("_")[2]) for line in listed.stdout.split()]
-    return min(n for n in known if n >= 70)
-
-
-def called(command, folder):
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]

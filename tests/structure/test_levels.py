@@ -46,6 +46,7 @@ TOP = len(LEVELS)  # eagerflow/__init__.py stands above all that it offers
 LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
 DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/__init__.py": {"__getattr__"},
+    f"{PACKAGE}/backends/cupy.py": {"kernel_module", "region_call", "store"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
     f"{PACKAGE}/nn/__init__.py": {"__getattr__"},
     f"{PACKAGE}/ops/__init__.py": {"load_late"},

@@ -1,1 +1,1 @@
-"""Regions as CUDA C: what GPUs run. Nothing here was run on a GPU yet, only compiled for them."""
+"""Regions as CUDA C, for plans on GPUs. Not run on one yet: compiled for them, run on the CPU."""

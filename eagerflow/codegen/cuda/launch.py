@@ -1,7 +1,7 @@
 """Running regions on GPUs: compiling, buffers, arguments and launches, by CuPy.
 
-Everything that depends on shapes, strides and alignment alone is found once and kept. Checked
-on a look-alike that runs kernels on the CPU; not run on a GPU yet.
+Everything that depends on shapes, strides and alignment alone is found once and kept: a call
+fills in addresses. Checked on a look-alike that runs kernels on the CPU; not run on a GPU yet.
 """
 
 from __future__ import annotations
@@ -15,25 +15,24 @@ import numpy as np
 
 from eagerflow.codegen.cuda.binding import (
     CudaBinding,
-    CudaLayout,
     Memory,
     Names,
     bind,
     choose,
     chunk_count,
 )
-from eagerflow.codegen.cuda.nest import kernel_name, parameters, source
+from eagerflow.codegen.cuda.modules import Module
+from eagerflow.codegen.cuda.nest import Code, code, kernel_names, parameters, source
 from eagerflow.codegen.cuda.tasks import CHUNK, Task, plan
 from eagerflow.codegen.instructions import item_size
-from eagerflow.codegen.layout import contiguous_strides
+from eagerflow.codegen.layout import Entry, contiguous_strides
 from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.extras import load
 from eagerflow.locks import Locked, reentrant_lock
 
-OPTIONS = ("--std=c++17", "--fmad=false")
-"""What the compiler is told: nothing is contracted, so the GPU computes the bits of the CPU."""
-
 MAX_PREPARED_CALLS = 4096
+MAX_PREPARED_LAYOUTS = 64  # that a CudaCall is kept ready for
+ALIGNMENT_BYTES = 16  # of the widest load: what more of an address code depends on
 
 
 class _Launch(NamedTuple):
@@ -50,14 +49,19 @@ class _Launch(NamedTuple):
 class CudaProgram:
     """A region made ready for arrays of given shapes, strides and alignment."""
 
-    text: str
+    code: Code
     launches: tuple[_Launch, ...]
     buffers: tuple[tuple[str, int, str], ...]  # name, elements, type
     copied: tuple[str, ...]  # inputs that are read after they have been overwritten
 
+    @property
+    def text(self) -> str:
+        """The kernels as a module of their own."""
+        return source([self.code])
+
 
 _programs: dict[Any, CudaProgram] = {}
-_modules: dict[tuple[int, str], Any] = {}
+_ready: dict[Any, ReadyProgram] = {}
 _lock = reentrant_lock()
 
 
@@ -71,55 +75,137 @@ def compute(
     """
     cupy = load("cupy", "cuda12", "a kernel on a GPU")
     device = outputs[0].device
-    places = [_memory(array) for array in (*inputs, *outputs)]
-    program = _prepared(region, places, sizes)
+    arrays = (*inputs, *outputs)
+    places = [_memory(array) for array in arrays]
+    key = (device.id, *_key(region, places, sizes))
     with device:
-        arrays = _by_pointer(region, (*inputs, *outputs))
-        pointers = {name: array.data.ptr for name, array in arrays.items()}
-        kept = []  # buffers live until all kernels that use them are in the stream
-        for name in program.copied:
-            kept.append(cupy.array(arrays[f"in {name}"], order="C"))
-            pointers[f"copy {name}"] = kept[-1].data.ptr
-        for name, count, dtype in program.buffers:
-            kept.append(cupy.empty(count, dtype))
-            pointers[name] = kept[-1].data.ptr
-        module = _module(cupy, device.id, program.text)
-        for launch in program.launches:
-            kernel = module.get_function(launch.name)
-            given = [np.uint64(pointers[name]) for name in launch.pointers]
-            kernel(launch.grid, launch.block, (*given, *launch.numbers))
+        ready = _ready.get(key)
+        if ready is None:
+            program, module = _prepared(region, places, sizes), Module(cupy)
+            ready = _kept(_ready, key, ReadyProgram(cupy, device.id, region, program, module))
+        ready(arrays, [array.data.ptr for array in arrays])
 
 
-def _by_pointer(region: Region, operands: Sequence[Any]) -> dict[str, Any]:
-    """Operands, inputs first, by what they are called among the pointers of a call."""
-    names = [f"in {p.name}" for p in region.inputs] + [f"out {p.name}" for p in region.outputs]
-    return dict(zip(names, operands, strict=True))
+class ReadyProgram:
+    """A program on one GPU, which is current in its calls: only addresses are filled in."""
+
+    def __init__(
+        self, cupy: Any, device: int, region: Region, program: CudaProgram, module: Module
+    ) -> None:
+        self._cupy, self._device = cupy, device
+        self._module = module.add(program.code)
+        operands = _names(region)
+        self._copied = [operands.index(f"in {name}") for name in program.copied]
+        self._buffers = [(count, dtype) for _, count, dtype in program.buffers]
+        copies = [f"copy {name}" for name in program.copied]
+        numbers = {
+            name: number
+            for number, name in enumerate([*operands, *copies, *(b[0] for b in program.buffers)])
+        }
+        self._launches = [
+            (launch, [numbers[name] for name in launch.pointers]) for launch in program.launches
+        ]
+        self._functions: list[Any] = []
+
+    def __call__(self, arrays: Sequence[Any], addresses: list[int]) -> None:
+        """Start the kernels on the current stream; the region's operands begin at ``addresses``.
+
+        ``arrays`` are the operands themselves, of which those are copied that are read late.
+        """
+        if not self._functions:  # only now does the compiler have to be there
+            names = [launch.name for launch, _ in self._launches]
+            self._functions = [self._module.function(self._device, name) for name in names]
+        # Buffers live until all kernels that use them are in the stream.
+        kept = [self._cupy.array(arrays[i], order="C") for i in self._copied]
+        kept += [self._cupy.empty(count, dtype) for count, dtype in self._buffers]
+        pointers = [np.uint64(a) for a in addresses]
+        pointers += [np.uint64(array.data.ptr) for array in kept]
+        for function, (launch, places) in zip(self._functions, self._launches, strict=True):
+            given = [pointers[i] for i in places]
+            function(launch.grid, launch.block, (*given, *launch.numbers))
+
+
+class CudaCall:
+    """A region on CuPy arrays of known shapes, prepared once for each way in which they lie.
+
+    ``call(device, inputs, outputs)`` fills the outputs on the GPU that is current, where all of
+    them are; what it starts may still be going on when it returns. Its kernels are in ``module``
+    with those of others. Several threads may call it at once.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        sizes: dict[str, int],
+        inputs: Sequence[Entry],
+        outputs: Sequence[Entry],
+        module: Module,
+        cupy: Any,
+    ) -> None:
+        self._cupy, self._region, self._sizes, self._module = cupy, region, sizes, module
+        self._entries = (*inputs, *outputs)
+        self._words = [(i, e.word) for i, e in enumerate(inputs) if e.word]
+        self._ready: dict[Any, ReadyProgram] = {}
+
+    def expect(self, device: int) -> None:
+        """Make the text for arrays in row-major order now; it is compiled in the first call."""
+        strides = tuple(contiguous_strides(e.shape, e.dtype.itemsize) for e in self._entries)
+        places = [(e.word or 0) * e.dtype.itemsize % ALIGNMENT_BYTES for e in self._entries]
+        self._ready[device, strides, *places] = self._prepare(device, strides, places)
+
+    def __call__(self, device: int, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+        """Start the kernels on the current stream of this GPU."""
+        arrays = (*inputs, *outputs)
+        addresses = [a.data.ptr for a in arrays]
+        strides = tuple([a.strides for a in arrays])
+        for i, word in self._words:
+            addresses[i] += word * strides[i][0]
+        places = [a % ALIGNMENT_BYTES for a in addresses]
+        key = (device, strides, *places)
+        ready = self._ready.get(key)
+        if ready is None:
+            if len(self._ready) >= MAX_PREPARED_LAYOUTS:
+                self._ready.clear()
+            ready = self._ready[key] = self._prepare(device, strides, places)
+        ready((), addresses)
+
+    def _prepare(
+        self, device: int, strides: Sequence[tuple[int, ...]], places: Sequence[int]
+    ) -> ReadyProgram:
+        """What is called for operands with these strides that begin there."""
+        memories = [
+            Memory(place, tuple([steps[axis] for axis in entry.axes]))
+            for place, steps, entry in zip(places, strides, self._entries, strict=True)
+        ]
+        program = _prepared(self._region, memories, self._sizes)
+        return ReadyProgram(self._cupy, device, self._region, program, self._module)
+
+
+def _names(region: Region) -> list[str]:
+    """What operands, inputs first, are called among the pointers of a call."""
+    return [f"in {p.name}" for p in region.inputs] + [f"out {p.name}" for p in region.outputs]
 
 
 def _memory(array: Any) -> Memory:
-    return Memory(array.data.ptr % 16, tuple(array.strides))
+    return Memory(array.data.ptr % ALIGNMENT_BYTES, tuple(array.strides))
 
 
-def _module(cupy: Any, device: int, text: str) -> Any:
-    module = _modules.get((device, text))
-    if module is None:
-        with Locked(_lock):
-            module = _modules.get((device, text))
-            if module is None:
-                module = _modules[device, text] = cupy.RawModule(code=text, options=OPTIONS)
-    return module
+def _key(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> tuple[Any, ...]:
+    return region.key, tuple(places), tuple(sizes[a] for a in region.axes)
+
+
+def _kept(cache: dict[Any, Any], key: Any, found: Any) -> Any:
+    """Keep what was found; the oldest goes where there are many."""
+    with Locked(_lock):
+        if len(cache) >= MAX_PREPARED_CALLS:
+            cache.pop(next(iter(cache)))
+        return cache.setdefault(key, found)
 
 
 def _prepared(region: Region, places: list[Memory], sizes: dict[str, int]) -> CudaProgram:
-    key = (region.key, tuple(places), tuple(sizes[a] for a in region.axes))
-    program = _programs.get(key)
-    if program is None:
-        program = prepare(region, places, sizes)
-        with Locked(_lock):
-            if len(_programs) >= MAX_PREPARED_CALLS:
-                _programs.pop(next(iter(_programs)))  # the oldest
-            _programs[key] = program
-    return program
+    key = _key(region, places, sizes)
+    found: CudaProgram = _programs.get(key) or _kept(_programs, key, prepare(region, places, sizes))
+    return found
 
 
 def prepare(region: Region, places: Sequence[Memory], sizes: dict[str, int]) -> CudaProgram:
@@ -134,23 +220,24 @@ class _Preparation:
         self.region, self.sizes = region, dict(sizes)
         self.modes = choose(region, sizes)
         self.tasks = plan(region, self.modes.split, self.modes.direct)
-        self.places = _by_pointer(region, places)
+        self.places = dict(zip(_names(region), places, strict=True))
         self.copied = self._read_late()
         self.buffers: dict[str, tuple[int, str]] = {}
         self.chunks: dict[str, int] = {}  # of a buffer of partial results
 
     def program(self) -> CudaProgram:
         """The call, made ready."""
-        layouts: list[CudaLayout | None] = []
-        launches = []
-        for number, task in enumerate(self.tasks):
-            names = Names(task)
-            bound = self._bind(task, names)
-            layouts.append(bound.layout if bound else None)
-            if bound:
-                launches.append(self._launch(task, names, bound, number))
-        text = source(self.region, self.tasks, layouts)
+        named = [Names(task) for task in self.tasks]
+        bound = [self._bind(*own) for own in zip(self.tasks, named, strict=True)]
+        layouts = [own.layout if own else None for own in bound]
+        called = kernel_names(self.region, self.tasks, layouts)
+        launches = [
+            self._launch(name, task, names, own)
+            for name, task, names, own in zip(called, self.tasks, named, bound, strict=True)
+            if own
+        ]
         buffers = tuple((name, *what) for name, what in self.buffers.items())
+        text = code(self.region, self.tasks, layouts)
         return CudaProgram(text, tuple(launches), buffers, tuple(self.copied))
 
     def _read_late(self) -> list[str]:
@@ -182,12 +269,11 @@ class _Preparation:
         shape = [sizes[a] for a in part.axes]
         return Memory(0, contiguous_strides(shape, item_size(part.dtype)))
 
-    def _launch(self, task: Task, names: Names, bound: CudaBinding, number: int) -> _Launch:
+    def _launch(self, name: str, task: Task, names: Names, bound: CudaBinding) -> _Launch:
         pointers = [
             self._pointer(part) for part in names.parts if isinstance(part, (Input, Output))
         ]
         numbers = tuple(np.int64(bound.values[n]) for n in parameters(task, bound.layout))
-        name = kernel_name(self.region, number)
         return _Launch(name, tuple(pointers), numbers, bound.grid, bound.block)
 
     def _pointer(self, part: Input | Output) -> str:

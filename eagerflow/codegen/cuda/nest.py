@@ -7,7 +7,9 @@ the compiler finds to be known. Nothing here was run on a GPU yet.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
 
 from eagerflow.codegen.cuda.binding import BROADCAST, COLUMNS, LINES, CudaLayout
 from eagerflow.codegen.cuda.instructions import CudaOperand, c_type, join, neutral
@@ -23,22 +25,39 @@ from eagerflow.codegen.region import (
 )
 
 
-def kernel_name(region: Region, number: int) -> str:
-    """The name of the kernel of a region's task."""
-    return f"{identifier(region.name)}_{number}"
+class Code(NamedTuple):
+    """The text of kernels, and of the functions that they call, which may stand in any module."""
+
+    functions: tuple[str, ...]
+    kernels: tuple[str, ...]
 
 
-def source(region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout | None]) -> str:
-    """The text of a module: a kernel for each task that has a layout."""
+def kernel_names(
+    region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout | None]
+) -> list[str]:
+    """Names of the kernels of a region's tasks, such that other kernels have others."""
+    about = f"{region.key} {[task.kind for task in tasks]} {layouts}"
+    tag = blake2b(about.encode(), digest_size=6).hexdigest()
+    return [f"{identifier(region.name)}_{number}_{tag}" for number in range(len(tasks))]
+
+
+def code(region: Region, tasks: Sequence[Task], layouts: Sequence[CudaLayout | None]) -> Code:
+    """A kernel for each task that has a layout."""
     functions: dict[str, tuple[str, str]] = {}
-    kernels = []
-    for number, (task, layout) in enumerate(zip(tasks, layouts, strict=True)):
+    kernels = ["\n".join(f"// {line}" for line in str(region).splitlines())]
+    names = kernel_names(region, tasks, layouts)
+    for name, task, layout in zip(names, tasks, layouts, strict=True):
         if layout is not None:
-            name = kernel_name(region, number)
             kernels.append(_WRITERS[task.kind](task, layout, functions, name).text())
-    heading = "\n".join(f"// {line}" for line in str(region).splitlines())
-    bodies = [text for text, _ in functions.values()]
-    return "\n\n".join([SUPPORT.rstrip(), heading, *bodies, *kernels]) + "\n"
+    return Code(tuple(text for text, _ in functions.values()), tuple(kernels))
+
+
+def source(codes: Iterable[Code]) -> str:
+    """The text of a module of all these kernels."""
+    codes = list(codes)
+    functions = dict.fromkeys(text for own in codes for text in own.functions)
+    kernels = dict.fromkeys(text for own in codes for text in own.kernels)
+    return "\n\n".join([SUPPORT.rstrip(), *functions, *kernels]) + "\n"
 
 
 def parameters(task: Task, layout: CudaLayout) -> tuple[str, ...]:

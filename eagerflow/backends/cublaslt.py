@@ -1,0 +1,262 @@
+"""Products of matrices by cuBLASLt, through nvmath-python, an optional package.
+
+Other than cuBLAS in CuPy's hands, they can be recorded in a CUDA graph, and do on the way out what
+follows on a product: adding a bias, activations, the gradient of one. What depends on shapes and
+strides is planned once for each way in which arrays lie.
+
+cuBLASLt thinks in columns: an array of rows is to it the transposed matrix. So it is asked for
+(x1·x2)ᵀ = x2ᵀ·x1ᵀ, in which a bias of our columns is one of its rows, as it wants them.
+
+Names and signatures are those of nvmath-python 1.0. Checked on a look-alike that computes by NumPy;
+not run on a GPU yet.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from itertools import pairwise
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.extras import load_if_there
+from eagerflow.locks import Locked, reentrant_lock
+
+MAX_WORKSPACE_BYTES = 32 << 20  # what NVIDIA's guide names for Hopper
+ALIGNMENT_BYTES = 16  # of what operands begin at, which algorithms may count on
+MAX_PLANNED = 1024
+EPILOGUES = frozenset(
+    "default bias relu relu_bias gelu gelu_bias gelu_aux gelu_aux_bias dgelu dgelu_bgrad".split()
+)
+"""What can follow on a product, by cuBLASLt's names; gelu is the form with tanh. With "aux" its
+argument is written too, "dgelu" reads that; "bgrad" also gives the sums of the columns."""
+AUX_MULTIPLE = 8  # of which the number of columns is where there is such an argument
+
+_TYPES = {  # names of the data's type, and of the type of sums and scales
+    "float16": ("CUDA_R_16F", "CUDA_R_32F", "COMPUTE_32F"),
+    "bfloat16": ("CUDA_R_16BF", "CUDA_R_32F", "COMPUTE_32F"),
+    "float32": ("CUDA_R_32F", "CUDA_R_32F", "COMPUTE_32F"),
+    "float64": ("CUDA_R_64F", "CUDA_R_64F", "COMPUTE_64F"),
+}
+
+
+class Matrices(NamedTuple):
+    """How cuBLASLt sees an array: matrices whose columns, ``stride`` apart, lie one by one."""
+
+    rows: int
+    columns: int
+    stride: int
+    batch: int
+    batch_stride: int
+    turned: bool
+    """Whether they are the array's own matrices, and not these transposed."""
+
+
+def seen(shape: tuple[int, ...], strides: tuple[int, ...], item_bytes: int) -> Matrices | None:
+    """The matrices along the last two axes of an array; None where they do not lie so.
+
+    >>> seen((4, 3), (12, 4), 4)
+    Matrices(rows=3, columns=4, stride=3, batch=1, batch_stride=0, turned=False)
+    >>> seen((4, 3), (4, 16), 4)
+    Matrices(rows=4, columns=3, stride=4, batch=1, batch_stride=0, turned=True)
+    >>> seen((4, 3), (24, 8), 4)
+    """
+    if 0 in shape or any(step % item_bytes or step < 0 for step in strides):
+        return None
+    *outer, (rows, row_step), (columns, column_step) = [
+        (n, step // item_bytes) for n, step in zip(shape, strides, strict=True)
+    ]
+    stacks = [(n, step) for n, step in outer if n > 1]
+    if any(step != n * inner for (_, step), (n, inner) in pairwise(stacks)):
+        return None
+    batch = prod(n for n, _ in stacks), stacks[-1][1] if stacks else 0
+    if columns == 1 or column_step == 1:
+        stride = columns if rows == 1 else row_step
+        if stride >= columns:
+            return Matrices(columns, rows, stride, *batch, False)
+    if rows == 1 or row_step == 1:
+        stride = rows if columns == 1 else column_step
+        if stride >= rows:
+            return Matrices(rows, columns, stride, *batch, True)
+    return None
+
+
+def _operands(x1: Any, x2: Any, out: Any) -> tuple[Matrices, Matrices, Matrices] | None:
+    """How the arrays of a product are seen: stacks on the left of one matrix are one matrix."""
+    shapes = [(x.shape, x.strides) for x in (x1, x2, out)]
+    if x1.ndim > 2 and x2.ndim == 2 and x1.flags.c_contiguous:
+        for i in (0, 2):
+            shape, strides = shapes[i]
+            shapes[i] = (prod(shape[:-1]), shape[-1]), strides[-2:]
+    if min(x1.ndim, x2.ndim) < 2 or len({shape[:-2] for shape, _ in shapes}) > 1:
+        return None
+    found = [seen(*own, out.dtype.itemsize) for own in shapes]
+    left, right, made = found
+    return None if left is None or right is None or made is None else (left, right, made)
+
+
+def cublaslt(cupy: Any) -> CublasLt | None:
+    """The library on the GPU that is current; None where it, or nvmath-python, is not there."""
+    names = ("nvmath", "nvmath.bindings.cublas", "nvmath.bindings.cublasLt")
+    loaded = [load_if_there(name) for name in names]
+    if None in loaded:
+        return None
+    nvmath, blas, bindings = loaded
+    try:
+        return CublasLt(cupy, bindings, nvmath.CudaDataType, blas.ComputeType)
+    except RuntimeError:  # the package is there, but not what it binds
+        return None
+
+
+class CublasLt:
+    """Products on one GPU, which is current in all calls. Several threads may call it at once."""
+
+    def __init__(self, cupy: Any, bindings: Any, data_types: Any, compute_types: Any) -> None:
+        self.cupy, self.bindings = cupy, bindings
+        self.data_types, self.compute_types = data_types, compute_types
+        self.handle = self.bindings.create()
+        self._planned: dict[Any, _Planned | None] = {}
+        self._lock = reentrant_lock()
+        weakref.finalize(self, self.bindings.destroy, self.handle).atexit = False
+
+    def __call__(
+        self, epilogue: str, x1: Any, x2: Any, out: Any, vector: Any = None, matrix: Any = None
+    ) -> bool:
+        """Start ``out = x1 @ x2`` with one of EPILOGUES on the current stream; whether it can.
+
+        ``vector`` is a bias, or takes the sums of columns; ``matrix`` takes the argument of gelu,
+        or holds it. Both, and ``out``, are in row-major order, and all are of one dtype.
+        """
+        arrays = [x for x in (x1, x2, out, vector, matrix) if x is not None]
+        if any(x.data.ptr % ALIGNMENT_BYTES or x.dtype != out.dtype for x in arrays):
+            return False
+        key = epilogue, out.dtype, x1.shape, x1.strides, x2.shape, x2.strides
+        with Locked(self._lock):
+            found = self._planned.get(key)
+            if found is None and key not in self._planned:
+                if len(self._planned) >= MAX_PLANNED:
+                    self._planned.pop(next(iter(self._planned)))
+                found = self._planned[key] = self._plan(epilogue, x1, x2, out, vector, matrix)
+            if found is None:
+                return False
+            found.point(vector, matrix)
+            found.start(x1, x2, out)
+        return True
+
+    def _plan(
+        self, epilogue: str, x1: Any, x2: Any, out: Any, vector: Any, matrix: Any
+    ) -> _Planned | None:
+        operands = _operands(x1, x2, out) if out.dtype.name in _TYPES else None
+        if operands is None or (epilogue != "default" and operands[2].batch > 1):
+            return None
+        if matrix is not None and operands[2].rows % AUX_MULTIPLE:
+            return None
+        found = _Planned(self, epilogue, operands, out.dtype)
+        found.point(vector, matrix)
+        return found if found.choose() else None
+
+
+class _Planned:
+    """A product of arrays of certain shapes and strides, with the algorithm for it."""
+
+    def __init__(
+        self, owner: CublasLt, epilogue: str, operands: tuple[Matrices, ...], dtype: Any
+    ) -> None:
+        library = owner.bindings
+        self._owner, self._library = owner, library
+        data, scale, sums = _TYPES[dtype.name]
+        data_type, scale_type = owner.data_types[data], owner.data_types[scale]
+        wide = np.float64 if dtype == np.float64 else np.float32
+        self._one, self._zero = np.ones(1, wide), np.zeros(1, wide)
+        self._about = library.matmul_desc_create(owner.compute_types[sums], scale_type)
+        self._free(library.matmul_desc_destroy, self._about)
+        left, right, made = operands
+        self._describe(EPILOGUE=library.Epilogue[epilogue.upper()])
+        self._describe(TRANSA=int(right.turned), TRANSB=int(left.turned))
+        if "aux" in epilogue or "dgelu" in epilogue:
+            self._describe(EPILOGUE_AUX_LD=made.rows)
+        self._layouts = [self._layout(data_type, own) for own in (right, left, made)]
+        self._chosen = np.zeros(1, library.matmul_heuristic_result_dtype)
+
+    def _free(self, destroy: Callable[[int], None], what: int) -> None:
+        weakref.finalize(self, destroy, what).atexit = False  # the driver ends with the process
+
+    def _describe(self, **attributes: int) -> None:
+        """Set attributes of the product."""
+        own = self._library
+        for name, value in attributes.items():
+            number = own.MatmulDescAttribute[name]
+            held = np.array([value], own.get_matmul_desc_attribute_dtype(number))
+            own.matmul_desc_set_attribute(self._about, number, held.ctypes.data, held.nbytes)
+
+    def _layout(self, data_type: int, matrices: Matrices) -> int:
+        own = self._library
+        layout: int = own.matrix_layout_create(
+            data_type, matrices.rows, matrices.columns, matrices.stride
+        )
+        self._free(own.matrix_layout_destroy, layout)
+        about = {"BATCH_COUNT": matrices.batch, "STRIDED_BATCH_OFFSET": matrices.batch_stride}
+        for name, value in about.items():
+            number = own.MatrixLayoutAttribute[name]
+            held = np.array([value], own.get_matrix_layout_attribute_dtype(number))
+            own.matrix_layout_set_attribute(layout, number, held.ctypes.data, held.nbytes)
+        return layout
+
+    def point(self, vector: Any, matrix: Any) -> None:
+        """Tell where a bias or the sums of columns are, and the argument of gelu."""
+        if vector is not None:
+            self._describe(BIAS_POINTER=vector.data.ptr)
+        if matrix is not None:
+            self._describe(EPILOGUE_AUX_POINTER=matrix.data.ptr)
+
+    def choose(self) -> bool:
+        """Ask for the best algorithm; whether there is one."""
+        own = self._library
+        preference = own.matmul_preference_create()
+        try:
+            wanted = {f"MIN_ALIGNMENT_{name}_BYTES": ALIGNMENT_BYTES for name in "ABCD"}
+            for name, value in (wanted | {"MAX_WORKSPACE_BYTES": MAX_WORKSPACE_BYTES}).items():
+                number = own.MatmulPreferenceAttribute[name]
+                held = np.array([value], own.get_matmul_preference_attribute_dtype(number))
+                own.matmul_preference_set_attribute(
+                    preference, number, held.ctypes.data, held.nbytes
+                )
+            count = np.zeros(1, np.int32)
+            a, b, d = self._layouts
+            chosen, found = self._chosen.ctypes.data, count.ctypes.data
+            own.matmul_algo_get_heuristic(
+                self._owner.handle, self._about, a, b, d, d, preference, 1, chosen, found
+            )
+        except own.cuBLASLtError:  # this way or that it says that it has none
+            return False
+        finally:
+            own.matmul_preference_destroy(preference)
+        return bool(count[0])
+
+    def start(self, x1: Any, x2: Any, out: Any) -> None:
+        """Start the product on the current stream."""
+        cupy, own = self._owner.cupy, self._library
+        a, b, d = self._layouts
+        size = int(self._chosen["workspace_size"][0])
+        # Given back at once: whoever takes it next comes later in the stream.
+        workspace = cupy.empty((size,), np.dtype(np.uint8)) if size else None
+        own.matmul(
+            self._owner.handle,
+            self._about,
+            self._one.ctypes.data,
+            x2.data.ptr,
+            a,
+            x1.data.ptr,
+            b,
+            self._zero.ctypes.data,
+            out.data.ptr,
+            d,
+            out.data.ptr,
+            d,
+            self._chosen.ctypes.data,
+            0 if workspace is None else workspace.data.ptr,
+            size,
+            cupy.cuda.get_current_stream().ptr,
+        )

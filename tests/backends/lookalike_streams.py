@@ -1,0 +1,142 @@
+"""Streams and graphs of the look-alike of CuPy.
+
+A stream does its work at once; while it is being captured it notes it, as functions of addresses.
+A graph that is launched finds arrays at these addresses again, or refuses: memory that was given
+back by then is none. What was recorded and never computed holds rubbish.
+"""
+
+import ctypes
+import itertools
+
+import numpy as np
+
+
+class Misuse(BaseException):
+    """What CuPy would do silently, and wrongly; nobody takes it for an error to be handled."""
+
+
+class PrivatePool:
+    """Memory that lives as long as the pool, and longer than the arrays in it."""
+
+    def __init__(self, module):
+        self.blocks = []
+        module.pools.add(self)
+
+    def malloc(self, values):
+        self.blocks.append(values)
+
+
+class Allocator:
+    """A context in which a thread takes its memory from a pool."""
+
+    def __init__(self, module, allocator):
+        self.thread, self.allocator = module.thread, allocator
+
+    def __enter__(self):
+        self.before, self.thread.allocator = self.thread.allocator, self.allocator
+
+    def __exit__(self, *error):
+        self.thread.allocator = self.before
+
+
+class Streams:
+    """The streams of a module: which is current in a thread."""
+
+    def __init__(self, module):
+        self.thread, self.default = module.thread, Stream(module, False, 0)
+
+    @property
+    def current(self):
+        return self.thread.stream or self.default
+
+    @property
+    def recording(self):
+        """What the current stream has recorded, None where it is not captured."""
+        return self.current.recorded
+
+
+class Stream:
+    """A stream; the one of number 0 is the default."""
+
+    numbers = itertools.count(1000)
+
+    def __init__(self, module, non_blocking, ptr=None):
+        self.module, self.non_blocking = module, non_blocking
+        self.ptr = next(self.numbers) if ptr is None else ptr
+        self.recorded, self.before = None, []
+
+    def __enter__(self):
+        self.before.append(self.module.thread.stream)
+        self.module.thread.stream = self
+        return self
+
+    def __exit__(self, *error):
+        self.module.thread.stream = self.before.pop()
+
+    def begin_capture(self, mode=None):
+        if not self.non_blocking:
+            raise RuntimeError("cannot capture on the default (legacy) stream")
+        assert self.recorded is None, "the stream is captured already"
+        self.recorded = []
+
+    def end_capture(self):
+        if self.recorded is None:
+            raise RuntimeError("cudaErrorIllegalState: the stream is not captured")
+        found, self.recorded = Graph(self.module, self.recorded), None
+        return found
+
+    def is_capturing(self):
+        return self.recorded is not None
+
+
+class Graph:
+    """What a stream has recorded."""
+
+    def __init__(self, module, recorded):
+        self.module, self.recorded, self.device = module, recorded, module.thread.device
+
+    def launch(self, stream=None):
+        assert self.module.streams.recording is None
+        assert self.device == self.module.thread.device, "the graph is another device's"
+        self.module.graph_launches += 1
+        for run in self.recorded:
+            run()
+
+
+class _Memory:
+    """An array as an address, with how it lies there."""
+
+    def __init__(self, values):
+        self.address, self.shape = values.ctypes.data, values.shape
+        self.strides, self.dtype = values.strides, values.dtype
+        low, high = np.lib.array_utils.byte_bounds(values)
+        self.low, self.size = low, high - low
+
+    def array(self, module):
+        module.check_address(self.address)
+        buffer = (ctypes.c_char * self.size).from_address(self.low)
+        return np.ndarray(self.shape, self.dtype, buffer, self.address - self.low, self.strides)
+
+
+def frozen(x):
+    """A nest of arguments, in which arrays are addresses."""
+    if isinstance(x, np.ndarray) and x.ndim + x.size > 0 and x.dtype != object:
+        return _Memory(x)
+    if isinstance(x, list | tuple):
+        return type(x)(map(frozen, x))
+    return {k: frozen(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def thawed(module, x):
+    """The arguments again, with the arrays that are at their addresses now."""
+    if isinstance(x, _Memory):
+        return x.array(module)
+    if isinstance(x, list | tuple):
+        return type(x)(thawed(module, item) for item in x)
+    return {k: thawed(module, v) for k, v in x.items()} if isinstance(x, dict) else x
+
+
+def holds(values, address):
+    """Whether an address is one of the bytes of an array."""
+    low, high = np.lib.array_utils.byte_bounds(values)
+    return low <= address < high or (values.size == 0 and low == address)
