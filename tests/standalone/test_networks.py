@@ -5,6 +5,8 @@ import pytest
 
 import eagerflow as ef
 import eagerflow.capture
+from tests.nn.test_networks import ROWS
+from tests.nn.predictions import prediction
 from tests.standalone.programs import assert_close, run_alone
 
 RNG = np.random.default_rng(0)
@@ -71,6 +73,17 @@ def test_a_network_runs_with_numpy_alone(name, weights, tmp_path):
     found = run_alone(graph, [x], tmp_path, f"{name}_network", weights)
     assert_close(found[0], wanted.numpy(), 64)
     assert len(found) == 1 and size == len(found[0])
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_networks_of_the_literature(name, tmp_path):
+    graph, xs = prediction(name)
+    wanted = ef.capture.Session(graph).run(
+        list(graph.outputs.names), dict(zip(graph.inputs.names, xs, strict=True))
+    )
+    found = run_alone(graph, [x.numpy() for x in xs], tmp_path, "network")
+    for y, x in zip(found, wanted, strict=True):
+        assert_close(y, x.numpy(), 256)
 
 
 def test_a_model_and_a_function_can_be_given(tmp_path):

@@ -5,6 +5,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import tree
+from tests.nn.predictions import prediction
 from tests.nn.test_networks import LARGE, ROWS
 from tests.onnx.writing.models import exported, run
 
@@ -15,21 +16,6 @@ def close(a, b, units=UNITS):
     a, b = np.asarray(a, "float64"), np.asarray(b, "float64")
     assert a.shape == b.shape
     np.testing.assert_allclose(a, b, rtol=0, atol=units * max(1e-3, np.abs(b).max()))
-
-
-def prediction(name):
-    """The graph of a network for any number of examples, and a batch as a list of tensors."""
-    row = ROWS[name]
-    ef.random.seed(0)
-    model = row.make()
-    x = tree.map_leaves(ef.tensor, row.x)
-    model(x, training=False)  # makes the weights
-
-    def free(t):
-        return ef.TensorSpec(("n", *t.shape[1:]), t.dtype)
-
-    graph = ef.capture.trace(lambda x: model(x, training=False), tree.map_leaves(free, x))
-    return graph, tree.flatten(x)[0]
 
 
 def gradients(graph, xs):
