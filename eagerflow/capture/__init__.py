@@ -36,6 +36,7 @@ __all__ = [
     "cond",
     "difference",
     "export_onnx",
+    "export_python",
     "fori_loop",
     "function",
     "import_onnx",
@@ -55,6 +56,7 @@ __all__ = [
 
 _LATE = {  # what is loaded when it is first used, as few programs use it, or as it stands above
     "export_onnx": "onnx.writing.exporting",
+    "export_python": "standalone.exporting",
     "import_onnx": "onnx.reading.importing",
     "quantize": "capture.quantization.quantizing",
 }

@@ -125,7 +125,7 @@ GENERATORS = ("position", "extent", "random_bits")
 """Instructions that make values of the index space itself."""
 
 
-_STANDARD = {"power": "pow"}  # what the array standard calls otherwise than NumPy
+_STANDARD = {"power": "pow", "rint": "round"}  # what the array standard calls otherwise than NumPy
 
 
 class ArrayInstructions:

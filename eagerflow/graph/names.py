@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -26,6 +26,9 @@ class FreeNames:
 
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._numbers = dict.fromkeys(taken, 0)  # the last number tried behind each name
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._numbers)
 
     def take(self, base: str) -> str:
         """``base``, or the first of ``base_1``, ``base_2`` ... that is free, taken from now on."""

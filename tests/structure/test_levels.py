@@ -36,7 +36,7 @@ LEVELS = {
             ["fusion"],
             ["plan"],
             ["capture"],
-            ["nn", "data", "onnx"],
+            ["nn", "data", "onnx", "standalone"],
             ["distributed", "serving", "summary", "testing"],
         ]
     )

@@ -1,23 +1,16 @@
 """Decomposition: ops without an operator of their own are replaced by what they consist of.
 
-The body of an op computes with the functions of any array library. Here the library is eagerflow
-itself, under a trace: so what an op consists of is written down once, in its body.
+See ``capture/op_bodies.py``: bodies compute with eagerflow's own ops, under a trace.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
-from eagerflow import ops
-from eagerflow.backends.base import Backend
 from eagerflow.capture.control.scans import scan
+from eagerflow.capture.op_bodies import OpsBackend, OpsLibrary
 from eagerflow.capture.trace import Trace
-from eagerflow.codegen.instructions import instructions
-from eagerflow.convert import as_tensor
-from eagerflow.dtypes import NARROW, STANDARD
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
@@ -27,45 +20,21 @@ from eagerflow.onnx.writing import linear_algebra
 from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.onnx.writing.random_numbers import DRAWS
 from eagerflow.op import Missing
-from eagerflow.tensor import Tensor
 
 MAX_STEPS = 8  # from an op to those that it consists of
 
 HasOperator = Callable[[Node], bool]
 
 
-class OpsLibrary:
-    """eagerflow's ops and dtypes by the names of the Array API standard."""
-
-    inf, nan, pi, newaxis = math.inf, math.nan, math.pi, None
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _DTYPES:
-            return _DTYPES[name]
-        return getattr(ops, name)
+class _Library(OpsLibrary):
+    """The ops, and what is made of those that ONNX has."""
 
     linalg = linear_algebra
     scan = staticmethod(scan)
 
-    @staticmethod
-    def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
-        """What is a tensor by now, or a constant."""
-        return as_tensor(obj, dtype, None, copy)
 
-
-_DTYPES = {dtype.name: dtype for dtype in STANDARD}
-LIBRARY = OpsLibrary()
-
-
-class _Ops(Backend):
-    """The array library that bodies compute with: eagerflow's own ops."""
-
-    name = "eagerflow"
-    xp = LIBRARY
-    array_type = Tensor
-
-
-_ops = _Ops()
+LIBRARY = _Library()
+_ops = OpsBackend(LIBRARY)
 
 
 class _Rewriting(Trace):
@@ -124,11 +93,7 @@ class _Rewriting(Trace):
         op = node.op
         if op.name in DRAWS:
             return DRAWS[op.name]
-        steps = op.scalar if callable(op.scalar) else FORMULAS.get(op.name)
-        if op.family != "elementwise" or steps is None:
-            return _ops.bind(op, dtype)
-        formula = partial(steps, instructions(LIBRARY))
-        return partial(_ops._through_float32, formula, dtype) if dtype in NARROW else formula
+        return _ops.body(op, dtype, FORMULAS.get(op.name))
 
     def _attributes(self, node: Node) -> dict[str, Any]:
         return with_bodies(node.attributes, lambda body: self.bodies.get(id(body), body))

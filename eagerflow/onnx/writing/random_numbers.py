@@ -14,6 +14,7 @@ from eagerflow import ops
 from eagerflow.capture.control.loops import while_loop
 from eagerflow.capture.control.scans import scan
 from eagerflow.codegen.numpy import philox
+from eagerflow.dims import product
 from eagerflow.dtypes import as_dtype, default_dtype, float32, float64
 from eagerflow.spec import as_shape
 
@@ -76,9 +77,9 @@ def words(state: Any, count: int, retry: Any = 0) -> Any:
     return _first(flat.reshape((*flat.shape[:-2], blocks * philox.BLOCK_WORDS)), count)
 
 
-def _count(shape: Any) -> int:
-    """How many numbers a shape holds; CaptureError where it is not known."""
-    return math.prod(map(int, as_shape(shape)))
+def _count(shape: Any) -> Any:
+    """How many numbers a shape holds, of which some sizes may be free."""
+    return product(as_shape(shape))
 
 
 def _shaped(numbers: Any, shape: Any, dtype: Any) -> Any:

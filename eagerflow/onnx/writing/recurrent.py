@@ -41,8 +41,9 @@ def network(w: Any, cell: str, given: Sequence[Any], reverse: bool) -> Any:
 
     def steps(*tensors: Any) -> Any:
         there = iter(tensors)
-        arrays = [None if symbol is None else next(there) for symbol in given]
-        return forward(w.xp, cell, *arrays[:4], arrays[4:-1], arrays[-1], reverse)
+        arrays: list[Any] = [None if symbol is None else next(there) for symbol in given]
+        x, kernel, recurrent_kernel, bias, *starts, mask = arrays
+        return forward(w.xp, cell, x, kernel, recurrent_kernel, bias, starts, mask, reverse)
 
     present = [s for s in (*given[:-1], mask and w.cast(mask, "bool")) if s is not None]
     return w.traced(steps, *present)

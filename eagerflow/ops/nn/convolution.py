@@ -412,7 +412,7 @@ def _filter_operator(w: Any, x: Any, g: Any, *, groups: int, size: Any, **where:
     return w.joined(found, x.ndim - 1)
 
 
-def _of_some(rule: Callable[..., Any]) -> Callable[..., Any]:
+def of_some(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A rule for arrays with elements: of none, sums are 0, and ONNX Runtime never ends."""
 
     def written(w: Any, a: Any, b: Any, **attributes: Any) -> Any:
@@ -493,7 +493,7 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
     of_conv,
     "xw",
     "forward",
-    Onnx("Conv", rule=_of_some(_conv_operator)),
+    Onnx("Conv", rule=of_some(_conv_operator)),
     vjp=(
         lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
         lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
@@ -548,7 +548,7 @@ def conv(
     _of_input_gradient,
     "yw",
     "input_gradient",
-    Onnx("ConvTranspose", rule=_of_some(_input_operator)),
+    Onnx("ConvTranspose", rule=of_some(_input_operator)),
     vjp=(
         lambda t, y, g, w, size, **more: conv(t, w, **more),
         lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
@@ -599,7 +599,7 @@ def conv_input_gradient(
     _of_filter_gradient,
     "xy",
     "filter_gradient",
-    Onnx("Conv", rule=_of_some(_filter_operator)),
+    Onnx("Conv", rule=of_some(_filter_operator)),
     vjp=(
         lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
         lambda t, y, x, g, size, **more: conv(x, t, **more),

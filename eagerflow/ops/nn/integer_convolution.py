@@ -12,7 +12,7 @@ from eagerflow.op import Into, Missing, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import Batch, define, op_of
 from eagerflow.ops.linear_algebra.integer_products import BYTES, SUMS, of_bytes
-from eagerflow.ops.nn.convolution import batch_images, conv, of_conv, windows_for
+from eagerflow.ops.nn.convolution import batch_images, conv, of_conv, of_some, windows_for
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["integer_conv"]
@@ -86,7 +86,7 @@ def _reference(x: Any, w: Any, **attributes: Any) -> Any:
     batch=Batch(batch_images),
     split=_CONV.split,
     cost=_CONV.cost,
-    onnx=_operator,
+    onnx=of_some(_operator),
     samples=_samples,
     errors=of_bytes(_CONV.errors),
     reference=_reference,

@@ -138,9 +138,9 @@ def _quantize_operator(w: Any, x: Any, scale: Any, zero: Any = None, *, dtype: A
     x, scale, zero = (w.cast(y, kind) for y in (x, scale, zero))
     y = w.Add(w.Round(w.Div(x, scale)), zero)
     limits = np.iinfo(wanted)
-    low, high = (w.constant(n, kind) for n in (limits.min, limits.max))
-    y = w.Where(w.Greater(y, low, dtype="bool"), y, low, dtype=kind)  # the low end for NaN
-    return w.cast(w.Min(y, high), wanted)
+    low, high = (w.constant(limit, kind) for limit in (limits.min, limits.max))
+    y = w.Where(w.IsNaN(y, dtype=bool), low, w.Clip(y, low, high), dtype=kind)
+    return w.cast(y, wanted)
 
 
 def _dequantize_operator(w: Any, x: Any, scale: Any, zero: Any = None) -> Any:

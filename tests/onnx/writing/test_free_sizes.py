@@ -1,5 +1,6 @@
 """Models of ops for any number of rows, by hypothesis."""
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -8,6 +9,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from eagerflow.errors import CaptureError
+from eagerflow.op import Sample, ops
 from tests.contract.cases import FLOAT32, about, dtypes_of, main_dtype, shipped, spread
 from tests.onnx.writing.exported import freed
 from tests.onnx.writing.test_ops import REFUSED, few
@@ -16,11 +18,11 @@ pytestmark = pytest.mark.slow
 
 KNOWN = frozenset(
     """
-    band_recurrence conv conv_input_gradient cumulative_prod gather getitem linear_recurrence
-    log_paths qr roll sparse_softmax_cross_entropy_gradient tril triu
+    band_recurrence conv conv_input_gradient cumulative_prod dequantize gather integer_conv
+    linear_recurrence log_paths qr quantize roll sparse_softmax_cross_entropy_gradient tril triu
     """.split()
 )
-"""Ops of which some sizes have to be known: steps, windows, classes, and what is looked up in."""
+"""Ops of which some sizes have to be known: steps, windows, classes, scales, tables."""
 
 UNSORTED = "searchsorted"  # whose first argument is in order, which repeated rows are not
 
@@ -59,3 +61,26 @@ def test_any_number_of_rows(op):
                 model.check(count)
 
     rows()
+
+
+@pytest.mark.parametrize("name", sorted(KNOWN))
+def test_sizes_that_have_to_be_known_do(name):
+    op, refused = ops[name], 0
+    dtype = (dtypes_of(op, (FLOAT32,)) or [main_dtype(op)])[0]
+    for sample in few(op, dtype, 99):
+        try:
+            freed(op, sample)
+        except CaptureError:
+            refused += 1
+    assert refused
+
+
+def test_a_size_that_is_kept_is_found(monkeypatch):
+    op = ops["square"]
+    sample = Sample((np.ones((2, 3), np.float32),))
+    two_rows = lambda w, x: w.Slice(w.Mul(x, x), w.integers([0]), w.integers([2]))
+    monkeypatch.setattr(op, "onnx", two_rows)
+    model = freed(op, sample)
+    model.check(2)
+    with pytest.raises(AssertionError, match="the model gives"):
+        model.check(3)

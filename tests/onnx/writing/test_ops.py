@@ -49,6 +49,9 @@ REFUSED = {
 }
 """Ops that are not exported, and why."""
 
+FINITE = frozenset({"quantize"})
+"""Ops whose operator each runtime computes as it likes where numbers are not finite."""
+
 EXPORTED = [op for op in shipped() if op.name not in REFUSED]
 NAMES = [op.name for op in EXPORTED]
 
@@ -67,7 +70,7 @@ EVALUATOR_LACKS = {
     "lstm_training": "scans from the end",
     "max_pool_gather": "places of the largest in padded windows",
     "max_pool_gradient": "places of the largest in padded windows",
-    "quantize": "infinite numbers",
+    "quantize": "infinities as whole numbers",
     "scan": "scans from the end",
     "simple_rnn": "scans from the end",
     "simple_rnn_gradient": "scans from the end",
@@ -85,6 +88,8 @@ def dtypes_for(op):
 def few(op, dtype, count):
     """Some samples without complex results, or all of them in the soak run."""
     found = [s for s in samples(op, dtype) if not is_complex(op, s)]
+    if op.name in FINITE:
+        found = [s for s in found if np.isfinite(s.args[0].astype("float64")).all()]
     return spread(found, count)
 
 

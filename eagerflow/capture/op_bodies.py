@@ -1,0 +1,93 @@
+"""What ops consist of: their bodies, with eagerflow's own ops as the array library.
+
+The body of an op computes with the functions of any array library. Where that is eagerflow itself,
+under a trace, its calls become nodes: so what an op consists of is written down once, in its body.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from eagerflow import ops
+from eagerflow.backends.base import Backend
+from eagerflow.capture.trace import trace
+from eagerflow.codegen.instructions import instructions
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import NARROW, STANDARD, DType
+from eagerflow.errors import CaptureError, EagerflowError
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Node, Value
+from eagerflow.op import Op
+from eagerflow.recorder import with_recorder
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor
+
+_DTYPES = {dtype.name: dtype for dtype in STANDARD}
+
+
+class OpsLibrary:
+    """eagerflow's ops and dtypes by the names of the Array API standard."""
+
+    inf, nan, pi, newaxis = math.inf, math.nan, math.pi, None
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _DTYPES:
+            return _DTYPES[name]
+        return getattr(ops, name)
+
+    @staticmethod
+    def asarray(obj: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
+        """What is a tensor by now, or a constant."""
+        return as_tensor(obj, dtype, None, copy)
+
+
+class OpsBackend(Backend):
+    """A library of ops as the one that bodies compute with."""
+
+    name = "eagerflow"
+    array_type = Tensor
+
+    def __init__(self, library: OpsLibrary) -> None:
+        self.xp = library
+
+    def body(self, op: Op, dtype: DType, formula: Any = None) -> Callable[..., Any]:
+        """What computes an op with others: its formula, or ``formula``, or its kernel."""
+        steps = op.scalar if callable(op.scalar) else formula
+        if op.family != "elementwise" or steps is None:
+            return self.bind(op, dtype)
+        found = partial(steps, instructions(self.xp))
+        return partial(self._through_float32, found, dtype) if dtype in NARROW else found
+
+
+_OPS = OpsBackend(OpsLibrary())
+
+
+def consists_of(node: Node) -> Graph:
+    """A graph of what the body of a node's op calls, whose inputs are those that are Values.
+
+    Raises CaptureError where the body needs the values of arrays.
+    """
+    names = node.op.data if len(node.op.data) == len(node.inputs) else None
+    specs = [
+        TensorSpec(x.shape, x.dtype, names[i] if names else f"x{i}")
+        for i, x in enumerate(node.inputs)
+        if type(x) is Value
+    ]
+    dtype = next(v.dtype for v in (*node.values(), *node.outputs))
+
+    def body(*tensors: Any) -> Any:
+        given = iter(tensors)
+        args = [next(given) if type(x) is Value else x for x in node.inputs]
+        try:
+            made = _OPS.body(node.op, dtype)(*args, **node.attributes)
+        except EagerflowError:
+            raise
+        except Exception as error:
+            raise CaptureError(f"its body needs arrays: {error}", op=node.op.name) from error
+        return tuple(made) if isinstance(made, list) else made
+
+    graph: Graph = with_recorder(None, trace, body, *specs, name=node.op.name)
+    return graph

@@ -1,0 +1,41 @@
+"""Functions of each element, and along one axis."""
+
+import math
+
+import numpy as np
+
+
+def sigmoid(x):
+    """The logistic function."""
+    return 1 / (1 + np.exp(-x))
+
+
+def erf(x):
+    """The error function."""
+    return np.vectorize(math.erf, otypes=[float])(x).astype(x.dtype)
+
+
+def erfc(x):
+    """1 - erf(x), also where that is tiny."""
+    return np.vectorize(math.erfc, otypes=[float])(x).astype(x.dtype)
+
+
+def sort_descending(x, axis):
+    """Elements from the largest to the smallest."""
+    return np.flip(np.sort(np.flip(x, axis), axis, stable=True), axis)
+
+
+def argsort_descending(x, axis):
+    """Places of elements from the largest to the smallest, of equal ones the first before."""
+    places = np.argsort(np.flip(x, axis), axis, stable=True)
+    return np.flip(x.shape[axis] - 1 - places, axis)
+
+
+def cumulative(accumulate, x, axis, include_initial=False, reverse=False):
+    """Running sums or products, from the end in ``reverse``, or with what they begin with."""
+    x = np.moveaxis(x, axis, 0)[:: -1 if reverse else 1]
+    found = accumulate(x, 0)
+    if include_initial:
+        start = np.full((1, *x.shape[1:]), accumulate is np.cumprod, found.dtype)
+        found = np.concatenate([start, found])
+    return np.moveaxis(found[:: -1 if reverse else 1], 0, axis)

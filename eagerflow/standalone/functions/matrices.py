@@ -1,0 +1,49 @@
+"""Decompositions of matrices, whose vectors have one sign."""
+
+import numpy as np
+
+
+def with_positive_tops(x):
+    """Columns whose largest element is real and positive, and the factors that make them so."""
+    if x.size == 0:
+        return x, np.ones((*x.shape[:-2], 1, x.shape[-1]), x.dtype)
+    top = np.take_along_axis(x, np.argmax(np.abs(x), -2, keepdims=True), -2)
+    factor = np.conj(top) / np.abs(top)
+    return x * factor, factor
+
+
+def hermitian(x):
+    """The mean of a matrix and its adjoint."""
+    return (x + np.conj(x.mT)) / 2
+
+
+def eigh(x):
+    """Eigenvalues and eigenvectors of Hermitian matrices."""
+    values, vectors = np.linalg.eigh(hermitian(x))
+    return values, with_positive_tops(vectors)[0]
+
+
+def eigvalsh(x):
+    """Eigenvalues of Hermitian matrices."""
+    return np.linalg.eigvalsh(hermitian(x))
+
+
+def qr(x, mode="reduced"):
+    """An orthogonal and a triangular matrix whose product is ``x``."""
+    return tuple(np.linalg.qr(x, mode))
+
+
+def slogdet(x):
+    """Signs of determinants, and logarithms of their absolute values."""
+    return tuple(np.linalg.slogdet(x))
+
+
+def svd(x, full_matrices=True):
+    """Singular vectors and values: ``u @ diag(s) @ vh`` is ``x``."""
+    u, s, vh = np.linalg.svd(x, full_matrices)
+    if u.size == 0 or vh.size == 0:
+        return u, s, vh
+    u, factor = with_positive_tops(u)
+    back = np.conj(factor).mT[..., : s.shape[-1], :]
+    first, rest = np.split(vh, [s.shape[-1]], axis=-2)
+    return u, s, np.concatenate([first * back, rest], axis=-2)
