@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.batch_normalization import *
     from eagerflow.ops.nn.convolution import *
     from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.four_bits import *
     from eagerflow.ops.nn.integer_convolution import *
     from eagerflow.ops.nn.losses import *
     from eagerflow.ops.nn.normalization import *
@@ -99,7 +100,7 @@ LATE = {
     "max_pool_gather": "nn.pooling",
     "max_pool_gradient": "nn.pooling",
     "momentum_update": "nn.optimizer_updates",
-    "pack_int4": "nn.quantization",
+    "pack_int4": "nn.four_bits",
     "quantize": "nn.quantization",
     "resize": "nn.resizing",
     "resize_gradient": "nn.resizing",
@@ -108,7 +109,7 @@ LATE = {
     "simple_rnn": "nn.recurrent",
     "softmax_cross_entropy": "nn.losses",
     "sparse_softmax_cross_entropy": "nn.losses",
-    "unpack_int4": "nn.quantization",
+    "unpack_int4": "nn.four_bits",
     "unique_all": "reductions.unique",
     "unique_counts": "reductions.unique",
     "unique_inverse": "reductions.unique",

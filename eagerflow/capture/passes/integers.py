@@ -23,8 +23,9 @@ from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.integer_products import BYTES, SUMS, integer_matmul
 from eagerflow.ops.nn.convolution import conv
+from eagerflow.ops.nn.four_bits import unpack_int4
 from eagerflow.ops.nn.integer_convolution import integer_conv
-from eagerflow.ops.nn.quantization import dequantize, unpack_int4
+from eagerflow.ops.nn.quantization import dequantize
 from eagerflow.ops.nn.weight_products import rows_of, weight_matmul
 from eagerflow.ops.reductions.sums import sum as summed
 from eagerflow.ops.shapes.reshaping import reshape

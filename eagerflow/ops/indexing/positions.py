@@ -98,10 +98,10 @@ def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
     for axis, item in enumerate(lead):
         ids = xp.asarray(item)
         size = shape[axis]
-        least, largest = extremes(xp, ids) or (-1, -1)
-        if least < -size or largest >= size:
+        ends = extremes(xp, ids)
+        if ends is not None and (ends[0] < -size or ends[1] >= size):
             raise IndexError(f"index out of range for axis {axis} of length {size}")
-        if least < 0:
+        if ends is None or ends[0] < 0:
             ids = xp.where(ids < 0, ids + size, ids)
         rows = rows * size + xp.astype(ids, xp.int64)
     width = int(product(shape[len(lead) :]))

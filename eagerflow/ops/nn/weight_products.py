@@ -13,7 +13,8 @@ from eagerflow.op import Cost, ErrorSample, Into, Missing, Sample
 from eagerflow.ops.family import define
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.integer_products import BYTES
-from eagerflow.ops.nn.quantization import dequantize, unpack_int4
+from eagerflow.ops.nn.four_bits import unpack_int4
+from eagerflow.ops.nn.quantization import dequantize
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.runtime.buffers import empty
