@@ -9,7 +9,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.op import ops
-from tests.contract.cases import CLOSE, about, dtypes_of, samples, shipped, spread
+from tests.contract.cases import CLOSE, about, dtypes_of, main_dtype, samples, shipped, spread
 
 # Ops that cannot run on array-api-strict although they do on NumPy and CuPy, and why.
 CANNOT = {}
@@ -25,7 +25,8 @@ def on(device, x):
 
 def in_standard(sample):
     """Whether the sample asks for no dtype that array-api-strict lacks."""
-    return sample.attributes.get("dtype") not in ("bfloat16", "float16")
+    given = [sample.attributes.get("dtype"), *(getattr(x, "dtype", None) for x in sample.args)]
+    return not any(dtype in ("bfloat16", "float16") for dtype in given)
 
 
 def called(op, sample, device):
@@ -55,7 +56,7 @@ def test_op_needs_only_the_standard(op):
     if op.name in CANNOT:
         pytest.skip(CANNOT[op.name])
     # Arithmetic of bools is not in the standard, so these only stand for ops of nothing else.
-    for dtype in dtypes_of(op, STRICT_DTYPES) or [np.dtype(bool)]:
+    for dtype in dtypes_of(op, STRICT_DTYPES) or [main_dtype(op)]:
         for sample in spread(filter(in_standard, samples(op, dtype)), PER_DTYPE):
             compare(op, sample, "strict:0")
 
@@ -64,7 +65,7 @@ def test_op_needs_only_the_standard(op):
 def test_result_stays_on_the_operands_device(op):
     if op.name in CANNOT:
         pytest.skip(CANNOT[op.name])
-    (dtype, *_) = dtypes_of(op, STRICT_DTYPES) or [np.dtype(bool)]
+    (dtype, *_) = dtypes_of(op, STRICT_DTYPES) or [main_dtype(op)]
     compare(op, samples(op, dtype)[0], "strict:2")
 
 

@@ -17,7 +17,15 @@ from eagerflow.op import Missing, ops
 from eagerflow.ops.family import Rows
 from eagerflow.runtime import threads
 from eagerflow.tensor import Tensor
-from tests.contract.cases import about, check_close, dtypes_of, prepared, samples, tolerance
+from tests.contract.cases import (
+    about,
+    check_close,
+    dtypes_of,
+    main_dtype,
+    prepared,
+    samples,
+    tolerance,
+)
 from tests.fusion.region_programs import arrays_for, graph_of, run_steps
 
 DTYPES = [
@@ -75,7 +83,7 @@ def traced(op, sample):
 
 def check_samples(name, dtypes, way, most):
     op, fused = ops[name], 0
-    for dtype in dtypes_of(op, dtypes):
+    for dtype in dtypes_of(op, dtypes) or [main_dtype(op)]:
         for sample in samples(op, dtype)[:most]:
             with about(op, sample):
                 graph, tensors = traced(op, sample)

@@ -16,5 +16,6 @@ def prediction(name):
     def free(t):
         return ef.TensorSpec(("n", *t.shape[1:]), t.dtype)
 
-    graph = ef.capture.trace(lambda x: model(x, training=False), tree.map_leaves(free, x))
+    specs = tree.map_leaves(free, x)
+    graph = ef.capture.trace(lambda x: model(x, training=False), specs, name="network")
     return graph, tree.flatten(x)[0]

@@ -5,8 +5,8 @@ import pytest
 
 import eagerflow as ef
 import eagerflow.capture
-from tests.nn.test_networks import ROWS
 from tests.nn.predictions import prediction
+from tests.nn.test_networks import ROWS
 from tests.standalone.programs import assert_close, run_alone
 
 RNG = np.random.default_rng(0)

@@ -39,12 +39,6 @@ def product_into(x1: Any, x2: Any, out: Any = None) -> Any:
     return out
 
 
-def _operator(w: Any, x1: Any, x2: Any) -> Any:
-    if x1.shape[-1] == 0:  # ONNX Runtime leaves such sums as memory was
-        return w.filled(0)
-    return w.MatMulInteger(x1, x2, dtype=SUMS)
-
-
 def _native(x1: Any, x2: Any, out: Any) -> Any:
     return primitives.matrix_product.fixed(x1, x2, out)
 

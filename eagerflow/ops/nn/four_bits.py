@@ -34,11 +34,6 @@ def _unpacked_spec(x: TensorSpec, axis: int) -> TensorSpec:
     return x.like((*x.shape[:at], 2 * x.shape[at], *x.shape[at + 1 :]), "int8")
 
 
-def _along(x: Any, axis: int, every: slice) -> Any:
-    at = normalize_axis(axis, x.ndim)
-    return x[(*[slice(None)] * at, every)]
-
-
 def _pairs(step: int) -> Callable[..., list[Sample]]:
     """Samples of tensors of which an axis has ``step`` times some size."""
 
@@ -117,7 +112,9 @@ def pack_int4(xp: Any, x: Any, /, axis: int = -1) -> Any:
     >>> ef.pack_int4(ef.tensor([1, -1, 7, -8], "int8"))
     Tensor([241, 135], uint8, cpu:0)
     """
-    low, high = (_along(x, axis, slice(i, None, 2)).astype(np.uint8) for i in (0, 1))
+    at = normalize_axis(axis, x.ndim)
+    pairs = xp.reshape(x, (*x.shape[:at], x.shape[at] // 2, 2, *x.shape[at + 1 :])).astype(np.uint8)
+    low, high = (pairs[(*[slice(None)] * (at + 1), i)] for i in (0, 1))
     return (low & 15) + (high & 15) * 16
 
 
