@@ -370,7 +370,15 @@ def _eye(w: Writer, node: Node) -> Expression:
 
 @form("clip")
 def _clip(w: Writer, node: Node, x: Expression, *limits: Any) -> Expression:
+    if all(n is None for n in limits):  # which NumPy 2.0 refuses
+        return x
     return call("np.clip", x, *[text("None") if n is None else n for n in limits])
+
+
+@form("ceil", "floor", "trunc")
+def _whole(w: Writer, node: Node, x: Expression) -> Expression | None:
+    """Integers are whole; of them, NumPy 2.0 makes floats."""
+    return x if node.outputs[0].dtype.kind in "iu" else None
 
 
 @form("einsum")

@@ -4,8 +4,9 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.backends import cupy as module
+from eagerflow.capture.guards.lookup import FOREIGN, origins
 from eagerflow.devices import _types
-from tests.backends.lookalike import Lookalike
+from tests.backends import lookalike, lookalike_cublaslt, lookalike_streams
 from tests.backends.strict import DEVICES, StrictBackend
 
 ef.register_device_type("strict", StrictBackend, lambda: len(DEVICES))
@@ -24,7 +25,10 @@ def gpus(request, monkeypatch):
     monkeypatch.setattr(_types["gpu"], "devices", {})
     monkeypatch.setattr(_types["gpu"], "logical", None)
     if request.param == "lookalike":
-        monkeypatch.setitem(sys.modules, "cupy", Lookalike())
+        monkeypatch.setitem(sys.modules, "cupy", lookalike.Lookalike())
+        for part in (lookalike, lookalike_cublaslt, lookalike_streams):
+            # To what a trace relies on, its code is a library's, as CuPy's is.
+            monkeypatch.setitem(origins, part.__file__, FOREIGN)
     module.count_devices.cache_clear()
     if not module.count_devices():
         pytest.skip("there is no GPU")
