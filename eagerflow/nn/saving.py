@@ -249,6 +249,8 @@ def prediction_graph(model: Any) -> Graph:
     from eagerflow.capture import trace  # loaded when a graph is first asked for
 
     args = _specs(model)
+    if len(args) == 1:  # whose name is in the graph, with no number
+        return trace(lambda inputs: model(inputs, training=False), *args, name=model.name)
     return trace(lambda *inputs: model(*inputs, training=False), *args, name=model.name)
 
 

@@ -407,3 +407,12 @@ def test_layers_load_nothing_of_this():
         [sys.executable, "-c", code], check=True, cwd=ROOT, capture_output=True, text=True
     )
     assert done.stdout == "[]\n"
+
+
+def test_the_one_input_of_a_graph_is_named_alike_before_and_after_saving(tmp_path):
+    model = ef.nn.Sequential([ef.nn.Dense(2)])
+    model(ef.ones((3, 4)))
+    model.save(tmp_path / "model.ef")
+    again = ef.nn.load_model(tmp_path / "model.ef")
+    assert model.prediction_graph().inputs.names == ("inputs",)
+    assert again.prediction_graph().inputs.names == ("inputs",)
