@@ -16,6 +16,7 @@ from eagerflow.primitives.llvm.matrix_product import PackWriter, ProductWriter
 from eagerflow.primitives.llvm.product_packing import ProductConfig
 from eagerflow.primitives.llvm.staged_kernel import kept, processor
 from eagerflow.primitives.matrix_product import (
+    MIN_GENERATED,
     FixedProduct,
     HeldProduct,
     Matrices,
@@ -26,8 +27,6 @@ from eagerflow.primitives.matrix_product import (
 from eagerflow.primitives.windows import Windows
 from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
-
-MIN_GENERATED = 1 << 15  # multiplications from which a kernel's call pays
 
 
 class ByteConvolutionCall(ProductCall):

@@ -17,14 +17,13 @@ from eagerflow.runtime import buffers, threads
 from eagerflow.spec import Array
 
 SUMS = np.dtype(np.int32)
-MIN_GENERATED = 1 << 15  # multiplications from which a kernel's call pays
 _EXACT = 1 << 24  # integers up to here are float32 exactly
 
 
 def multiply(a: Array, b: Array, out: Array) -> Array:
     """``a @ b`` for stacks of matrices of int8 or uint8, into ``out``, of int32."""
     work = out.size * a.shape[-1]
-    if work >= MIN_GENERATED and enabled() and matrix_product.takes(a, b, SUMS):
+    if work >= matrix_product.MIN_GENERATED and enabled() and matrix_product.takes(a, b, SUMS):
         return matrix_product.multiply(a, b, out)
     _multiply_floats(a, b, out)
     return out

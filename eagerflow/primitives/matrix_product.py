@@ -40,6 +40,7 @@ from eagerflow.spec import Array
 
 MIN_SHARED_TERMS = {1: 1 << 19, 2: 1 << 22, 4: 1 << 24}
 """Multiplications from which several threads pay, by how many are made at once in a lane."""
+MIN_GENERATED = 1 << 15  # multiplications of bytes, or by them, from which a kernel's call pays
 MIN_PIECE_TERMS = 1 << 17
 PIECES_OF_A_THREAD = 4
 SUMS_BYTES = 1 << 18  # of a piece

@@ -17,11 +17,16 @@ from eagerflow.primitives.llvm.product_packing import ProductConfig
 from eagerflow.primitives.llvm.product_terms import Terms
 from eagerflow.primitives.llvm.staged_kernel import Operand, processor
 from eagerflow.primitives.llvm.weight_product import WRITERS
-from eagerflow.primitives.matrix_product import FixedProduct, Matrices, ProductCall, block_for, kept
+from eagerflow.primitives.matrix_product import (
+    MIN_GENERATED,
+    FixedProduct,
+    Matrices,
+    ProductCall,
+    block_for,
+    kept,
+)
 from eagerflow.runtime import machine_code, threads
 from eagerflow.spec import Array
-
-MIN_GENERATED = 1 << 15  # multiplications from which a kernel's call pays
 
 
 class WeightProductCall(ProductCall):

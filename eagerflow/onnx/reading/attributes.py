@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from eagerflow.convert import as_tensor
-from eagerflow.errors import MissingExtraError
-from eagerflow.extras import load_if_there
+from eagerflow.onnx.package import onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.tensors import array_of, dense_of, fail
 
@@ -27,17 +26,6 @@ class Schema(NamedTuple):
     inputs: tuple[int, int]
     """How many inputs there may be: the least, and the most."""
     since: int
-
-
-def onnx_package() -> Any:
-    """The package ``onnx``; MissingExtraError with the pip line where it is not installed."""
-    found = load_if_there("onnx")
-    if found is None:
-        raise MissingExtraError(
-            "import_onnx needs the package 'onnx', which is not installed",
-            hint="pip install 'eagerflow[onnx]'",
-        )
-    return found
 
 
 @lru_cache(2048)

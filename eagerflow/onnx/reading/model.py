@@ -9,10 +9,9 @@ from typing import Any
 
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
-from eagerflow.onnx.reading.attributes import onnx_package
+from eagerflow.onnx.package import PRODUCER, onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import NAMES, dtype_of
-from eagerflow.onnx.reading.origins import PRODUCER
 from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, four_bits_of
 
 OLDEST, NEWEST = 7, 28

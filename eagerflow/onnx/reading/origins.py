@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 from eagerflow.graph.ir import Source
 from eagerflow.onnx.reading.refusals import label_of
 
-PRODUCER = "eagerflow"
 _PLACE = re.compile(r"(.{1,4096}):(\d{1,9}) in (.{1,256})")
 
 

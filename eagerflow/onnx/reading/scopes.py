@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.onnx.reading.attributes import Schema, onnx_package
+from eagerflow.onnx.package import onnx_package
+from eagerflow.onnx.reading.attributes import Schema
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import element_type_of
 from eagerflow.onnx.reading.model import NEWEST, domain_of, opsets_of

@@ -24,13 +24,13 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import nodes_within
+from eagerflow.onnx.package import PRODUCER, onnx_package
 from eagerflow.onnx.writing.decomposition import decomposed
 from eagerflow.onnx.writing.operators import UINT64, check_opset, has_operator, is_empty
 from eagerflow.onnx.writing.writer import (
     Initializers,
     Symbol,
     Writer,
-    onnx_package,
     tensor_type,
 )
 from eagerflow.op import Onnx
@@ -158,11 +158,13 @@ def export_onnx(
     check_opset(opset)
     for node in nodes_within(found):
         _refuse(node, allow_random)
-    with young():
-        _write(name, *with_recorder(None, _model, found, opset, ir_version, name, alone))
+    with young():  # all is made before anything is written
+        files = {name: with_recorder(None, _model, found, opset, ir_version, name, alone)}
         if initial is not None:
             file = as_path(initial)
-            _write(file, *with_recorder(None, _initial, found, opset, ir_version, file))
+            files[file] = with_recorder(None, _initial, found, opset, ir_version, file)
+        for file, (model, data) in files.items():
+            _write(file, model, data)
 
 
 def _write(path: str, model: Any, data: list[bytes]) -> None:
@@ -241,7 +243,7 @@ def _model_of(body: Any, opset: int, ir_version: int) -> Any:
     model = helper.make_model(
         body, ir_version=ir_version, opset_imports=[helper.make_opsetid("", opset)]
     )
-    model.producer_name = "eagerflow"
+    model.producer_name = PRODUCER
     return model
 
 

@@ -10,8 +10,8 @@ from functools import cache
 import numpy as np
 
 from eagerflow.errors import ArgumentError
-from eagerflow.extras import load
 from eagerflow.graph.ir import Node
+from eagerflow.onnx.package import onnx_package
 from eagerflow.op import Onnx
 
 OPSETS = range(18, 27)
@@ -50,7 +50,7 @@ def check_opset(opset: int) -> None:
 @cache
 def is_in(operator: str, opset: int) -> bool:
     """Whether a version of the operators has one."""
-    defs = load("onnx", "onnx", "ONNX").defs
+    defs = onnx_package().defs
     try:
         defs.get_schema(operator, max_inclusive_version=opset)
     except defs.SchemaError:

@@ -23,17 +23,12 @@ from eagerflow.dtypes import (
     is_complex,
 )
 from eagerflow.errors import CaptureError
-from eagerflow.extras import load
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.names import FreeNames
+from eagerflow.onnx.package import onnx_package
 from eagerflow.onnx.writing.decomposition import LIBRARY
 from eagerflow.onnx.writing.recurrent import network
 from eagerflow.spec import TensorSpec, normalize_axes
-
-
-def onnx_package() -> Any:
-    """The package ``onnx``, or an error with the pip line."""
-    return load("onnx", "onnx", "ONNX")
 
 
 class Symbol:

@@ -43,7 +43,7 @@ class ByteConvolutionWriter(PackedProductWriter):
             there = v.step(to, v.number("sub", i, self.first), self.row)
             with code.loop("run", first, last) as (run, _):
                 before = v.number("mul", run, length)
-                begin = self._most(before, self.part_begin)
+                begin = self.most(before, self.part_begin)
                 stop = self.least(v.number("add", before, length), end)
                 source = v.number("mul", run, given["run_next"])
                 source = v.number("add", source, v.number("sub", begin, before))
@@ -78,10 +78,6 @@ class ByteConvolutionWriter(PackedProductWriter):
                 start = v.step(source, k, item_size(self.terms.a))
                 units = self.reader.of_first(self.reader.along(start, self.terms.a, mask))
                 v.store(units, v.step(aim, k, v.itemsize // self.terms.group))
-
-    def _most(self, a: str, b: str) -> str:
-        """The larger one of two counts."""
-        return str(self.s.maximum(self.v.count(a), self.v.count(b)).text)
 
 
 class ByteConvolutionRowsWriter(ByteConvolutionWriter):

@@ -72,6 +72,10 @@ class StageWriter:
         """The smaller one of two counts."""
         return str(self.s.minimum(self.v.count(a), self.v.count(b)).text)
 
+    def most(self, a: str, b: str) -> str:
+        """The larger one of two counts."""
+        return str(self.s.maximum(self.v.count(a), self.v.count(b)).text)
+
     def masks(self, panel: str, vectors: int, size: int) -> list[str]:
         """For each vector of a panel the mask of elements below ``size``; "" where all are."""
         v = self.v

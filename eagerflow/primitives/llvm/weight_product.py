@@ -42,15 +42,11 @@ class WeightProductWriter(ProductWriter):
                 with code.loop("group", *groups) as (group, _):
                     begin = v.number("mul", group, size)
                     stop = self.least(v.number("add", begin, size), end)
-                    start = self._most(begin, part)
+                    start = self.most(begin, part)
                     scales = self._scales(group, column, own)
                     with code.loop("row", start, stop, self.rows_of_byte) as (row, _):
                         self._pack_rows_of_byte(row, part, column, scales, own)
         return self.own_panel
-
-    def _most(self, a: str, b: str) -> str:
-        """The larger one of two counts."""
-        return str(self.s.maximum(self.v.count(a), self.v.count(b)).text)
 
     def _scales(self, group: str, column: str, masks: list[str]) -> list[Any]:
         """The scales of a panel's columns."""
