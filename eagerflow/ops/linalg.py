@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eagerflow.ops.late import LINALG
 from eagerflow.ops.linear_algebra.contraction import matmul, outer, tensordot, vecdot
 from eagerflow.ops.linear_algebra.decompositions import cholesky, eigh, eigvalsh, qr, svd, svdvals
 from eagerflow.ops.linear_algebra.matrices import cross, matrix_power, matrix_rank, trace
@@ -12,6 +13,7 @@ from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.reshaping import matrix_transpose
 
 __all__ = [
+    *LINALG,
     "cholesky",
     "cross",
     "det",
@@ -38,4 +40,4 @@ __all__ = [
     "vector_norm",
 ]
 
-__getattr__, __dir__ = members(__name__, __all__)
+__getattr__, __dir__ = members(__name__, __all__, LINALG)

@@ -7,10 +7,11 @@ every name that they tell.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
+from eagerflow.ops.late import load
 from eagerflow.tensor import Operators
 
 __all__ = ["explain_methods", "members", "table"]
@@ -301,10 +302,19 @@ def _absent(obj: Any, name: str, what: str, answer: str | None) -> AttributeErro
     return AttributeError(f"{what} has no attribute {name!r}{told}", name=name, obj=obj)
 
 
-def members(where: str, names: Sequence[str]) -> tuple[Callable[[str], Any], Callable[[], Any]]:
-    """``__getattr__`` and ``__dir__`` of a module that shows its public names alone."""
+def members(
+    where: str, names: Sequence[str], late: Mapping[str, str] = {}
+) -> tuple[Callable[[str], Any], Callable[[], Any]]:
+    """``__getattr__`` and ``__dir__`` of a module that shows its public names alone.
+
+    Those that are ``late`` come from the modules that it tells when they are first asked for.
+    """
 
     def missing(name: str) -> Any:
+        if name in late:
+            found = getattr(load(late[name]), name)
+            setattr(sys.modules[where], name, found)
+            return found
         shown = f"module {where.replace('.ops', '')!r}"
         answer = table(where).get(name, table("eagerflow").get(name))
         raise _absent(sys.modules[where], name, shown, answer)

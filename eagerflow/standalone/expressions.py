@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.ops import load_all
+from eagerflow.ops.late import load_all
 from eagerflow.tensor import Operators
 
 MAX_NAME = 40  # letters

@@ -11,7 +11,7 @@ from eagerflow.op import ops
 from eagerflow.standalone import forms, program
 from tests.standalone.programs import Program, assert_close, traced
 
-eagerflow.ops.load_all()
+eagerflow.ops.late.load_all()
 OTHERWISE = {
     "nonzero": "its shape depends on values, so that no graph has it",
     "recv": "a program is in one place",

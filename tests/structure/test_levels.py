@@ -49,7 +49,7 @@ DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/backends/cupy.py": {"kernel_module", "region_call", "store"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
     f"{PACKAGE}/nn/__init__.py": {"__getattr__"},
-    f"{PACKAGE}/ops/__init__.py": {"load_late"},
+    f"{PACKAGE}/ops/late.py": {"load"},
     f"{PACKAGE}/ops/linear_algebra/contraction.py": {"_kernels"},
     f"{PACKAGE}/ops/shapes/reshaping.py": {"copy_kernels"},
     f"{PACKAGE}/nn/layers/recurrent.py": {"scan"},
