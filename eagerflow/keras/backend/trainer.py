@@ -39,7 +39,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         trained = self.trainable_weights
         with ef.GradientTape() as tape:
-            y_pred = self._outputs(x, training=True)
+            y_pred = self._predicted(x, training=True)
             loss = self._compute_loss(
                 x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True
             )
@@ -57,7 +57,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     def test_step(self, data: Any) -> dict[str, Any]:
         """The metrics so far, with those of a batch."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
-        y_pred = self._outputs(x, training=False)
+        y_pred = self._predicted(x, training=False)
         loss = self._compute_loss(
             x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False
         )
@@ -68,9 +68,9 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     def predict_step(self, data: Any) -> Any:
         """The outputs for a batch."""
         x, _, _ = data_adapter_utils.unpack_x_y_sample_weight(data)
-        return self._outputs(x, training=False)
+        return self._predicted(x, training=False)
 
-    def _outputs(self, x: Any, training: bool) -> Any:
+    def _predicted(self, x: Any, training: bool) -> Any:
         return self(x, training=training) if self._call_has_training_arg else self(x)
 
     # Functions of several batches -----------------------------------------------------------------
