@@ -109,7 +109,7 @@ def stop_gradient(variable: Any) -> ef.Tensor:
 
 def remat(f: Callable[..., Any]) -> Callable[..., Any]:
     """``f``, computed again for the gradient in place of keeping what it computed."""
-    return ef.checkpoint(f)
+    return ef.checkpoint(lambda *args, **kwargs: f(*args, **kwargs))
 
 
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
