@@ -1,5 +1,7 @@
 """``keras.ops.linalg`` on eagerflow."""
 
+import math
+
 import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
@@ -37,8 +39,15 @@ def lu_factor(x):
     return factors, cast(pivots, "int32")
 
 
+_MATRIX_ORDERS = (None, "fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)
+
+
 def norm(x, ord=None, axis=None, keepdims=False):
-    return ef.linalg.norm(floating(x), ord=ord, axis=axes_of(axis), keepdims=keepdims)
+    x, axis = floating(x), axes_of(axis)
+    is_vector = isinstance(axis, int) or x.ndim == 1 or (isinstance(axis, tuple) and len(axis) == 1)
+    if ord in ("fro", "nuc") if is_vector else ord not in _MATRIX_ORDERS:
+        raise ValueError(f"Invalid `ord` argument for this `axis`. Received: ord={ord}, axis={axis}")
+    return ef.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
 
 
 def qr(x, mode="reduced"):

@@ -35,7 +35,8 @@ def segment_prod(data, segment_ids, num_segments=None, sorted=False):
 def _segments(reduced, data, segment_ids, num_segments):
     ids = cast(segment_ids, "int64")
     count = 1 + int(ef.max(ids)) if num_segments is None else num_segments
-    return reduced(convert_to_tensor(data), ids, count)
+    known = ef.logical_and(ef.greater_equal(ids, 0), ef.less(ids, count))
+    return reduced(convert_to_tensor(data), ef.where(known, ids, count), count + 1)[:count]
 
 
 # Orders and distances -----------------------------------------------------------------------------
@@ -83,8 +84,8 @@ def extract_sequences(x, sequence_length, sequence_stride):
     return ef.take(x, ef.add(first, ef.arange(sequence_length)), axis=-1)
 
 
-def _complex(x):
-    """The complex tensor of its real and its imaginary part."""
+def _get_complex_tensor_from_tuple(x):
+    """The complex tensor of its real and its imaginary part; Keras's own code calls it too."""
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise ValueError(
             "Input `x` should be a tuple of two tensors - real and imaginary."
@@ -109,15 +110,15 @@ def _parts(x):
 
 
 def fft(x):
-    return _parts(ef.fft.fft(_complex(x)))
+    return _parts(ef.fft.fft(_get_complex_tensor_from_tuple(x)))
 
 
 def fft2(x):
-    return _parts(ef.fft.fftn(_complex(x), axes=(-2, -1)))
+    return _parts(ef.fft.fftn(_get_complex_tensor_from_tuple(x), axes=(-2, -1)))
 
 
 def ifft2(x):
-    return _parts(ef.fft.ifftn(_complex(x), axes=(-2, -1)))
+    return _parts(ef.fft.ifftn(_get_complex_tensor_from_tuple(x), axes=(-2, -1)))
 
 
 def rfft(x, fft_length=None):
@@ -125,7 +126,7 @@ def rfft(x, fft_length=None):
 
 
 def irfft(x, fft_length=None):
-    return ef.fft.irfft(_complex(x), n=fft_length)
+    return ef.fft.irfft(_get_complex_tensor_from_tuple(x), n=fft_length)
 
 
 def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=True):
@@ -180,7 +181,7 @@ def istft(
     window="hann",
     center=True,
 ):
-    x = _complex(x)
+    x = _get_complex_tensor_from_tuple(x)
     if x.ndim < 2:
         raise ValueError(
             f"Input `x` must have at least 2 dimensions. Received shape: {x.shape}"

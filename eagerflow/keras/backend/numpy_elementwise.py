@@ -19,7 +19,6 @@ from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
 # One argument -------------------------------------------------------------------------------------
 
-absolute = unary("abs", "all")
 arccos = unary("acos", "floats")
 arccosh = unary("acosh", "floats")
 arcsin = unary("asin", "floats")
@@ -60,6 +59,11 @@ tan = unary("tan", "floats")
 tanh = unary("tanh", "floats")
 
 conj, bitwise_not = conjugate, bitwise_invert
+
+
+def absolute(x):
+    x = convert_to_tensor(x)
+    return x if x.dtype == "bool" else ef.abs(x)
 
 
 def abs(x):
@@ -163,7 +167,6 @@ maximum = binary("maximum")
 minimum = binary("minimum")
 mod = binary("remainder", bools=False)
 multiply = binary("multiply")
-nextafter = binary("nextafter", float)
 not_equal = binary("not_equal")
 power = binary("pow", bools=False)
 subtract = binary("subtract", bools=False)
@@ -185,6 +188,19 @@ def logical_xor(x1, x2):
 
 def _bools(x):
     return cast(convert_to_tensor(x), "bool")
+
+
+def nextafter(x1, x2):
+    x1, x2 = promoted(convert_to_tensor(x1), convert_to_tensor(x2), also=(float,))
+    if x1.dtype != "bfloat16":
+        return ef.nextafter(x1, x2)
+    bits = ef.view(x1, "int16")  # the size of a number grows with its bits after the sign
+    away = ef.equal(ef.greater(x2, x1), ef.greater(x1, 0))
+    next_bits = ef.where(away, bits + 1, bits - 1)
+    from_zero = ef.where(ef.greater(x2, 0), 1, -32767)
+    next_bits = ef.where(ef.equal(x1, 0), cast(from_zero, "int16"), next_bits)
+    stays = ef.logical_or(ef.equal(x1, x2), ef.logical_or(ef.isnan(x1), ef.isnan(x2)))
+    return ef.where(stays, ef.add(x1, ef.subtract(x2, x1)), ef.view(next_bits, "bfloat16"))
 
 
 def divide_no_nan(x1, x2):

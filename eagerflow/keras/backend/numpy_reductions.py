@@ -155,7 +155,8 @@ def _place_of_numbers(found, least, x, axis, keepdims):
 
 
 def sort(x, axis=-1):
-    return ef.sort(convert_to_tensor(x), axis=axis)
+    x = convert_to_tensor(x)
+    return ef.sort(ef.reshape(x, (-1,)), axis=0) if axis is None else ef.sort(x, axis=axis)
 
 
 def argsort(x, axis=-1):
@@ -187,7 +188,7 @@ def digitize(x, bins):
 
 def isin(x1, x2, assume_unique=False, invert=False):
     x1, x2 = promoted(convert_to_tensor(x1), convert_to_tensor(x2))
-    return ef.isin(x1, x2, assume_unique=assume_unique, invert=invert)
+    return ef.isin(x1, x2, invert=invert)
 
 
 def nonzero(x):

@@ -3,6 +3,8 @@
 Its sizes depend on values, so it needs concrete ones, as with Keras's other backends that compile.
 """
 
+import math
+
 import eagerflow as ef
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
@@ -38,7 +40,8 @@ def _different(x):
 
 def _slices(x, axis):
     """The different slices in lexicographic order, and of each what ``unique_all`` gives."""
-    rows = ef.reshape(ef.moveaxis(x, axis, 0), (x.shape[axis], -1))
+    rest = x.shape[:axis] + x.shape[axis + 1 :]
+    rows = ef.reshape(ef.moveaxis(x, axis, 0), (x.shape[axis], math.prod(rest)))
     order = ef.arange(rows.shape[0])
     for column in reversed(range(rows.shape[1])):
         order = ef.take(order, ef.argsort(ef.take(rows[:, column], order)))
