@@ -1,0 +1,208 @@
+"""Branches, loops, scans and gradients of one's own, with Keras's signatures."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from keras.src import tree
+
+import eagerflow as ef
+from eagerflow.keras.backend.tensors import convert_to_tensor, tensors_of
+
+__all__ = [
+    "associative_scan",
+    "cond",
+    "custom_gradient",
+    "fori_loop",
+    "map",
+    "remat",
+    "scan",
+    "stop_gradient",
+    "switch",
+    "vectorized_map",
+    "while_loop",
+]
+
+
+def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+    """The result of one of two functions; they may assign variables."""
+    flag = convert_to_tensor(pred, "bool")
+    return ef.cond(flag, lambda: tensors_of(true_fn()), lambda: tensors_of(false_fn()))
+
+
+def switch(index: Any, branches: Any, *operands: Any) -> Any:
+    """``branches[index](*operands)``, the index brought within bounds."""
+    own = [lambda *given, f=f: tensors_of(f(*given)) for f in branches]
+    return ef.switch(convert_to_tensor(index, "int32"), own, *tensors_of(operands))
+
+
+def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+    """``function`` of all rows at once."""
+    return ef.vmap(function)(tensors_of(elements))
+
+
+def map(f: Callable[[Any], Any], xs: Any) -> Any:
+    """``f`` of one row after the other."""
+    return ef.map(lambda x: tensors_of(f(x)), tensors_of(xs))
+
+
+def scan(
+    f: Callable[[Any, Any], Any],
+    init: Any,
+    xs: Any = None,
+    length: Any = None,
+    reverse: bool = False,
+    unroll: Any = 1,
+) -> Any:
+    """The last carry and all ys of ``carry, y = f(carry, x)``."""
+    if not callable(f):
+        raise TypeError(f"`f` should be a callable. Received: f={f}")
+    if not isinstance(unroll, bool) and (not isinstance(unroll, int) or unroll < 1):
+        raise ValueError(
+            f"`unroll` must be an positive integer or boolean. Received: unroll={unroll}"
+        )
+    if xs is None and length is None:
+        raise ValueError("Got no `xs` to scan over and `length` not provided.")
+
+    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+        carry, y = f(carry, x)
+        return tensors_of(carry), tensors_of(y)
+
+    return ef.scan(step, tensors_of(init), tensors_of(xs), length, reverse)
+
+
+def while_loop(
+    cond: Callable[..., Any],
+    body: Callable[..., Any],
+    loop_vars: Any,
+    maximum_iterations: int | None = None,
+) -> Any:
+    """The loop variables once ``cond(*loop_vars)`` is false."""
+    several = isinstance(loop_vars, list | tuple)
+
+    def step(state: Any) -> Any:
+        found = body(*state)
+        return tensors_of(tuple(found) if isinstance(found, list | tuple) else (found,))
+
+    state = tensors_of(tuple(loop_vars) if several else (loop_vars,))
+    state = ef.while_loop(
+        lambda state: convert_to_tensor(cond(*state), "bool"), step, state, maximum_iterations
+    )
+    return state if several else state[0]
+
+
+def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+    """The state after ``state = body_fun(i, state)`` for each ``i``."""
+    return ef.fori_loop(
+        lower, upper, lambda i, state: tensors_of(body_fun(i, state)), tensors_of(init_val)
+    )
+
+
+def stop_gradient(variable: Any) -> ef.Tensor:
+    """The value, through which no gradient passes."""
+    stopped: ef.Tensor = ef.stop_gradient(convert_to_tensor(variable))
+    return stopped
+
+
+def remat(f: Callable[..., Any]) -> Callable[..., Any]:
+    """``f``, computed again for the gradient in place of keeping what it computed."""
+    return ef.checkpoint(lambda *args, **kwargs: f(*args, **kwargs))
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """``fun`` returns its result and a function from the result's gradient to the arguments'."""
+
+    def called(*args: Any, **kwargs: Any) -> Any:
+        leaves = tree.flatten(args)
+        places = [i for i, x in enumerate(leaves) if hasattr(x, "shape") or isinstance(x, float)]
+
+        @ef.custom_gradient
+        def own(*tensors: ef.Tensor) -> tuple[Any, Any]:
+            given = list(leaves)
+            for i, tensor in zip(places, tensors, strict=True):
+                given[i] = tensor
+            result, backward = fun(*tree.pack_sequence_as(args, given), **kwargs)
+            return tensors_of(result), partial(_pulled, backward, args, places)
+
+        return own(*(convert_to_tensor(leaves[i]) for i in places))
+
+    return called
+
+
+def _pulled(backward: Callable[..., Any], args: Any, places: list[int], gradient: Any) -> Any:
+    """The gradients by the leaves of ``args`` that are tensors."""
+    found = backward(gradient)
+    found = tuple(found) if isinstance(found, list | tuple) else (found,)
+    parts: list[Any] = []
+    for arg, part in zip(args, found, strict=False):
+        many = len(tree.flatten(arg))
+        parts += tree.flatten(part) if part is not None and many > 1 else [part] * many
+    parts += [None] * (max(places, default=-1) + 1 - len(parts))
+    return tuple(None if parts[i] is None else convert_to_tensor(parts[i]) for i in places)
+
+
+# Associative scans --------------------------------------------------------------------------------
+
+
+def associative_scan(
+    f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
+) -> Any:
+    """All prefixes of ``elems`` along an axis, joined by an associative ``f``.
+
+    Work is proportional to the length, depth to its logarithm (Blelloch, "Prefix sums and their
+    applications", 1990).
+    """
+    if not callable(f):
+        raise TypeError(f"`f` should be a callable. Received: f={f}")
+    leaves = [convert_to_tensor(x) for x in tree.flatten(elems)]
+    axis = axis + leaves[0].ndim if axis < 0 else axis
+    lengths = {x.shape[axis] for x in leaves}
+    if len(lengths) > 1:
+        raise ValueError(
+            "Array inputs to associative_scan must have the same first dimension. "
+            f"(saw: {[x.shape for x in leaves]})"
+        )
+
+    def joined(a: list[Any], b: list[Any]) -> list[Any]:
+        pair = tree.pack_sequence_as(elems, a), tree.pack_sequence_as(elems, b)
+        return [convert_to_tensor(x) for x in tree.flatten(f(*pair))]
+
+    def flipped(xs: list[Any]) -> list[Any]:
+        return [ef.flip(x, axis=axis) for x in xs] if reverse else xs
+
+    return tree.pack_sequence_as(elems, flipped(_prefixes(joined, flipped(leaves), axis)))
+
+
+def _prefixes(
+    joined: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], axis: int
+) -> list[Any]:
+    length = xs[0].shape[axis]
+    if length < 2:
+        return xs
+
+    def part(xs: list[Any], start: int, stop: int | None, step: int = 1) -> list[Any]:
+        index = (builtins.slice(None),) * axis + (builtins.slice(start, stop, step),)
+        return [x[index] for x in xs]
+
+    odd = _prefixes(joined, joined(part(xs, 0, -1, 2), part(xs, 1, None, 2)), axis)
+    before = part(odd, 0, -1) if length % 2 == 0 else odd
+    even = part(xs, 0, 1)
+    if length > 2:
+        later = joined(before, part(xs, 2, None, 2))
+        even = [ef.concat([a, b], axis=axis) for a, b in zip(even, later, strict=True)]
+    return [_alternated(a, b, axis) for a, b in zip(even, odd, strict=True)]
+
+
+def _alternated(even: Any, odd: Any, axis: int) -> Any:
+    """Rows of both in turn; ``even`` has as many or one more."""
+    count = odd.shape[axis]
+    before = (builtins.slice(None),) * axis
+    pairs = ef.stack([even[(*before, builtins.slice(0, count))], odd], axis=axis + 1)
+    sizes = (*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :])
+    found = ef.reshape(pairs, sizes)
+    if even.shape[axis] == count:
+        return found
+    return ef.concat([found, even[(*before, builtins.slice(count, None))]], axis=axis)

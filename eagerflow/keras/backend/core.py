@@ -1,0 +1,215 @@
+"""Variables, conversions and the specs of results: what Keras asks a backend for first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from keras.src import tree
+from keras.src.backend.common import KerasVariable, standardize_dtype
+from keras.src.backend.common.keras_tensor import KerasTensor
+from keras.src.backend.common.name_scope import name_scope as base_name_scope
+from keras.src.backend.common.stateless_scope import (
+    StatelessScope,
+    get_stateless_scope,
+    in_stateless_scope,
+)
+from keras.src.backend.common.symbolic_scope import SymbolicScope
+
+import eagerflow as ef
+from eagerflow.capture.trace import Trace
+from eagerflow.dtypes import is_inexact
+from eagerflow.keras.backend.control import (
+    associative_scan,
+    cond,
+    custom_gradient,
+    fori_loop,
+    map,
+    remat,
+    scan,
+    stop_gradient,
+    switch,
+    vectorized_map,
+    while_loop,
+)
+from eagerflow.keras.backend.slices import (
+    scatter,
+    scatter_update,
+    slice,
+    slice_update,
+    unstack,
+)
+from eagerflow.keras.backend.tensors import (
+    cast,
+    convert_to_numpy,
+    convert_to_tensor,
+    is_tensor,
+    shape,
+)
+from eagerflow.recorder import prepared, scope
+
+__all__ = [
+    "IS_THREAD_SAFE",
+    "SUPPORTS_COMPLEX_DTYPES",
+    "SUPPORTS_RAGGED_TENSORS",
+    "SUPPORTS_SPARSE_TENSORS",
+    "Variable",
+    "associative_scan",
+    "cast",
+    "compute_output_spec",
+    "cond",
+    "convert_to_numpy",
+    "convert_to_tensor",
+    "custom_gradient",
+    "device_scope",
+    "fori_loop",
+    "is_tensor",
+    "map",
+    "name_scope",
+    "random_seed_dtype",
+    "remat",
+    "scan",
+    "scatter",
+    "scatter_update",
+    "shape",
+    "slice",
+    "slice_update",
+    "stop_gradient",
+    "switch",
+    "unstack",
+    "vectorized_map",
+    "while_loop",
+]
+
+SUPPORTS_SPARSE_TENSORS = False
+SUPPORTS_RAGGED_TENSORS = False
+SUPPORTS_COMPLEX_DTYPES = True
+IS_THREAD_SAFE = True
+
+FREE_SIZES = 83, 89
+"""What free sizes are taken to be, one after the other: sizes that differ then are free, too."""
+
+
+class Variable(KerasVariable):  # type: ignore[misc]
+    """Keras's variable around an ``ef.Variable``, which tapes and captured steps know."""
+
+    def _initialize(self, value: Any) -> None:
+        self._value = ef.Variable(value, self.path, self._trainable, self._dtype)
+
+    def _initialize_with_initializer(self, initializer: Any) -> None:
+        def made() -> ef.Tensor:
+            return convert_to_tensor(initializer(self._shape, dtype=self._dtype))
+
+        self._initialize(prepared(made))
+
+    def _direct_assign(self, value: Any) -> None:
+        self._value.assign(value)
+
+    def _convert_to_tensor(self, value: Any, dtype: Any = None) -> ef.Tensor:
+        return convert_to_tensor(value, dtype=dtype)
+
+    @property
+    def value(self) -> ef.Tensor:
+        """The tensor held now, or what a StatelessScope puts in its place."""
+        found = get_stateless_scope().get_current_value(self) if in_stateless_scope() else None
+        if found is None:
+            if self._value is None:  # only while shapes are inferred
+                found = self._initializer(self._shape, dtype=self._dtype)
+            else:
+                found = self._value.value
+        cast_value: ef.Tensor = self._maybe_autocast(found)
+        return cast_value
+
+    @property
+    def trainable(self) -> bool:
+        """Whether tapes watch it and optimizers change it."""
+        return bool(self._trainable)
+
+    @trainable.setter
+    def trainable(self, value: Any) -> None:
+        self._trainable = bool(value)
+        if self._value is not None:
+            self._value.trainable = self._trainable and is_inexact(self._value.dtype)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        return np.array(convert_to_numpy(self.value), dtype=dtype)
+
+
+def random_seed_dtype() -> str:
+    """The dtype of the state of seed generators."""
+    return "uint32"
+
+
+def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What ``fn`` returns for arguments with KerasTensors in them, with KerasTensors in it.
+
+    No kernel runs. Free sizes (None) are tried with two numbers.
+    """
+    with StatelessScope(), SymbolicScope():
+        first = _specs(fn, args, kwargs, FREE_SIZES[0])
+        given = [x for x in tree.flatten((args, kwargs)) if isinstance(x, KerasTensor)]
+        if not any(size is None for x in given for size in x.shape):
+            return first
+        second = _specs(fn, args, kwargs, FREE_SIZES[1])
+        leaves = zip(tree.flatten(first), tree.flatten(second), strict=True)
+        return tree.pack_sequence_as(first, [_freed(a, b) for a, b in leaves])
+
+
+def _specs(fn: Callable[..., Any], args: Any, kwargs: Any, size: int) -> Any:
+    """What ``fn`` returns, its tensors as KerasTensors, where free sizes are ``size``."""
+    recorder = Trace("compute_output_spec", placed=True)
+
+    def entered(x: Any) -> Any:
+        if not isinstance(x, KerasTensor):
+            return x
+        sizes = tuple(size if n is None else n for n in x.shape)
+        return recorder.input(ef.TensorSpec(sizes, x.dtype), "input")
+
+    def left(x: Any) -> Any:
+        if not isinstance(x, ef.Tensor | KerasVariable | ef.Variable):
+            return x
+        return KerasTensor(tuple(x.shape), standardize_dtype(x.dtype))
+
+    with recorder:
+        args, kwargs = tree.map_structure(entered, (args, kwargs))
+        with StatelessScope():
+            found = tree.map_structure(left, fn(*args, **kwargs))
+    recorder.is_open = False
+    return found
+
+
+def _freed(first: Any, second: Any) -> Any:
+    """The spec with those sizes free that two runs found different."""
+    if not isinstance(first, KerasTensor):
+        return first
+    pairs = zip(first.shape, second.shape, strict=True)
+    return KerasTensor(tuple(a if a == b else None for a, b in pairs), first.dtype)
+
+
+class name_scope(base_name_scope):  # type: ignore[misc]  # noqa: N801
+    """Keras's scope of names, which names the nodes of captured graphs too."""
+
+    def __enter__(self) -> name_scope:
+        super().__enter__()
+        self._nodes = scope(self.name) if self._pop_on_exit else None
+        if self._nodes is not None:
+            self._nodes.acquire()
+        return self
+
+    def __exit__(self, *args: Any, **kwargs: Any) -> None:
+        super().__exit__(*args, **kwargs)
+        if self._nodes is not None:
+            self._nodes.release()
+
+
+def device_scope(device_name: Any) -> Any:
+    """A context in which tensors are made on this device, such as ``"cpu:0"`` or ``"gpu:1"``."""
+    if isinstance(device_name, ef.Device):
+        return ef.device(device_name)
+    if not isinstance(device_name, str):
+        raise ValueError(
+            "Invalid value for argument `device_name`. Expected a string like 'gpu:0' or an "
+            f"`ef.Device`. Received: device_name='{device_name}'"
+        )
+    return ef.device(device_name.lower())

@@ -1,0 +1,470 @@
+"""``keras.ops.image`` on eagerflow: colours, sizes, warps and filters of images."""
+
+import numpy as np
+from keras.src.backend import standardize_data_format
+from keras.src.backend.common import is_float_dtype
+from keras.src.random.seed_generator import draw_seed
+
+import eagerflow as ef
+from eagerflow.keras.backend import random
+from eagerflow.keras.backend.nn_windows import depthwise_conv
+from eagerflow.keras.backend.operands import joined
+from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+RESIZE_INTERPOLATIONS = ("bilinear", "nearest", "lanczos3", "lanczos5", "bicubic")
+AFFINE_TRANSFORM_INTERPOLATIONS = {"nearest": 0, "bilinear": 1}
+AFFINE_TRANSFORM_FILL_MODES = {"constant", "nearest", "wrap", "mirror", "reflect"}
+MAP_COORDINATES_FILL_MODES = AFFINE_TRANSFORM_FILL_MODES
+SCALE_AND_TRANSLATE_METHODS = {
+    "linear",
+    "bilinear",
+    "trilinear",
+    "cubic",
+    "bicubic",
+    "tricubic",
+    "lanczos3",
+    "lanczos5",
+}
+
+
+def _check_rank(images):
+    if images.ndim not in (3, 4):
+        raise ValueError(
+            "Invalid images rank: expected rank 3 (single image) or rank 4 (batch of images). "
+            f"Received input with shape: images.shape={images.shape}"
+        )
+
+
+def _check_choice(name, value, choices):
+    if value not in choices:
+        raise ValueError(
+            f"Invalid value for argument `{name}`. Expected of one {choices}. "
+            f"Received: {name}={value}"
+        )
+
+
+def _batched(function, images, data_format):
+    """``function`` of a batch of images with channels last, whatever they come as."""
+    x = convert_to_tensor(images)
+    _check_rank(x)
+    is_first = standardize_data_format(data_format) == "channels_first"
+    x = ef.moveaxis(x, -3, -1) if is_first else x
+    found = function(ef.expand_dims(x, axis=0) if x.ndim == 3 else x)
+    found = ef.squeeze(found, axis=0) if x.ndim == 3 else found
+    return ef.moveaxis(found, -1, -3) if is_first else found
+
+
+# Colours ------------------------------------------------------------------------------------------
+
+
+def rgb_to_grayscale(images, data_format=None):
+    x = convert_to_tensor(images)
+    _check_rank(x)
+    axis = -1 if standardize_data_format(data_format) == "channels_last" else -3
+    if x.shape[axis] not in (1, 3):
+        raise ValueError(
+            "Invalid channel size: expected 3 (RGB) or 1 (Grayscale). "
+            f"Received input with shape: images.shape={x.shape}"
+        )
+    if x.shape[axis] == 1:
+        return x
+    wide = cast(x, joined(x.dtype.name, float))
+    weights = convert_to_tensor([0.2989, 0.5870, 0.1140], wide.dtype)
+    weights = ef.reshape(weights, (3,) + (1,) * (-1 - axis))
+    return cast(ef.sum(ef.multiply(wide, weights), axis=axis, keepdims=True), x.dtype)
+
+
+def rgb_to_hsv(images, data_format=None):
+    return _recoloured(_hsv_of_rgb, images, data_format)
+
+
+def hsv_to_rgb(images, data_format=None):
+    return _recoloured(_rgb_of_hsv, images, data_format)
+
+
+def _recoloured(function, images, data_format):
+    x = convert_to_tensor(images)
+    _check_rank(x)
+    if not is_float_dtype(x.dtype):
+        raise ValueError(
+            f"Invalid images dtype: expected float dtype. Received: images.dtype={x.dtype.name}"
+        )
+    axis = -1 if standardize_data_format(data_format) == "channels_last" else -3
+    return ef.stack(function(*ef.unstack(x, axis=axis)), axis=axis)
+
+
+def _hsv_of_rgb(*planes):
+    eps = float(ef.finfo(planes[0].dtype).eps)
+    r, g, b = (ef.where(ef.less(ef.abs(x), eps), 0, x) for x in planes)
+    value = ef.maximum(ef.maximum(r, g), b)
+    span = ef.subtract(value, ef.minimum(ef.minimum(r, g), b))
+    is_lit, is_coloured = ef.greater(value, 0), ef.greater(span, 0)
+    saturation = ef.where(is_lit, ef.divide(span, ef.where(is_lit, value, 1)), 0)
+    unit = ef.divide(1.0, ef.multiply(ef.where(is_coloured, span, 1), 6))
+
+    def turned(x, y, sixths):
+        return ef.add(ef.multiply(unit, ef.subtract(x, y)), sixths / 6)
+
+    hue = ef.where(ef.equal(value, g), turned(b, r, 2), turned(r, g, 4))
+    hue = ef.where(ef.equal(value, r), turned(g, b, 0), hue)
+    hue = ef.where(is_coloured, hue, 0)
+    return ef.where(ef.less(hue, 0), ef.add(hue, 1), hue), saturation, value
+
+
+def _rgb_of_hsv(hue, saturation, value):
+    place = ef.multiply(ef.remainder(hue, 1), 6)
+    red = ef.clip(ef.subtract(ef.abs(ef.subtract(place, 3)), 1), 0, 1)
+    green = ef.clip(ef.subtract(2, ef.abs(ef.subtract(place, 2))), 0, 1)
+    blue = ef.clip(ef.subtract(2, ef.abs(ef.subtract(place, 4))), 0, 1)
+    rest = ef.subtract(1, saturation)
+    return [
+        ef.multiply(value, ef.add(rest, ef.multiply(saturation, part)))
+        for part in (red, green, blue)
+    ]
+
+
+# Sizes --------------------------------------------------------------------------------------------
+
+
+def resize(
+    images,
+    size,
+    interpolation="bilinear",
+    antialias=False,
+    crop_to_aspect_ratio=False,
+    pad_to_aspect_ratio=False,
+    fill_mode="constant",
+    fill_value=0.0,
+    data_format=None,
+):
+    _check_choice("interpolation", interpolation, RESIZE_INTERPOLATIONS)
+    if fill_mode != "constant":
+        raise ValueError(
+            "Invalid value for argument `fill_mode`. Only `'constant'` is supported. "
+            f"Received: fill_mode={fill_mode}"
+        )
+    if pad_to_aspect_ratio and crop_to_aspect_ratio:
+        raise ValueError(
+            "Only one of `pad_to_aspect_ratio` & `crop_to_aspect_ratio` can be `True`."
+        )
+    if len(size) != 2:
+        raise ValueError(
+            "Argument `size` must be a tuple of two elements (height, width). "
+            f"Received: size={size}"
+        )
+    size = tuple(int(n) for n in size)
+
+    def resized(x):
+        if crop_to_aspect_ratio:
+            x = _cropped(x, size)
+        elif pad_to_aspect_ratio:
+            x = _widened(x, size, fill_value)
+        wide = cast(x, joined(x.dtype.name, float))
+        found = ef.resize(wide, size, method=interpolation, antialias=antialias)
+        whole = "int" in x.dtype.name
+        return cast(_rounded(found, x.dtype) if whole else found, x.dtype)
+
+    return _batched(resized, images, data_format)
+
+
+def _rounded(x, dtype):
+    limits = ef.iinfo(dtype)
+    return ef.clip(ef.round(x), limits.min, limits.max)
+
+
+def _cropped(x, size):
+    """The middle of the images, in the ratio of the sizes."""
+    height, width = x.shape[1:3]
+    rows = max(min(height, int(float(width * size[0]) / size[1])), 1)
+    columns = max(min(width, int(float(height * size[1]) / size[0])), 1)
+    top, left = int(float(height - rows) / 2), int(float(width - columns) / 2)
+    return x[:, top : top + rows, left : left + columns]
+
+
+def _widened(x, size, fill_value):
+    """The images in the middle of a ground in the ratio of the sizes."""
+    height, width = x.shape[1:3]
+    rows = max(height, int(float(width * size[0]) / size[1]))
+    columns = max(width, int(float(height * size[1]) / size[0]))
+    top, left = int(float(rows - height) / 2), int(float(columns - width) / 2)
+    if top > 0:
+        around = [(0, 0), (top, top), (0, 0), (0, 0)]
+    else:
+        around = [(0, 0), (0, 0), (left, left), (0, 0)]
+    return ef.pad(x, around, constant_values=fill_value)
+
+
+def scale_and_translate(
+    images,
+    output_shape,
+    scale,
+    translation,
+    spatial_dims,
+    method,
+    antialias=True,
+):
+    _check_choice("method", method, SCALE_AND_TRANSLATE_METHODS)
+    x = convert_to_tensor(images)
+    scale, translation = convert_to_tensor(scale, "float32"), convert_to_tensor(translation, "float32")
+    kernel = _KERNELS[method]
+    for i, axis in enumerate(spatial_dims):
+        weights = _weights(
+            x.shape[axis], output_shape[axis], scale[i], translation[i], kernel, antialias
+        )
+        moved = ef.matmul(ef.moveaxis(x, axis, -1), cast(weights, x.dtype))
+        x = ef.moveaxis(moved, -1, axis)
+    return x
+
+
+def _weights(length, count, scale, translation, kernel, antialias):
+    """What each of ``length`` points gives to each of ``count`` places; a column sums up to 1."""
+    inverse = ef.divide(1.0, scale)
+    stretch = ef.maximum(inverse, 1.0) if antialias else 1.0
+    place = ef.add(ef.arange(count, dtype="float32"), 0.5)
+    place = ef.subtract(ef.multiply(place, inverse), ef.multiply(translation, inverse))
+    place = ef.subtract(place, 0.5)
+    points = ef.expand_dims(ef.arange(length, dtype="float32"), axis=1)
+    found = kernel(ef.divide(ef.abs(ef.subtract(place, points)), stretch))
+    total = ef.sum(found, axis=0, keepdims=True)
+    is_seen = ef.greater(ef.abs(total), 1000 * float(ef.finfo("float32").eps))
+    found = ef.where(is_seen, ef.divide(found, ef.where(is_seen, total, 1)), 0)
+    inside = ef.logical_and(ef.greater_equal(place, -0.5), ef.less_equal(place, length - 0.5))
+    return ef.where(inside, found, 0)
+
+
+def _triangle(x):
+    return ef.maximum(ef.subtract(1, x), 0)
+
+
+def _keys_cubic(x):
+    """R. Keys, Cubic convolution interpolation, 1981, with a = -1/2."""
+    near = ((1.5 * x - 2.5) * x) * x + 1
+    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
+    return ef.where(ef.greater_equal(x, 2), 0, ef.where(ef.greater_equal(x, 1), far, near))
+
+
+def _lanczos(radius):
+    def kernel(x):
+        turn = np.pi * x
+        product = ef.multiply(ef.sin(turn), ef.sin(turn / radius)) * radius
+        value = ef.divide(product, ef.where(ef.greater(x, 1e-3), (np.pi * x) ** 2, 1))
+        value = ef.where(ef.greater(x, 1e-3), value, 1)
+        return ef.where(ef.greater(x, radius), 0, value)
+
+    return kernel
+
+
+_KERNELS = {name: _triangle for name in ("linear", "bilinear", "trilinear")}
+_KERNELS |= {name: _keys_cubic for name in ("cubic", "bicubic", "tricubic")}
+_KERNELS |= {"lanczos3": _lanczos(3), "lanczos5": _lanczos(5)}
+
+# Warps --------------------------------------------------------------------------------------------
+
+_MODES = {"constant": "grid-constant", "wrap": "grid-wrap"}
+
+
+def map_coordinates(inputs, coordinates, order, fill_mode="constant", fill_value=0.0):
+    x, places = convert_to_tensor(inputs), convert_to_tensor(coordinates)
+    if places.shape[0] != x.ndim:
+        raise ValueError(
+            "First dim of `coordinates` must be the same as the rank of `inputs`. "
+            f"Received inputs with shape: {x.shape} and coordinate leading dim of "
+            f"{places.shape[0]}"
+        )
+    if places.ndim < 2:
+        raise ValueError(
+            "Invalid coordinates rank: expected at least rank 2. "
+            f"Received input with shape: {places.shape}"
+        )
+    if fill_mode not in MAP_COORDINATES_FILL_MODES:
+        raise ValueError(
+            "Invalid value for argument `fill_mode`. Expected one of "
+            f"{set(MAP_COORDINATES_FILL_MODES)}. Received: fill_mode={fill_mode}"
+        )
+    if order not in range(2):
+        raise ValueError(
+            f"Invalid value for argument `order`. Expected one of [0, 1]. Received: order={order}"
+        )
+    return _sampled(x, places, order, fill_mode, fill_value)
+
+
+def _sampled(x, places, order, fill_mode, fill_value):
+    wide = cast(x, joined(x.dtype.name, float))
+    places = cast(places, joined(places.dtype.name, "float32"))
+    mode = _MODES.get(fill_mode, fill_mode)
+    found = ef.map_coordinates(wide, places, order=order, mode=mode, cval=fill_value)
+    return cast(ef.round(found) if "int" in x.dtype.name else found, x.dtype)
+
+
+def _warped(images, places, interpolation, fill_mode, fill_value):
+    """Images (batch, height, width, channels) at places (batch, 2, height, width)."""
+    order = AFFINE_TRANSFORM_INTERPOLATIONS[interpolation]
+
+    def one(image, where):
+        planes = ef.moveaxis(image, -1, 0)
+        found = ef.vmap(lambda x: _sampled(x, where, order, fill_mode, fill_value))(planes)
+        return ef.moveaxis(found, 0, -1)
+
+    return ef.vmap(one)(images, places)
+
+
+def _grid(height, width, dtype="float32"):
+    """The row and the column of each point, as (height, 1) and (1, width)."""
+    rows, columns = ef.arange(height, dtype=dtype), ef.arange(width, dtype=dtype)
+    return ef.expand_dims(rows, axis=1), ef.expand_dims(columns, axis=0)
+
+
+def affine_transform(
+    images,
+    transform,
+    interpolation="bilinear",
+    fill_mode="constant",
+    fill_value=0,
+    data_format=None,
+):
+    _check_choice("interpolation", interpolation, set(AFFINE_TRANSFORM_INTERPOLATIONS))
+    _check_choice("fill_mode", fill_mode, AFFINE_TRANSFORM_FILL_MODES)
+    images, transform = convert_to_tensor(images), convert_to_tensor(transform)
+    _check_rank(images)
+    if transform.ndim not in (1, 2):
+        raise ValueError(
+            "Invalid transform rank: expected rank 1 (single transform) or rank 2 (batch of "
+            f"transforms). Received input with shape: transform.shape={transform.shape}"
+        )
+
+    def warped(x):
+        rows, columns = _grid(*x.shape[1:3])
+        a = ef.broadcast_to(cast(transform, "float32"), (x.shape[0], 8))
+        a = ef.reshape(a, (x.shape[0], 8, 1, 1))
+
+        def along(i):
+            return a[:, i] * columns + a[:, i + 1] * rows + a[:, i + 2]
+
+        places = ef.stack([along(3), along(0)], axis=1)
+        return _warped(x, places, interpolation, fill_mode, fill_value)
+
+    return _batched(warped, images, data_format)
+
+
+def perspective_transform(
+    images,
+    start_points,
+    end_points,
+    interpolation="bilinear",
+    fill_value=0,
+    data_format=None,
+):
+    _check_choice("interpolation", interpolation, set(AFFINE_TRANSFORM_INTERPOLATIONS))
+    images = convert_to_tensor(images)
+    _check_rank(images)
+    points = [convert_to_tensor(p, "float32") for p in (start_points, end_points)]
+    for name, p in zip(("start_points", "end_points"), points, strict=True):
+        if p.shape[-2:] != (4, 2) or p.ndim not in (2, 3):
+            raise ValueError(
+                f"Invalid {name} shape: expected (4,2) for a single image or (N,4,2) for a "
+                f"batch. Received shape: {p.shape}"
+            )
+    if points[0].shape != points[1].shape:
+        raise ValueError(
+            "start_points and end_points must have the same shape. Received "
+            f"start_points.shape={points[0].shape}, end_points.shape={points[1].shape}"
+        )
+    points = [ef.expand_dims(p, axis=0) if p.ndim == 2 else p for p in points]
+    found = compute_homography_matrix(*points)
+
+    def warped(x):
+        rows, columns = _grid(*x.shape[1:3])
+        a = ef.reshape(ef.broadcast_to(found, (x.shape[0], 8)), (x.shape[0], 8, 1, 1))
+        depth = a[:, 6] * columns + a[:, 7] * rows + 1
+
+        def along(i):
+            return (a[:, i] * columns + a[:, i + 1] * rows + a[:, i + 2]) / depth
+
+        places = ef.stack([along(3), along(0)], axis=1)
+        return _warped(x, places, interpolation, "constant", fill_value)
+
+    return _batched(warped, images, data_format)
+
+
+def compute_homography_matrix(start_points, end_points):
+    start, end = convert_to_tensor(start_points), convert_to_tensor(end_points)
+    x, y = end[..., 0], end[..., 1]
+    zero, one = ef.zeros_like(x), ef.ones_like(x)
+
+    def rows(target, *front):
+        tail = (ef.negative(ef.multiply(target, x)), ef.negative(ef.multiply(target, y)))
+        return ef.stack([*front, *tail], axis=-1)
+
+    to_x, to_y = start[..., 0], start[..., 1]
+    above = rows(to_x, x, y, one, zero, zero, zero)
+    below = rows(to_y, zero, zero, zero, x, y, one)
+    targets = ef.expand_dims(ef.concat([to_x, to_y], axis=-1), axis=-1)
+    return ef.squeeze(ef.linalg.solve(ef.concat([above, below], axis=-2), targets), axis=-1)
+
+
+def elastic_transform(
+    images,
+    alpha=20.0,
+    sigma=5.0,
+    interpolation="bilinear",
+    fill_mode="reflect",
+    fill_value=0.0,
+    seed=None,
+    data_format=None,
+):
+    _check_choice("interpolation", interpolation, set(AFFINE_TRANSFORM_INTERPOLATIONS))
+    _check_choice("fill_mode", fill_mode, AFFINE_TRANSFORM_FILL_MODES)
+    size = int(6 * float(sigma)) | 1
+    seed = draw_seed(seed)
+
+    def warped(x):
+        count, height, width = x.shape[:3]
+        dtype = joined(x.dtype.name, float)
+        noise = random.normal((2, count, height, width, 1), stddev=sigma, dtype=dtype, seed=seed)
+        down, across = (
+            gaussian_blur(part, (size, size), (sigma, sigma), "channels_last")[..., 0]
+            for part in noise
+        )
+        rows, columns = _grid(height, width, dtype)
+        scale = convert_to_tensor(alpha, dtype)
+        places = ef.stack([rows + scale * down, columns + scale * across], axis=1)
+        return _warped(x, places, interpolation, fill_mode, fill_value)
+
+    return _batched(warped, images, data_format)
+
+
+# Filters ------------------------------------------------------------------------------------------
+
+
+def gaussian_blur(images, kernel_size=(3, 3), sigma=(1.0, 1.0), data_format=None):
+    def blurred(x):
+        sigmas = cast(convert_to_tensor(sigma), x.dtype)
+        across, down = (_bell(n, sigmas[i], x.dtype) for i, n in enumerate(kernel_size))
+        return _filtered(x, ef.multiply(ef.expand_dims(down, axis=1), across))
+
+    return _batched(blurred, images, data_format)
+
+
+def _bell(size, sigma, dtype):
+    """Weights of a normal distribution, which sum up to 1."""
+    place = ef.subtract(ef.arange(size, dtype=dtype), (size - 1) / 2)
+    found = ef.exp(ef.multiply(ef.square(ef.divide(place, sigma)), -0.5))
+    return ef.divide(found, ef.sum(found))
+
+
+def _filtered(x, window):
+    """Each channel of images with channels last, weighted by one window."""
+    height, width = window.shape
+    window = ef.reshape(window, (height, width, 1, 1))
+    window = ef.broadcast_to(window, (height, width, x.shape[-1], 1))
+    return depthwise_conv(x, window, padding="same", data_format="channels_last")
+
+
+def sobel_edges(images, data_format=None):
+    x = convert_to_tensor(images)
+    across = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
+    found = [
+        _batched(lambda x, w=w: _filtered(x, convert_to_tensor(w, x.dtype)), x, data_format)
+        for w in (across.T, across)
+    ]
+    return ef.stack(found, axis=-1)

@@ -1,0 +1,240 @@
+"""The functions of ``keras.ops.numpy`` that arrange elements, pick them, join and split."""
+
+import math
+
+import numpy as np
+
+import eagerflow as ef
+from eagerflow.keras.backend.operands import axes_of, promoted
+from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+# Arranged otherwise -------------------------------------------------------------------------------
+
+
+def reshape(x, newshape):
+    return ef.reshape(convert_to_tensor(x), _sizes(newshape))
+
+
+def _sizes(shape):
+    """Sizes as integers or free dimensions; those in tensors are read."""
+    sizes = shape if isinstance(shape, list | tuple) else (shape,)
+    return tuple(int(n) if hasattr(n, "dtype") else n for n in sizes)
+
+
+def ravel(x):
+    return ef.reshape(convert_to_tensor(x), (-1,))
+
+
+def transpose(x, axes=None):
+    return ef.permute_dims(convert_to_tensor(x), axes_of(axes))
+
+
+def swapaxes(x, axis1, axis2):
+    return ef.swapaxes(convert_to_tensor(x), axis1, axis2)
+
+
+def moveaxis(x, source, destination):
+    return ef.moveaxis(convert_to_tensor(x), axes_of(source), axes_of(destination))
+
+
+def expand_dims(x, axis):
+    return ef.expand_dims(convert_to_tensor(x), axis=axes_of(axis))
+
+
+def squeeze(x, axis=None):
+    return ef.squeeze(convert_to_tensor(x), axis=axes_of(axis))
+
+
+def broadcast_to(x, shape):
+    return ef.broadcast_to(convert_to_tensor(x), _sizes(shape))
+
+
+def copy(x):
+    return convert_to_tensor(x)  # tensors do not change
+
+
+def flip(x, axis=None):
+    return ef.flip(convert_to_tensor(x), axis=axes_of(axis))
+
+
+def fliplr(x):
+    return flip(x, 1)
+
+
+def flipud(x):
+    return flip(x, 0)
+
+
+def roll(x, shift, axis=None):
+    return ef.roll(convert_to_tensor(x), _sizes(shift) if isinstance(shift, list | tuple) else int(shift), axis=axes_of(axis))
+
+
+def rot90(array, k=1, axes=(0, 1)):
+    x = convert_to_tensor(array)
+    if x.ndim < 2:
+        raise ValueError(
+            f"Input array must have at least 2 dimensions. Received: array.ndim={x.ndim}"
+        )
+    if len(axes) != 2 or axes[0] == axes[1]:
+        raise ValueError(
+            f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions."
+        )
+    first, second = axes
+    if k % 4 == 2:
+        return ef.flip(x, axis=tuple(axes))
+    if k % 4 == 1:
+        return ef.swapaxes(ef.flip(x, axis=second), first, second)
+    return ef.flip(ef.swapaxes(x, first, second), axis=second) if k % 4 else x
+
+
+def repeat(x, repeats, axis=None):
+    if not isinstance(repeats, int):  # the size of the result is their sum
+        repeats = tuple(int(n) for n in np.atleast_1d(np.asarray(repeats)))
+        repeats = repeats[0] if len(repeats) == 1 else repeats
+    return ef.repeat(convert_to_tensor(x), repeats, axis=axis)
+
+
+def tile(x, repeats):
+    return ef.tile(convert_to_tensor(x), _sizes(repeats))
+
+
+def pad(x, pad_width, mode="constant", constant_values=None):
+    if constant_values is not None and mode != "constant":
+        raise ValueError(
+            "Argument `constant_values` can only be provided when `mode == 'constant'`. "
+            f"Received: mode={mode}"
+        )
+    x = convert_to_tensor(x)
+    width = pad_width if isinstance(pad_width, int) else np.asarray(pad_width).tolist()
+    return ef.pad(x, width, mode=mode, constant_values=constant_values or 0)
+
+
+def tril(x, k=0):
+    return ef.tril(convert_to_tensor(x), k=k)
+
+
+def triu(x, k=0):
+    return ef.triu(convert_to_tensor(x), k=k)
+
+
+def diag(x, k=0):
+    return ef.diag(convert_to_tensor(x), k)
+
+
+def diagflat(x, k=0):
+    return ef.diag(ravel(x), k)
+
+
+def diagonal(x, offset=0, axis1=0, axis2=1):
+    return ef.diagonal(convert_to_tensor(x), offset=offset, axis1=axis1, axis2=axis2)
+
+
+def diff(a, n=1, axis=-1):
+    return ef.diff(convert_to_tensor(a), n=n, axis=axis)
+
+
+# Picked -------------------------------------------------------------------------------------------
+
+
+def take(x, indices, axis=None):
+    return ef.take(convert_to_tensor(x), _places(indices), axis=axis)
+
+
+def take_along_axis(x, indices, axis=None):
+    x, indices = convert_to_tensor(x), _places(indices)
+    if axis is None:
+        return ef.take_along_axis(ef.reshape(x, (-1,)), ef.reshape(indices, (-1,)), axis=0)
+    axis = axis + x.ndim if axis < 0 else axis
+    pairs = zip(x.shape[:axis] + x.shape[axis + 1 :], indices.shape[:axis] + indices.shape[axis + 1 :], strict=True)
+    front = [n if m == 1 else m for n, m in pairs]
+    return ef.take_along_axis(
+        ef.broadcast_to(x, (*front[:axis], x.shape[axis], *front[axis:])),
+        ef.broadcast_to(indices, (*front[:axis], indices.shape[axis], *front[axis:])),
+        axis=axis,
+    )
+
+
+def _places(indices):
+    indices = convert_to_tensor(indices)
+    return indices if "int" in indices.dtype.name else cast(indices, "int32")
+
+
+def unravel_index(indices, shape):
+    indices = convert_to_tensor(indices)
+    rest, found = ef.where(ef.less(indices, 0), indices + math.prod(shape), indices), []
+    for size in reversed(shape):
+        found.append(ef.remainder(rest, size))
+        rest = ef.floor_divide(rest, size)
+    return tuple(cast(place, indices.dtype) for place in reversed(found))
+
+
+# Joined and split ---------------------------------------------------------------------------------
+
+
+def _joinable(xs):
+    return promoted(*(convert_to_tensor(x) for x in xs))
+
+
+def concatenate(xs, axis=0):
+    if axis is None:
+        return ef.concat([ravel(x) for x in _joinable(xs)], axis=0)
+    return ef.concat(_joinable(xs), axis=axis)
+
+
+def stack(x, axis=0):
+    return ef.stack(_joinable(x), axis=axis)
+
+
+def append(x1, x2, axis=None):
+    return concatenate([x1, x2], axis)
+
+
+def hstack(xs):
+    xs = [ef.reshape(x, (1,)) if x.ndim == 0 else x for x in _joinable(xs)]
+    return ef.concat(xs, axis=0 if xs[0].ndim == 1 else 1)
+
+
+def vstack(xs):
+    return ef.concat([ef.reshape(x, (1, -1)) if x.ndim < 2 else x for x in _joinable(xs)], axis=0)
+
+
+def dstack(xs):
+    xs = [ef.reshape(x, (1, -1)) if x.ndim < 2 else x for x in _joinable(xs)]
+    return ef.concat([ef.expand_dims(x, axis=2) if x.ndim == 2 else x for x in xs], axis=2)
+
+
+def split(x, indices_or_sections, axis=0):
+    return list(ef.split(convert_to_tensor(x), _cuts(indices_or_sections), axis=axis))
+
+
+def _cuts(indices_or_sections):
+    """How many parts of one size, or where to cut."""
+    if isinstance(indices_or_sections, int):
+        return indices_or_sections
+    found = np.asarray(indices_or_sections).tolist()
+    return found if isinstance(found, int) else tuple(found)
+
+
+def array_split(x, indices_or_sections, axis=0):
+    x, cuts = convert_to_tensor(x), _cuts(indices_or_sections)
+    if isinstance(cuts, int):
+        size, more = divmod(x.shape[axis], cuts)
+        cuts = tuple(i * size + min(i, more) for i in range(1, cuts))
+    return list(ef.split(x, cuts, axis=axis))
+
+
+def hsplit(x, indices_or_sections):
+    x = convert_to_tensor(x)
+    return split(x, indices_or_sections, axis=0 if x.ndim == 1 else 1)
+
+
+def vsplit(x, indices_or_sections):
+    return split(x, indices_or_sections, axis=0)
+
+
+def dsplit(x, indices_or_sections):
+    return split(x, indices_or_sections, axis=2)
+
+
+def meshgrid(*x, indexing="xy"):
+    return ef.meshgrid(*(ravel(each) for each in x), indexing=indexing)

@@ -1,0 +1,137 @@
+"""Operands as Keras's rules want them, and what makes functions with Keras's signatures of ours.
+
+Keras compares its signatures with the backend's, so functions of the backend have no type hints.
+Each rule about dtypes stands once, here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from keras.src.backend import config
+from keras.src.backend.common.dtypes import result_type
+
+import eagerflow as ef
+from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "axes_of",
+    "binary",
+    "floating",
+    "is_integral",
+    "joined",
+    "promoted",
+    "summed_dtype",
+    "unary",
+]
+
+_NUMBERS = frozenset((bool, int, float, complex))
+_SUMMED = {
+    "bool": "int32",
+    "int8": "int32",
+    "int16": "int32",
+    "uint8": "uint32",
+    "uint16": "uint32",
+}
+
+
+@functools.lru_cache(4096)
+def _joined(floatx: str, *dtypes: Any) -> str:
+    found: str = result_type(*dtypes)
+    return found
+
+
+def joined(*dtypes: Any) -> str:
+    """The dtype in which these meet: names of dtypes, or Python's types for numbers alone."""
+    return _joined(config.floatx(), *dtypes)
+
+
+def is_integral(x: ef.Tensor) -> bool:
+    """Whether it holds integers or bools."""
+    name = x.dtype.name
+    return "int" in name or name == "bool"
+
+
+def summed_dtype(x: ef.Tensor) -> str:
+    """The dtype of sums and products: small integers become those of 32 bits."""
+    name: str = x.dtype.name
+    return _SUMMED.get(name, name)
+
+
+def floating(x: Any) -> ef.Tensor:
+    """A tensor; integers and bools become floats of Keras's default dtype."""
+    x = convert_to_tensor(x)
+    return cast(x, config.floatx()) if is_integral(x) else x
+
+
+def _counted(x: Any) -> ef.Tensor:
+    """A tensor; bools become integers."""
+    x = convert_to_tensor(x)
+    return cast(x, "int32") if x.dtype.name == "bool" else x
+
+
+def promoted(*values: Any, also: tuple[Any, ...] = ()) -> list[Any]:
+    """Tensors of the one dtype in which they, and ``also``, meet.
+
+    A Python number leaves the others' dtype as it is where it can, and stays a number where
+    there is a tensor beside it.
+    """
+    given = [v if type(v) in _NUMBERS else convert_to_tensor(v) for v in values]
+    kinds = [type(v) if type(v) in _NUMBERS else v.dtype.name for v in given]
+    dtype = joined(*kinds, *also)
+    if all(type(v) in _NUMBERS for v in given):
+        return [convert_to_tensor(v, dtype) for v in given]
+    return [v if type(v) in _NUMBERS else cast(v, dtype) for v in given]
+
+
+def axes_of(axis: Any) -> Any:
+    """An axis, a tuple of them or None."""
+    return tuple(axis) if isinstance(axis, list) else axis
+
+
+def _is_bool(x: Any) -> bool:
+    return getattr(x, "dtype", None) == "bool"
+
+
+_READY: dict[str, Callable[[Any], ef.Tensor]] = {
+    "floats": floating,
+    "numbers": _counted,
+    "all": convert_to_tensor,
+}
+
+
+def unary(name: str, kind: str) -> Callable[..., Any]:
+    """A function of one tensor: ``ef.<name>`` of ``"floats"``, of ``"numbers"`` or of ``"all"``."""
+    ready = _READY[kind]
+
+    def function(x):  # type: ignore[no-untyped-def]
+        return getattr(ef, name)(ready(x))
+
+    return function
+
+
+def binary(name: str, *also: Any, bools: bool = True, names: str = "x1 x2") -> Callable[..., Any]:
+    """A function of two tensors: ``ef.<name>`` in the dtype in which they and ``also`` meet.
+
+    Without ``bools`` two of them are taken as integers; ``names`` are Keras's of the arguments.
+    """
+
+    def computed(x1: Any, x2: Any) -> Any:
+        x1, x2 = promoted(x1, x2, also=also)
+        if not bools and all(type(x) is bool or _is_bool(x) for x in (x1, x2)):
+            x1, x2 = cast(x1, "int32"), cast(x2, "int32")
+        return getattr(ef, name)(x1, x2)
+
+    if names == "x y":
+
+        def function(x, y):  # type: ignore[no-untyped-def]
+            return computed(x, y)
+
+    else:
+
+        def function(x1, x2):  # type: ignore[no-untyped-def]
+            return computed(x1, x2)
+
+    return function

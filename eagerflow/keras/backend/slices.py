@@ -1,0 +1,113 @@
+"""Parts of tensors read and replaced, at places that are known or computed."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import eagerflow as ef
+from eagerflow.keras.backend.tensors import convert_to_tensor
+
+__all__ = ["scatter", "scatter_update", "slice", "slice_update", "unstack"]
+
+_METHODS = {None: "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}
+
+
+def scatter(indices: Any, values: Any, shape: Any) -> ef.Tensor:
+    """Zeros of this shape with ``values`` added at ``indices``, whose last axis is a position."""
+    values = convert_to_tensor(values)
+    zeros = ef.zeros(tuple(int(n) for n in shape), dtype=values.dtype)
+    return _updated(zeros, indices, values, "add")
+
+
+def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = None) -> ef.Tensor:
+    """``inputs`` with ``updates`` put, or joined by ``reduction``, at ``indices``."""
+    if reduction not in _METHODS:
+        raise ValueError(f"Unsupported reduction: {reduction}")
+    inputs = convert_to_tensor(inputs)
+    return _updated(inputs, indices, convert_to_tensor(updates, inputs.dtype), _METHODS[reduction])
+
+
+def _updated(x: ef.Tensor, indices: Any, updates: ef.Tensor, method: str) -> ef.Tensor:
+    indices = convert_to_tensor(indices)
+    index = tuple(indices[..., i] for i in range(indices.shape[-1]))
+    found: ef.Tensor = getattr(x.at[index], method)(updates)
+    return found
+
+
+def slice(inputs: Any, start_indices: Any, shape: Any) -> ef.Tensor:
+    """The box of this shape that begins at ``start_indices``; a size of -1 is all the rest.
+
+    As in JAX, a box that would reach over the end begins earlier.
+    """
+    x = convert_to_tensor(inputs)
+    starts, sizes = list(_parts(start_indices)), [int(n) for n in shape]
+    if len(starts) != len(sizes):
+        raise ValueError(
+            "Length of `start_indices` must match length of `shape`. "
+            f"Received: start_indices={start_indices}, shape={shape}"
+        )
+    sizes = [x.shape[i] - starts[i] if n == -1 else n for i, n in enumerate(sizes)]
+    for axis, (start, size) in enumerate(zip(starts, sizes, strict=True)):
+        if isinstance(start, int):
+            begin = min(start, x.shape[axis] - size) if start >= 0 else start
+            stop = begin + size if begin >= 0 or begin + size < 0 else None
+            x = x[(builtins.slice(None),) * axis + (builtins.slice(begin, stop),)]
+        elif size != x.shape[axis]:
+            x = ef.take(x, _places(start, size, x.shape[axis]), axis=axis)
+    return x
+
+
+def slice_update(inputs: Any, start_indices: Any, updates: Any) -> ef.Tensor:
+    """``inputs`` with the box that begins at ``start_indices`` replaced by ``updates``."""
+    x = convert_to_tensor(inputs)
+    new = convert_to_tensor(updates, x.dtype)
+    starts = list(_parts(start_indices))
+    if all(isinstance(start, int) for start in starts):
+        firsts = [min(s, n - k) for s, n, k in zip(starts, x.shape, new.shape, strict=True)]
+        index: Any = tuple(
+            builtins.slice(s, s + k) for s, k in zip(firsts, new.shape, strict=True)
+        )
+    else:
+        index = tuple(
+            ef.reshape(
+                _places(start, size, length), (1,) * axis + (size,) + (1,) * (x.ndim - axis - 1)
+            )
+            for axis, (start, size, length) in enumerate(
+                zip(starts, new.shape, x.shape, strict=True)
+            )
+        )
+    found: ef.Tensor = x.at[index].set(new)
+    return found
+
+
+def _parts(starts: Any) -> Sequence[Any]:
+    """One start for each axis: Python integers where they are known, else tensors."""
+    if hasattr(starts, "shape"):
+        starts = convert_to_tensor(starts, "int64")
+        starts = [starts[i] for i in range(starts.shape[0])]
+    return [_known(start) for start in starts]
+
+
+def _known(start: Any) -> Any:
+    if not hasattr(start, "shape"):
+        return int(start)
+    tensor = ef.reshape(convert_to_tensor(start, "int64"), ())
+    is_known = type(tensor._array) is tensor._kind.array_type and tensor._key is None
+    return int(tensor) if is_known else tensor
+
+
+def _places(start: Any, size: int, length: int) -> ef.Tensor:
+    """The positions from ``start`` on, so many, all within an axis."""
+    first = ef.clip(convert_to_tensor(start, "int64"), 0, length - size)
+    found: ef.Tensor = first + ef.arange(size, dtype="int64")
+    return found
+
+
+def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[ef.Tensor]:
+    """The parts of ``x`` along an axis, without it."""
+    x = convert_to_tensor(x)
+    axis = axis + x.ndim if axis < 0 else axis
+    before = (builtins.slice(None),) * axis
+    return [x[(*before, i)] for i in range(x.shape[axis])]

@@ -1,0 +1,93 @@
+"""Steps of a trainer as graphs: traced once for each form of a batch, then replayed.
+
+Unlike ``ef.function``, nothing is asked about what Python code read while it was traced: as with
+the other backends, ``compile`` says that the step is another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import eagerflow as ef
+from eagerflow import tree
+from eagerflow.capture.trace import FreeSizes, Trace, located, paths, plain_name, spec_input
+from eagerflow.devices import current_device
+from eagerflow.errors import CaptureError
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value, Values
+from eagerflow.keras.backend.tensors import convert_to_tensor
+from eagerflow.plan.replay import Replay, replay_of
+from eagerflow.recorder import recording
+from eagerflow.runtime.collector import young
+
+__all__ = ["CapturedStep"]
+
+
+class CapturedStep:
+    """A function of one nest of arrays, called through its graph for arrays of these forms.
+
+    It may read and assign variables. Where somebody watches, as a tape, it is called itself.
+    """
+
+    def __init__(self, function: Callable[[Any], Any], name: str) -> None:
+        self.function = function
+        self.name = name
+        self._replays: dict[Any, Replay] = {}
+
+    def __call__(self, data: Any) -> Any:
+        """What the function returns, its variables changed as it changes them."""
+        if recording():
+            return self.function(data)
+        leaves, structure = tree.flatten(data)
+        leaves = [x if x is None or type(x) in _ARRAYS else convert_to_tensor(x) for x in leaves]
+        forms = [None if x is None else (x.shape, x.dtype) for x in leaves]
+        key = structure, current_device(), *forms
+        replay = self._replays.get(key)
+        if replay is None:
+            replay = self._replays[key] = replay_of(self._traced(leaves, structure))
+        return replay.graph.nest(replay.run([x for x in leaves if x is not None]))
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs so far."""
+        return [replay.graph for replay in self._replays.values()]
+
+    def _traced(self, leaves: list[Any], structure: tree.Structure) -> Graph:
+        recorder, graph = self._run(leaves, structure)
+        if recorder.made:  # what was not there yet is there now
+            recorder, graph = self._run(leaves, structure)
+        if recorder.made:
+            raise CaptureError(
+                "state that lasts is created each time that the step runs",
+                op=self.name,
+                received=recorder.made[0],
+                at=recorder.made_at[0],
+                hint="create variables in build() or __init__()",
+            )
+        return graph
+
+    def _run(self, leaves: list[Any], structure: tree.Structure) -> tuple[Trace, Graph]:
+        recorder = Trace(self.name, free=FreeSizes(), placed=True)
+        inputs: list[Value] = []
+        labels = paths([("data", tree.unflatten(structure, leaves))])
+        given = [
+            x
+            if x is None
+            else spec_input(recorder, ef.TensorSpec(x.shape, x.dtype), plain_name(path), inputs)
+            for x, path in zip(leaves, labels, strict=True)
+        ]
+        with young(), recorder, located():
+            result = self.function(tree.unflatten(structure, given))
+            result = tree.map_leaves(_plain, result)
+        return recorder, recorder.finish(Values(inputs), result)
+
+
+_ARRAYS = frozenset({ef.Tensor, np.ndarray})
+
+
+def _plain(x: Any) -> Any:
+    """A result as what a graph can give: tensors for variables."""
+    return convert_to_tensor(x) if hasattr(x, "value") and hasattr(x, "assign") else x

@@ -1,0 +1,95 @@
+"""Tensors made of what Keras hands over, and arrays made of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from keras.src import tree
+from keras.src.backend.common import KerasVariable, standardize_dtype
+from keras.src.backend.common.dtypes import result_type
+
+import eagerflow as ef
+
+__all__ = ["cast", "convert_to_numpy", "convert_to_tensor", "is_tensor", "shape", "tensors_of"]
+
+
+def convert_to_tensor(
+    x: Any, dtype: Any = None, sparse: bool | None = None, ragged: bool | None = None
+) -> ef.Tensor:
+    """The tensor of a variable, an array, a number or a nested list of them.
+
+    Python numbers get the dtype that Keras gives them (32 bits), arrays keep theirs.
+    """
+    for wanted, name in ((sparse, "sparse"), (ragged, "ragged")):
+        if wanted:
+            raise ValueError(f"`{name}=True` is not supported with the eagerflow backend")
+    if dtype is not None:
+        dtype = standardize_dtype(dtype)
+    if isinstance(x, KerasVariable | ef.Variable):
+        x = x.value
+    if isinstance(x, ef.Tensor):
+        return x if dtype is None or x.dtype.name == dtype else ef.astype(x, dtype)
+    if isinstance(x, list | tuple) and any(map(_is_ours, tree.flatten(x))):
+        return _stacked(x, dtype)
+    array = x if hasattr(x, "__array__") or hasattr(x, "__dlpack__") else None
+    if array is None and dtype is None:
+        dtype = _own_dtype(x)
+    if isinstance(array, np.generic):
+        array = np.asarray(array)
+    found: ef.Tensor = ef.asarray(x if array is None else array, dtype=dtype, copy=True)
+    return found
+
+
+def _is_ours(x: Any) -> bool:
+    return isinstance(x, ef.Tensor | KerasVariable | ef.Variable)
+
+
+def _stacked(x: Any, dtype: Any) -> ef.Tensor:
+    """A nested list with tensors in it, which meet in the dtype that Keras's rules say."""
+    if dtype is None:
+        dtype = result_type(*(getattr(leaf, "dtype", type(leaf)) for leaf in tree.flatten(x)))
+    rows = [
+        _stacked(row, dtype) if isinstance(row, list | tuple) else convert_to_tensor(row, dtype)
+        for row in x
+    ]
+    stacked: ef.Tensor = ef.stack(rows)
+    return stacked
+
+
+def _own_dtype(x: Any) -> str:
+    """The dtype of a Python number, or of a nested list of numbers and arrays."""
+    kinds = {getattr(leaf, "dtype", type(leaf)) for leaf in tree.flatten(x)}
+    if kinds == {int} and any(not -(2**31) <= n < 2**31 for n in tree.flatten(x)):
+        return "int64"
+    found: str = result_type(*kinds)
+    return found
+
+
+def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """An array with a copy of the values."""
+    if isinstance(x, KerasVariable | ef.Variable):
+        x = x.value
+    if isinstance(x, list | tuple):
+        return np.array([convert_to_numpy(item) for item in x])
+    return np.array(x)
+
+
+def is_tensor(x: Any) -> bool:
+    """Whether it is a tensor of this backend."""
+    return isinstance(x, ef.Tensor)
+
+
+def shape(x: Any) -> tuple[Any, ...]:
+    """The sizes of a tensor's axes."""
+    return tuple(x.shape)
+
+
+def cast(x: Any, dtype: Any) -> ef.Tensor:
+    """``x`` as a tensor of this dtype."""
+    return convert_to_tensor(x, dtype=dtype)
+
+
+def tensors_of(nest: Any) -> Any:
+    """A nest with tensors in place of variables, arrays and numbers; None stays None."""
+    return tree.map_structure(lambda x: None if x is None else convert_to_tensor(x), nest)
