@@ -12,6 +12,8 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "images.coordinates": "affine_grid grid_sample map_coordinates",
+    "images.warping": "affine_transform crop_and_resize homography perspective_transform",
     "linear_algebra.integer_products": "integer_matmul",
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",
