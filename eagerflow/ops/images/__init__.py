@@ -1,0 +1,1 @@
+"""Functions of images, signals and volumes, channels last."""
