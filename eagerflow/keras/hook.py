@@ -152,7 +152,9 @@ def _export(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Model.export``, with the formats that we write."""
 
     @wraps(original)
-    def export(self: Any, filepath: Any, format: str = "tf_saved_model", *args: Any, **kwargs: Any) -> Any:
+    def export(
+        self: Any, filepath: Any, format: str = "tf_saved_model", *args: Any, **kwargs: Any
+    ) -> Any:
         written = sys.modules[f"{OURS}.export"].FORMATS.get(format)
         if written is None:
             return original(self, filepath, format, *args, **kwargs)

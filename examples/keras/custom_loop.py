@@ -94,13 +94,14 @@ def main(epochs=8, callbacks=(), verbose="auto"):
         for callback in callbacks:
             callback.on_epoch_begin(epoch)
         metric.reset_state()
-        order = rng.permutation(len(digits))
+        order, losses = rng.permutation(len(digits)), []
         for i in range(0, len(digits) - BATCH + 1, BATCH):
             chosen = order[i : i + BATCH]
             loss = step(pictures[chosen], digits[chosen])
+            losses.append(loss)
             for callback in callbacks:
                 callback.on_train_batch_end(i // BATCH, {"loss": loss})
-        history["loss"].append(float(loss))
+        history["loss"].append(sum(map(float, losses)) / len(losses))
         history["accuracy"].append(float(metric.result()))
         for callback in callbacks:
             callback.on_epoch_end(epoch, {"loss": history["loss"][-1]})

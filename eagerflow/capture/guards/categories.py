@@ -161,6 +161,8 @@ def _category(cls: type) -> str:
         return "iterator"
     if top_package(cls) == "eagerflow" and not cls.__module__.startswith("eagerflow.nn"):
         return "tensor"
+    if any(top_package(base) in FRAMEWORKS for base in cls.__mro__):
+        return "tensor"
     if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
         return "foreign"
     if cls is object or issubclass(cls, _STEADY):
@@ -208,6 +210,10 @@ _VALUE_MODULES = frozenset(
     """.split()
 )
 _HEAP_TYPE = 1 << 9  # Py_TPFLAGS_HEAPTYPE
+LIBRARIES = {"cupy", "llvmlite"}
+"""Installed packages whose code is not watched."""
+FRAMEWORKS: set[str] = set()
+"""Those among them whose objects hold Variables: they are compared by identity, as our own are."""
 _OTHER_PACKAGES = {*sys.stdlib_module_names, "eagerflow", "ml_dtypes", "numpy"}
 _user_classes: weakref.WeakKeyDictionary[type, bool] = weakref.WeakKeyDictionary()
 

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from eagerflow import dispatch
+from eagerflow.capture.guards.categories import LIBRARIES
 from eagerflow.capture.guards.equality import ABSENT, same
 
 if TYPE_CHECKING:
@@ -33,7 +34,6 @@ _OWN_LAYERS = os.path.join(_PACKAGE, "nn") + os.sep
 _SITE = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _STANDARD = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "platstdlib")})
 _NUMPY = os.path.dirname(np.__file__) + os.sep
-_LIBRARIES = tuple(f"{site}{name}{os.sep}" for site in _SITE for name in ("cupy", "llvmlite"))
 
 
 class Found(NamedTuple):
@@ -80,7 +80,7 @@ def _origin(file: str) -> int:
         return LAYERS if file.startswith(_OWN_LAYERS) else CORE
     if file.startswith(("<frozen", "<__array_function__", _NUMPY)):
         return FOREIGN
-    if any(part in file for part in _LIBRARIES):
+    if any(f"{site}{name}{os.sep}" in file for site in _SITE for name in LIBRARIES):
         return FOREIGN
     if file.startswith(_STANDARD) and not any(part in file for part in _SITE):
         return FOREIGN

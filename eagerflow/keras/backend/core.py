@@ -18,6 +18,7 @@ from keras.src.backend.common.stateless_scope import (
 from keras.src.backend.common.symbolic_scope import SymbolicScope
 
 import eagerflow as ef
+from eagerflow.capture.guards.categories import FRAMEWORKS, LIBRARIES
 from eagerflow.capture.trace import Trace
 from eagerflow.dtypes import is_inexact
 from eagerflow.keras.backend.control import (
@@ -82,6 +83,9 @@ __all__ = [
     "while_loop",
 ]
 
+FRAMEWORKS.add("keras")
+LIBRARIES.update(("keras", "optree"))
+
 SUPPORTS_SPARSE_TENSORS = False
 SUPPORTS_RAGGED_TENSORS = False
 SUPPORTS_COMPLEX_DTYPES = True
@@ -93,6 +97,8 @@ FREE_SIZES = 83, 89
 
 class Variable(KerasVariable):  # type: ignore[misc]
     """Keras's variable around an ``ef.Variable``, which tapes and captured steps know."""
+
+    __array_priority__ = 1  # operators of tensors leave it to this class what it gives them
 
     def _initialize(self, value: Any) -> None:
         self._value = ef.Variable(value, self.path, self._trainable, self._dtype)

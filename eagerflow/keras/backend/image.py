@@ -205,7 +205,10 @@ def scale_and_translate(
 ):
     _check_choice("method", method, SCALE_AND_TRANSLATE_METHODS)
     x = convert_to_tensor(images)
-    scale, translation = convert_to_tensor(scale, "float32"), convert_to_tensor(translation, "float32")
+    scale, translation = (
+        convert_to_tensor(scale, "float32"),
+        convert_to_tensor(translation, "float32"),
+    )
     kernel = _KERNELS[method]
     for i, axis in enumerate(spatial_dims):
         weights = _weights(

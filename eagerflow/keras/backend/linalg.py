@@ -46,7 +46,9 @@ def norm(x, ord=None, axis=None, keepdims=False):
     x, axis = floating(x), axes_of(axis)
     is_vector = isinstance(axis, int) or x.ndim == 1 or (isinstance(axis, tuple) and len(axis) == 1)
     if ord in ("fro", "nuc") if is_vector else ord not in _MATRIX_ORDERS:
-        raise ValueError(f"Invalid `ord` argument for this `axis`. Received: ord={ord}, axis={axis}")
+        raise ValueError(
+            f"Invalid `ord` argument for this `axis`. Received: ord={ord}, axis={axis}"
+        )
     return ef.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
 
 
@@ -80,7 +82,9 @@ def _pair(a, b):
 
 def svd(x, full_matrices=True, compute_uv=True):
     x = floating(x)
-    return tuple(ef.linalg.svd(x, full_matrices=full_matrices)) if compute_uv else ef.linalg.svdvals(x)
+    return (
+        tuple(ef.linalg.svd(x, full_matrices=full_matrices)) if compute_uv else ef.linalg.svdvals(x)
+    )
 
 
 def lstsq(a, b, rcond=None):
@@ -107,9 +111,7 @@ def pinv(x, rcond=None):
 
 def _matrices(x):
     if x.ndim < 2:
-        raise ValueError(
-            f"Expected input to have rank >= 2. Received input with shape {x.shape}."
-        )
+        raise ValueError(f"Expected input to have rank >= 2. Received input with shape {x.shape}.")
 
 
 def jvp(fun, primals, tangents, has_aux=False):

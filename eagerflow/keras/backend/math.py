@@ -88,8 +88,7 @@ def _get_complex_tensor_from_tuple(x):
     """The complex tensor of its real and its imaginary part; Keras's own code calls it too."""
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise ValueError(
-            "Input `x` should be a tuple of two tensors - real and imaginary."
-            f"Received: x={x}"
+            f"Input `x` should be a tuple of two tensors - real and imaginary.Received: x={x}"
         )
     real, imag = convert_to_tensor(x[0]), convert_to_tensor(x[1])
     if real.shape != imag.shape:
@@ -99,9 +98,7 @@ def _get_complex_tensor_from_tuple(x):
             f"Received: x[0].shape = {real.shape}, x[1].shape = {imag.shape}"
         )
     if not all("float" in part.dtype.name for part in (real, imag)):
-        raise ValueError(
-            f"At least one tensor in input `x` is not of type float.Received: x={x}."
-        )
+        raise ValueError(f"At least one tensor in input `x` is not of type float.Received: x={x}.")
     return ef.complex(real, imag)
 
 
@@ -133,8 +130,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
     x = convert_to_tensor(x)
     if x.dtype.name not in {"float32", "float64"}:
         raise TypeError(
-            "Invalid input type. Expected `float32` or `float64`. "
-            f"Received: input type={x.dtype}"
+            f"Invalid input type. Expected `float32` or `float64`. Received: input type={x.dtype}"
         )
     if fft_length < sequence_length:
         raise ValueError(
@@ -183,9 +179,7 @@ def istft(
 ):
     x = _get_complex_tensor_from_tuple(x)
     if x.ndim < 2:
-        raise ValueError(
-            f"Input `x` must have at least 2 dimensions. Received shape: {x.shape}"
-        )
+        raise ValueError(f"Input `x` must have at least 2 dimensions. Received shape: {x.shape}")
     dtype = ef.real(x).dtype
     weights = _window(window, sequence_length, fft_length, dtype)
     rows = ef.multiply(ef.fft.irfft(x, n=fft_length), weights)

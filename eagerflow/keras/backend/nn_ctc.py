@@ -134,4 +134,6 @@ def _extended(state, scores, width, blank):
 def _rows(x, indices):
     """Rows of each example's matrix."""
     indices = ef.expand_dims(indices, axis=-1)
-    return ef.take_along_axis(x, ef.broadcast_to(indices, (*indices.shape[:-1], x.shape[-1])), axis=1)
+    return ef.take_along_axis(
+        x, ef.broadcast_to(indices, (*indices.shape[:-1], x.shape[-1])), axis=1
+    )

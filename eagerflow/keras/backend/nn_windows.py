@@ -213,7 +213,12 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     rows = (x.shape[2] - (kh - 1) * dh - 1) // sh + 1
     columns = (x.shape[3] - (kw - 1) * dw - 1) // sw + 1
     parts = [
-        x[:, :, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
+        x[
+            :,
+            :,
+            i * dh : i * dh + (rows - 1) * sh + 1 : sh,
+            j * dw : j * dw + (columns - 1) * sw + 1 : sw,
+        ]
         for i in range(kh)
         for j in range(kw)
     ]

@@ -100,7 +100,11 @@ def isposinf(x):
 
 def signbit(x):
     x = convert_to_tensor(x)
-    return ef.less(cast(x, "int32") if x.dtype == "bool" else x, 0) if is_integral(x) else ef.signbit(x)
+    return (
+        ef.less(cast(x, "int32") if x.dtype == "bool" else x, 0)
+        if is_integral(x)
+        else ef.signbit(x)
+    )
 
 
 def trunc(x):
@@ -280,4 +284,6 @@ def vectorize(pyfunc, *, excluded=None, signature=None):
 def _core_ranks(signature):
     """How many axes of each argument ``"(m,n),(n)->(m)"`` hands to the function."""
     given = signature.partition("->")[0]
-    return [len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)]
+    return [
+        len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)
+    ]

@@ -46,7 +46,11 @@ def outer(x1, x2):
 
 
 def tensordot(x1, x2, axes=2):
-    axes = axes if isinstance(axes, int) else tuple(tuple(a) if isinstance(a, list | tuple) else (a,) for a in axes)
+    axes = (
+        axes
+        if isinstance(axes, int)
+        else tuple(tuple(a) if isinstance(a, list | tuple) else (a,) for a in axes)
+    )
     return ef.tensordot(*_pair(x1, x2), axes=axes)
 
 

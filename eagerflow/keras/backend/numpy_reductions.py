@@ -283,7 +283,9 @@ def corrcoef(x):
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = floating(y)
     x = None if x is None else cast(x, y.dtype)
-    return ef.trapezoid(y, x, dx=dx if isinstance(dx, int | float) else cast(dx, y.dtype), axis=axis)
+    return ef.trapezoid(
+        y, x, dx=dx if isinstance(dx, int | float) else cast(dx, y.dtype), axis=axis
+    )
 
 
 # What depends on values: sizes that only concrete numbers give ------------------------------------

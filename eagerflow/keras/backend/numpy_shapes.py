@@ -66,7 +66,11 @@ def flipud(x):
 
 
 def roll(x, shift, axis=None):
-    return ef.roll(convert_to_tensor(x), _sizes(shift) if isinstance(shift, list | tuple) else int(shift), axis=axes_of(axis))
+    return ef.roll(
+        convert_to_tensor(x),
+        _sizes(shift) if isinstance(shift, list | tuple) else int(shift),
+        axis=axes_of(axis),
+    )
 
 
 def rot90(array, k=1, axes=(0, 1)):
@@ -76,9 +80,7 @@ def rot90(array, k=1, axes=(0, 1)):
             f"Input array must have at least 2 dimensions. Received: array.ndim={x.ndim}"
         )
     if len(axes) != 2 or axes[0] == axes[1]:
-        raise ValueError(
-            f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions."
-        )
+        raise ValueError(f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions.")
     first, second = axes
     if k % 4 == 2:
         return ef.flip(x, axis=tuple(axes))
@@ -145,7 +147,11 @@ def take_along_axis(x, indices, axis=None):
     if axis is None:
         return ef.take_along_axis(ef.reshape(x, (-1,)), ef.reshape(indices, (-1,)), axis=0)
     axis = axis + x.ndim if axis < 0 else axis
-    pairs = zip(x.shape[:axis] + x.shape[axis + 1 :], indices.shape[:axis] + indices.shape[axis + 1 :], strict=True)
+    pairs = zip(
+        x.shape[:axis] + x.shape[axis + 1 :],
+        indices.shape[:axis] + indices.shape[axis + 1 :],
+        strict=True,
+    )
     front = [n if m == 1 else m for n, m in pairs]
     return ef.take_along_axis(
         ef.broadcast_to(x, (*front[:axis], x.shape[axis], *front[axis:])),
