@@ -153,7 +153,7 @@ class GradientTape(Recorder):
         >>> float(tape.gradient(y, x)) == float(y)
         True
         """
-        for value in tree.flatten(values)[0]:
+        for value in map(_held_variable, tree.flatten(values)[0]):
             self._check_source(value)
             if isinstance(value, Variable):
                 self._reads.setdefault(id(value), (value, set()))
@@ -215,6 +215,7 @@ class GradientTape(Recorder):
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)
+        leaves = list(map(_held_variable, leaves))
         for source in leaves:
             self._check_source(source)
         start = self._start(target, output_gradients)
@@ -366,6 +367,11 @@ class GradientTape(Recorder):
             f"<GradientTape {status}: {len(self._entries)} ops, {len(self._watched)} tensors and "
             f"{len(self._reads)} variables watched>"
         )
+
+
+def _held_variable(source: Any) -> Any:
+    """The Variable that a variable of another library is made of; all else as it is."""
+    return source if type(source) is Tensor else getattr(source, "eagerflow_variable", source)
 
 
 def _keyed(tensor: Tensor) -> int:
