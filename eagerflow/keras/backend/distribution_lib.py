@@ -81,7 +81,5 @@ def _to_backend_mesh(device_mesh: Any) -> Any:
 
 def _to_backend_layout(tensor_layout: Any) -> Any:
     if tensor_layout.device_mesh is None:
-        raise ValueError(
-            "Cannot create sharding when device mesh is not set for TensorLayout."
-        )
+        raise ValueError("Cannot create sharding when device mesh is not set for TensorLayout.")
     return tensor_layout

@@ -66,9 +66,7 @@ def slice_update(inputs: Any, start_indices: Any, updates: Any) -> ef.Tensor:
     starts = list(_parts(start_indices))
     if all(isinstance(start, int) for start in starts):
         firsts = [min(s, n - k) for s, n, k in zip(starts, x.shape, new.shape, strict=True)]
-        index: Any = tuple(
-            builtins.slice(s, s + k) for s, k in zip(firsts, new.shape, strict=True)
-        )
+        index: Any = tuple(builtins.slice(s, s + k) for s, k in zip(firsts, new.shape, strict=True))
     else:
         index = tuple(
             ef.reshape(
