@@ -293,7 +293,9 @@ def bincount(x, weights=None, minlength=0, sparse=False):
     if sparse:
         raise ValueError("Unsupported value `sparse=True` with the eagerflow backend")
     x = convert_to_tensor(x)
-    length = builtins.max(int(minlength), 1 + int(ef.max(x)) if x.size else 0)
+    length = int(minlength)
+    if x.size and (is_concrete(x) or not length):  # in a captured function no number is larger
+        length = builtins.max(length, 1 + int(ef.max(x)))
     if weights is None:
         weights, dtype = ef.ones(x.shape, dtype="int32"), "int32"
     else:
