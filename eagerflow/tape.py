@@ -153,7 +153,7 @@ class GradientTape(Recorder):
         >>> float(tape.gradient(y, x)) == float(y)
         True
         """
-        for value in map(_held_variable, tree.flatten(values)[0]):
+        for value in tree.flatten(values)[0]:
             self._check_source(value)
             if isinstance(value, Variable):
                 self._reads.setdefault(id(value), (value, set()))
@@ -215,9 +215,8 @@ class GradientTape(Recorder):
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)
-        leaves = list(map(_held_variable, leaves))
-        for source in leaves:
-            self._check_source(source)
+        # Variables of Keras's are made of ours.
+        leaves = [self._check_source(getattr(x, "eagerflow_variable", x)) for x in leaves]
         start = self._start(target, output_gradients)
         if unconnected == "raise":
             for source in leaves:
@@ -235,9 +234,9 @@ class GradientTape(Recorder):
             self.reset()
         return tree.unflatten(structure, found)
 
-    def _check_source(self, source: Any) -> None:
+    def _check_source(self, source: Any) -> Any:
         if type(source) is Tensor and source._kind.is_inexact:
-            return
+            return source
         if type(source) is not Tensor and type(source) is not Variable:
             raise GradientError(
                 f"a {type(source).__name__} has no gradient",
@@ -252,6 +251,7 @@ class GradientTape(Recorder):
                 expected="floating-point or complex values",
                 hint="x = x.astype('float32') before it is watched",
             )
+        return source
 
     def _start(self, target: Any, output_gradients: Any) -> dict[int, Tensor]:
         """The gradient of each target with respect to itself, by key."""
@@ -367,11 +367,6 @@ class GradientTape(Recorder):
             f"<GradientTape {status}: {len(self._entries)} ops, {len(self._watched)} tensors and "
             f"{len(self._reads)} variables watched>"
         )
-
-
-def _held_variable(source: Any) -> Any:
-    """The Variable that a variable of another library is made of; all else as it is."""
-    return source if type(source) is Tensor else getattr(source, "eagerflow_variable", source)
 
 
 def _keyed(tensor: Tensor) -> int:

@@ -223,7 +223,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         cached = kwargs.pop("_use_cached_eval_dataset", False)
         if kwargs:
             raise ValueError(f"Arguments not recognized: {kwargs}")
-        batches = (
+        batches: Any = (
             self._eval_epoch_iterator
             if cached
             else self._batches(x, y, sample_weight, batch_size, steps)
