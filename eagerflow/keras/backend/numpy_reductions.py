@@ -9,6 +9,7 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import (
     axes_of,
     floating,
+    is_concrete,
     is_integral,
     joined,
     promoted,

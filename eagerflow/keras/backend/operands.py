@@ -20,6 +20,7 @@ __all__ = [
     "axes_of",
     "binary",
     "floating",
+    "is_concrete",
     "is_integral",
     "joined",
     "promoted",
@@ -52,6 +53,11 @@ def is_integral(x: ef.Tensor) -> bool:
     """Whether it holds integers or bools."""
     name = x.dtype.name
     return "int" in name or name == "bool"
+
+
+def is_concrete(x: ef.Tensor) -> bool:
+    """Whether its values are known: it is no placeholder of a trace, and no batch of ``vmap``."""
+    return type(x._array) is x._kind.array_type and x._key is None
 
 
 def summed_dtype(x: ef.Tensor) -> str:
