@@ -1,4 +1,4 @@
-"""Keras's own tests on our backend: ``python -m tests.keras.upstream [folders] [--jax results.xml]``.
+"""Keras's own tests on our backend: ``python -m tests.keras.upstream [folders] [--jax file]``.
 
 Folders are those of ``keras/src``, such as ``layers`` or ``ops``, or single files in them. With the
 results of the JAX backend (JUnit XML of pytest), tests count that pass there. Prints how many
@@ -15,9 +15,9 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 
 FOLDERS = (
-    "backend/common backend/tests utils tree initializers regularizers constraints activations dtype_policies losses "
-    "metrics optimizers random ops layers models trainers callbacks saving export quantizers "
-    "legacy datasets visualization wrappers applications"
+    "backend/common utils tree initializers regularizers constraints activations dtype_policies "
+    "losses metrics optimizers random ops layers models trainers callbacks saving export "
+    "quantizers legacy datasets visualization wrappers distillation applications"
 ).split()
 
 CONFTEST = """

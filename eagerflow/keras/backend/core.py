@@ -49,6 +49,7 @@ from eagerflow.keras.backend.tensors import (
     shape,
 )
 from eagerflow.recorder import prepared, scope
+from eagerflow.tensor import Operators
 
 __all__ = [
     "IS_THREAD_SAFE",
@@ -95,8 +96,11 @@ FREE_SIZES = 83, 89
 """What free sizes are taken to be, one after the other: sizes that differ then are free, too."""
 
 
-class Variable(KerasVariable):  # type: ignore[misc]
-    """Keras's variable around an ``ef.Variable``, which tapes and captured steps know."""
+class Variable(KerasVariable, Operators):  # type: ignore[misc]
+    """Keras's variable around an ``ef.Variable``, which tapes and captured steps know.
+
+    It stands wherever a tensor can, also in functions of eagerflow.
+    """
 
     __array_priority__ = 1  # operators of tensors leave it to this class what it gives them
 
@@ -114,6 +118,11 @@ class Variable(KerasVariable):  # type: ignore[misc]
 
     def _convert_to_tensor(self, value: Any, dtype: Any = None) -> ef.Tensor:
         return convert_to_tensor(value, dtype=dtype)
+
+    @property
+    def eagerflow_variable(self) -> ef.Variable:
+        """What tapes take gradients by."""
+        return self._value
 
     @property
     def value(self) -> ef.Tensor:

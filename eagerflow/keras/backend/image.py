@@ -7,7 +7,6 @@ from keras.src.random.seed_generator import draw_seed
 
 import eagerflow as ef
 from eagerflow.keras.backend import random
-from eagerflow.keras.backend.nn_windows import depthwise_conv
 from eagerflow.keras.backend.operands import joined
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
@@ -60,67 +59,32 @@ def _batched(function, images, data_format):
 def rgb_to_grayscale(images, data_format=None):
     x = convert_to_tensor(images)
     _check_rank(x)
-    axis = -1 if standardize_data_format(data_format) == "channels_last" else -3
-    if x.shape[axis] not in (1, 3):
+    channels = x.shape[-1 if standardize_data_format(data_format) == "channels_last" else -3]
+    if channels not in (1, 3):
         raise ValueError(
             "Invalid channel size: expected 3 (RGB) or 1 (Grayscale). "
             f"Received input with shape: images.shape={x.shape}"
         )
-    if x.shape[axis] == 1:
-        return x
-    wide = cast(x, joined(x.dtype.name, float))
-    weights = convert_to_tensor([0.2989, 0.5870, 0.1140], wide.dtype)
-    weights = ef.reshape(weights, (3,) + (1,) * (-1 - axis))
-    return cast(ef.sum(ef.multiply(wide, weights), axis=axis, keepdims=True), x.dtype)
+    gray = _batched(ef.rgb_to_grayscale, cast(x, joined(x.dtype.name, float)), data_format)
+    return cast(gray, x.dtype)
 
 
 def rgb_to_hsv(images, data_format=None):
-    return _recoloured(_hsv_of_rgb, images, data_format)
+    return _batched(ef.rgb_to_hsv, _floats(images), data_format)
 
 
 def hsv_to_rgb(images, data_format=None):
-    return _recoloured(_rgb_of_hsv, images, data_format)
+    return _batched(ef.hsv_to_rgb, _floats(images), data_format)
 
 
-def _recoloured(function, images, data_format):
+def _floats(images):
     x = convert_to_tensor(images)
     _check_rank(x)
     if not is_float_dtype(x.dtype):
         raise ValueError(
             f"Invalid images dtype: expected float dtype. Received: images.dtype={x.dtype.name}"
         )
-    axis = -1 if standardize_data_format(data_format) == "channels_last" else -3
-    return ef.stack(function(*ef.unstack(x, axis=axis)), axis=axis)
-
-
-def _hsv_of_rgb(*planes):
-    eps = float(ef.finfo(planes[0].dtype).eps)
-    r, g, b = (ef.where(ef.less(ef.abs(x), eps), 0, x) for x in planes)
-    value = ef.maximum(ef.maximum(r, g), b)
-    span = ef.subtract(value, ef.minimum(ef.minimum(r, g), b))
-    is_lit, is_coloured = ef.greater(value, 0), ef.greater(span, 0)
-    saturation = ef.where(is_lit, ef.divide(span, ef.where(is_lit, value, 1)), 0)
-    unit = ef.divide(1.0, ef.multiply(ef.where(is_coloured, span, 1), 6))
-
-    def turned(x, y, sixths):
-        return ef.add(ef.multiply(unit, ef.subtract(x, y)), sixths / 6)
-
-    hue = ef.where(ef.equal(value, g), turned(b, r, 2), turned(r, g, 4))
-    hue = ef.where(ef.equal(value, r), turned(g, b, 0), hue)
-    hue = ef.where(is_coloured, hue, 0)
-    return ef.where(ef.less(hue, 0), ef.add(hue, 1), hue), saturation, value
-
-
-def _rgb_of_hsv(hue, saturation, value):
-    place = ef.multiply(ef.remainder(hue, 1), 6)
-    red = ef.clip(ef.subtract(ef.abs(ef.subtract(place, 3)), 1), 0, 1)
-    green = ef.clip(ef.subtract(2, ef.abs(ef.subtract(place, 2))), 0, 1)
-    blue = ef.clip(ef.subtract(2, ef.abs(ef.subtract(place, 4))), 0, 1)
-    rest = ef.subtract(1, saturation)
-    return [
-        ef.multiply(value, ef.add(rest, ef.multiply(saturation, part)))
-        for part in (red, green, blue)
-    ]
+    return x
 
 
 # Sizes --------------------------------------------------------------------------------------------
@@ -335,18 +299,17 @@ def affine_transform(
             f"transforms). Received input with shape: transform.shape={transform.shape}"
         )
 
-    def warped(x):
-        rows, columns = _grid(*x.shape[1:3])
-        a = ef.broadcast_to(cast(transform, "float32"), (x.shape[0], 8))
-        a = ef.reshape(a, (x.shape[0], 8, 1, 1))
-
-        def along(i):
-            return a[:, i] * columns + a[:, i + 1] * rows + a[:, i + 2]
-
-        places = ef.stack([along(3), along(0)], axis=1)
-        return _warped(x, places, interpolation, fill_mode, fill_value)
-
-    return _batched(warped, images, data_format)
+    return _batched(
+        lambda x: ef.affine_transform(
+            x,
+            cast(transform, joined(transform.dtype.name, "float32")),
+            order=AFFINE_TRANSFORM_INTERPOLATIONS[interpolation],
+            mode=_MODES.get(fill_mode, fill_mode),
+            cval=fill_value,
+        ),
+        images,
+        data_format,
+    )
 
 
 def perspective_transform(
@@ -372,37 +335,16 @@ def perspective_transform(
             "start_points and end_points must have the same shape. Received "
             f"start_points.shape={points[0].shape}, end_points.shape={points[1].shape}"
         )
-    points = [ef.expand_dims(p, axis=0) if p.ndim == 2 else p for p in points]
-    found = compute_homography_matrix(*points)
-
-    def warped(x):
-        rows, columns = _grid(*x.shape[1:3])
-        a = ef.reshape(ef.broadcast_to(found, (x.shape[0], 8)), (x.shape[0], 8, 1, 1))
-        depth = a[:, 6] * columns + a[:, 7] * rows + 1
-
-        def along(i):
-            return (a[:, i] * columns + a[:, i + 1] * rows + a[:, i + 2]) / depth
-
-        places = ef.stack([along(3), along(0)], axis=1)
-        return _warped(x, places, interpolation, "constant", fill_value)
-
-    return _batched(warped, images, data_format)
+    order = AFFINE_TRANSFORM_INTERPOLATIONS[interpolation]
+    return _batched(
+        lambda x: ef.perspective_transform(x, *points, order=order, cval=fill_value),
+        images,
+        data_format,
+    )
 
 
 def compute_homography_matrix(start_points, end_points):
-    start, end = convert_to_tensor(start_points), convert_to_tensor(end_points)
-    x, y = end[..., 0], end[..., 1]
-    zero, one = ef.zeros_like(x), ef.ones_like(x)
-
-    def rows(target, *front):
-        tail = (ef.negative(ef.multiply(target, x)), ef.negative(ef.multiply(target, y)))
-        return ef.stack([*front, *tail], axis=-1)
-
-    to_x, to_y = start[..., 0], start[..., 1]
-    above = rows(to_x, x, y, one, zero, zero, zero)
-    below = rows(to_y, zero, zero, zero, x, y, one)
-    targets = ef.expand_dims(ef.concat([to_x, to_y], axis=-1), axis=-1)
-    return ef.squeeze(ef.linalg.solve(ef.concat([above, below], axis=-2), targets), axis=-1)
+    return ef.homography(convert_to_tensor(start_points), convert_to_tensor(end_points))
 
 
 def elastic_transform(
@@ -440,34 +382,16 @@ def elastic_transform(
 
 
 def gaussian_blur(images, kernel_size=(3, 3), sigma=(1.0, 1.0), data_format=None):
+    # Keras has the column's first, as (x, y).
     def blurred(x):
-        sigmas = cast(convert_to_tensor(sigma), x.dtype)
-        across, down = (_bell(n, sigmas[i], x.dtype) for i, n in enumerate(kernel_size))
-        return _filtered(x, ef.multiply(ef.expand_dims(down, axis=1), across))
+        sigmas = ef.flip(convert_to_tensor(sigma, x.dtype), axis=0)
+        return ef.gaussian_blur(x, sigmas, kernel_size=tuple(kernel_size)[::-1])
 
     return _batched(blurred, images, data_format)
 
 
-def _bell(size, sigma, dtype):
-    """Weights of a normal distribution, which sum up to 1."""
-    place = ef.subtract(ef.arange(size, dtype=dtype), (size - 1) / 2)
-    found = ef.exp(ef.multiply(ef.square(ef.divide(place, sigma)), -0.5))
-    return ef.divide(found, ef.sum(found))
-
-
-def _filtered(x, window):
-    """Each channel of images with channels last, weighted by one window."""
-    height, width = window.shape
-    window = ef.reshape(window, (height, width, 1, 1))
-    window = ef.broadcast_to(window, (height, width, x.shape[-1], 1))
-    return depthwise_conv(x, window, padding="same", data_format="channels_last")
-
-
 def sobel_edges(images, data_format=None):
     x = convert_to_tensor(images)
-    across = np.array([[-1, 0, 1], [-2, 0, 2], [-1, 0, 1]])
-    found = [
-        _batched(lambda x, w=w: _filtered(x, convert_to_tensor(w, x.dtype)), x, data_format)
-        for w in (across.T, across)
-    ]
-    return ef.stack(found, axis=-1)
+    if data_format != "channels_first":
+        return ef.sobel_edges(x)
+    return ef.moveaxis(ef.sobel_edges(ef.moveaxis(x, 1, -1)), -2, 1)

@@ -7,6 +7,7 @@ from eagerflow.keras.backend.tensors import convert_to_tensor
 
 hard_sigmoid = unary("hard_sigmoid", "floats")
 hard_silu = unary("hard_silu", "floats")
+hard_tanh = unary("hard_tanh", "floats")
 log_sigmoid = unary("log_sigmoid", "floats")
 relu = unary("relu", "numbers")
 relu6 = unary("relu6", "floats")
@@ -15,45 +16,25 @@ sigmoid = unary("sigmoid", "floats")
 silu = unary("silu", "floats")
 softplus = unary("softplus", "floats")
 softsign = unary("softsign", "floats")
-
-
-def sparse_sigmoid(x):
-    return ef.clip(ef.add(ef.multiply(floating(x), 0.5), 0.5), 0.0, 1.0)
-
-
-def sparse_plus(x):
-    x = floating(x)
-    middle = ef.multiply(ef.square(ef.add(x, 1)), 0.25)
-    return ef.where(ef.less_equal(x, -1), 0, ef.where(ef.less(x, 1), middle, x))
+sparse_plus = unary("sparse_plus", "floats")
+sparse_sigmoid = unary("sparse_sigmoid", "floats")
+tanh_shrink = unary("tanh_shrink", "floats")
 
 
 def squareplus(x, b=4):
-    x = floating(x)
-    return ef.multiply(ef.add(x, ef.sqrt(ef.add(ef.square(x), b))), 0.5)
-
-
-def tanh_shrink(x):
-    x = floating(x)
-    return ef.subtract(x, ef.tanh(x))
+    return ef.squareplus(floating(x), b)
 
 
 def soft_shrink(x, threshold=0.5):
-    x = floating(x)
-    return ef.subtract(x, ef.clip(x, -threshold, threshold))
+    return ef.soft_shrink(floating(x), threshold)
 
 
 def hard_shrink(x, threshold=0.5):
-    x = floating(x)
-    return ef.where(ef.greater(ef.abs(x), threshold), x, 0)
+    return ef.hard_shrink(floating(x), threshold)
 
 
 def threshold(x, threshold, default_value):
-    x = floating(x)
-    return ef.where(ef.greater(x, threshold), x, default_value)
-
-
-def hard_tanh(x):
-    return ef.clip(floating(x), -1, 1)
+    return ef.threshold(floating(x), threshold, default_value)
 
 
 def leaky_relu(x, negative_slope=0.2):
@@ -65,9 +46,7 @@ def elu(x, alpha=1.0):
 
 
 def celu(x, alpha=1.0):
-    x = floating(x)
-    low = ef.multiply(ef.expm1(ef.divide(ef.minimum(x, 0), alpha)), alpha)
-    return ef.add(ef.maximum(x, 0), low)
+    return ef.celu(floating(x), alpha=alpha)
 
 
 def gelu(x, approximate=True):
@@ -80,8 +59,7 @@ def glu(x, axis=-1):
         raise ValueError(
             f"axis size must be divisible by 2. Received: x.shape={x.shape} with axis={axis}"
         )
-    values, gates = ef.split(x, 2, axis=axis)
-    return ef.multiply(values, ef.sigmoid(gates))
+    return ef.glu(x, axis=axis)
 
 
 def softmax(x, axis=-1):
@@ -106,13 +84,4 @@ def _over(normalized, x, axis):
 
 
 def sparsemax(x, axis=-1):
-    x = floating(x)
-    ordered = ef.sort(x, axis=axis, descending=True)
-    sums = ef.cumulative_sum(ordered, axis=axis)
-    line = [1] * x.ndim
-    line[axis] = -1
-    rank = ef.reshape(ef.arange(1, x.shape[axis] + 1, dtype=x.dtype), tuple(line))
-    inside = ef.greater(ef.multiply(ordered, rank), ef.subtract(sums, 1))
-    count = ef.sum(ef.astype(inside, x.dtype), axis=axis, keepdims=True)
-    total = ef.sum(ef.where(inside, ordered, 0), axis=axis, keepdims=True)
-    return ef.maximum(ef.subtract(x, ef.divide(ef.subtract(total, 1), count)), 0)
+    return ef.sparsemax(floating(x), axis=axis)

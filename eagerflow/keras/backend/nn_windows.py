@@ -244,22 +244,10 @@ def fold(x, output_size, kernel_size, dilation=1, padding=0, stride=1):
 
 
 def depth_to_space(x, block_size, data_format="channels_last"):
-    x, b = convert_to_tensor(x), block_size
-    if data_format == "channels_last":
-        n, h, w, c = x.shape
-        parts = ef.permute_dims(ef.reshape(x, (n, h, w, b, b, c // b**2)), (0, 1, 3, 2, 4, 5))
-        return ef.reshape(parts, (n, h * b, w * b, c // b**2))
-    n, c, h, w = x.shape
-    parts = ef.permute_dims(ef.reshape(x, (n, c // b**2, b, b, h, w)), (0, 1, 4, 2, 5, 3))
-    return ef.reshape(parts, (n, c // b**2, h * b, w * b))
+    moved = ef.depth_to_space if data_format == "channels_last" else ef.pixel_shuffle
+    return _in_format(lambda x: moved(x, block_size), convert_to_tensor(x), data_format)
 
 
 def space_to_depth(x, block_size, data_format="channels_last"):
-    x, b = convert_to_tensor(x), block_size
-    if data_format == "channels_last":
-        n, h, w, c = x.shape
-        parts = ef.permute_dims(ef.reshape(x, (n, h // b, b, w // b, b, c)), (0, 1, 3, 2, 4, 5))
-        return ef.reshape(parts, (n, h // b, w // b, c * b**2))
-    n, c, h, w = x.shape
-    parts = ef.permute_dims(ef.reshape(x, (n, c, h // b, b, w // b, b)), (0, 1, 3, 5, 2, 4))
-    return ef.reshape(parts, (n, c * b**2, h // b, w // b))
+    moved = ef.space_to_depth if data_format == "channels_last" else ef.pixel_unshuffle
+    return _in_format(lambda x: moved(x, block_size), convert_to_tensor(x), data_format)

@@ -34,10 +34,7 @@ def vdot(x1, x2):
 
 
 def inner(x1, x2):
-    x1, x2 = _pair(x1, x2)
-    if not x1.ndim or not x2.ndim:
-        return ef.multiply(x1, x2)
-    return ef.tensordot(x1, x2, axes=((x1.ndim - 1,), (x2.ndim - 1,)))
+    return ef.inner(*_pair(x1, x2))
 
 
 def outer(x1, x2):
@@ -74,10 +71,7 @@ def _spatial(x):
 
 
 def vander(x, N=None, increasing=False):
-    x = convert_to_tensor(x)
-    powers = ef.arange(x.shape[0] if N is None else N, dtype=x.dtype)
-    found = ef.pow(ef.expand_dims(x, axis=-1), powers)
-    return found if increasing else ef.flip(found, axis=-1)
+    return ef.vander(convert_to_tensor(x), N=N, increasing=increasing)
 
 
 def correlate(x1, x2, mode="valid"):

@@ -6,9 +6,11 @@ import math
 from keras.src.backend import config
 
 import eagerflow as ef
+from eagerflow.keras.backend.numpy_elementwise import maximum, minimum
 from eagerflow.keras.backend.operands import (
     axes_of,
     floating,
+    is_concrete,
     is_integral,
     joined,
     promoted,
@@ -54,11 +56,11 @@ def average(x, axis=None, weights=None):
 
 
 def max(x, axis=None, keepdims=False, initial=None):
-    return _extreme(ef.max, ef.maximum, x, axis, keepdims, initial)
+    return _extreme(ef.max, maximum, x, axis, keepdims, initial)
 
 
 def min(x, axis=None, keepdims=False, initial=None):
-    return _extreme(ef.min, ef.minimum, x, axis, keepdims, initial)
+    return _extreme(ef.min, minimum, x, axis, keepdims, initial)
 
 
 def _extreme(reduced, joining, x, axis, keepdims, initial):
@@ -295,7 +297,9 @@ def bincount(x, weights=None, minlength=0, sparse=False):
     if sparse:
         raise ValueError("Unsupported value `sparse=True` with the eagerflow backend")
     x = convert_to_tensor(x)
-    length = builtins.max(int(minlength), 1 + int(ef.max(x)) if x.size else 0)
+    length = int(minlength)
+    if x.size and (is_concrete(x) or not length):  # in a captured function no number is larger
+        length = builtins.max(length, 1 + int(ef.max(x)))
     if weights is None:
         weights, dtype = ef.ones(x.shape, dtype="int32"), "int32"
     else:

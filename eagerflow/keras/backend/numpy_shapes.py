@@ -66,11 +66,7 @@ def flipud(x):
 
 
 def roll(x, shift, axis=None):
-    return ef.roll(
-        convert_to_tensor(x),
-        _sizes(shift) if isinstance(shift, list | tuple) else int(shift),
-        axis=axes_of(axis),
-    )
+    return ef.roll(convert_to_tensor(x), _sizes(shift) if isinstance(shift, list | tuple) else int(shift), axis=axes_of(axis))
 
 
 def rot90(array, k=1, axes=(0, 1)):
@@ -80,13 +76,10 @@ def rot90(array, k=1, axes=(0, 1)):
             f"Input array must have at least 2 dimensions. Received: array.ndim={x.ndim}"
         )
     if len(axes) != 2 or axes[0] == axes[1]:
-        raise ValueError(f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions.")
-    first, second = axes
-    if k % 4 == 2:
-        return ef.flip(x, axis=tuple(axes))
-    if k % 4 == 1:
-        return ef.swapaxes(ef.flip(x, axis=second), first, second)
-    return ef.flip(ef.swapaxes(x, first, second), axis=second) if k % 4 else x
+        raise ValueError(
+            f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions."
+        )
+    return ef.rot90(x, k=k, axes=tuple(axes))
 
 
 def repeat(x, repeats, axis=None):
@@ -147,11 +140,7 @@ def take_along_axis(x, indices, axis=None):
     if axis is None:
         return ef.take_along_axis(ef.reshape(x, (-1,)), ef.reshape(indices, (-1,)), axis=0)
     axis = axis + x.ndim if axis < 0 else axis
-    pairs = zip(
-        x.shape[:axis] + x.shape[axis + 1 :],
-        indices.shape[:axis] + indices.shape[axis + 1 :],
-        strict=True,
-    )
+    pairs = zip(x.shape[:axis] + x.shape[axis + 1 :], indices.shape[:axis] + indices.shape[axis + 1 :], strict=True)
     front = [n if m == 1 else m for n, m in pairs]
     return ef.take_along_axis(
         ef.broadcast_to(x, (*front[:axis], x.shape[axis], *front[axis:])),
@@ -167,11 +156,8 @@ def _places(indices):
 
 def unravel_index(indices, shape):
     indices = convert_to_tensor(indices)
-    rest, found = ef.where(ef.less(indices, 0), indices + math.prod(shape), indices), []
-    for size in reversed(shape):
-        found.append(ef.remainder(rest, size))
-        rest = ef.floor_divide(rest, size)
-    return tuple(cast(place, indices.dtype) for place in reversed(found))
+    indices = ef.where(ef.less(indices, 0), indices + math.prod(shape), indices)
+    return tuple(cast(i, indices.dtype) for i in ef.unravel_index(indices, tuple(shape)))
 
 
 # Joined and split ---------------------------------------------------------------------------------
@@ -196,17 +182,15 @@ def append(x1, x2, axis=None):
 
 
 def hstack(xs):
-    xs = [ef.reshape(x, (1,)) if x.ndim == 0 else x for x in _joinable(xs)]
-    return ef.concat(xs, axis=0 if xs[0].ndim == 1 else 1)
+    return ef.hstack(_joinable(xs))
 
 
 def vstack(xs):
-    return ef.concat([ef.reshape(x, (1, -1)) if x.ndim < 2 else x for x in _joinable(xs)], axis=0)
+    return ef.vstack(_joinable(xs))
 
 
 def dstack(xs):
-    xs = [ef.reshape(x, (1, -1)) if x.ndim < 2 else x for x in _joinable(xs)]
-    return ef.concat([ef.expand_dims(x, axis=2) if x.ndim == 2 else x for x in xs], axis=2)
+    return ef.dstack(_joinable(xs))
 
 
 def split(x, indices_or_sections, axis=0):
@@ -222,16 +206,11 @@ def _cuts(indices_or_sections):
 
 
 def array_split(x, indices_or_sections, axis=0):
-    x, cuts = convert_to_tensor(x), _cuts(indices_or_sections)
-    if isinstance(cuts, int):
-        size, more = divmod(x.shape[axis], cuts)
-        cuts = tuple(i * size + min(i, more) for i in range(1, cuts))
-    return list(ef.split(x, cuts, axis=axis))
+    return list(ef.array_split(convert_to_tensor(x), _cuts(indices_or_sections), axis=axis))
 
 
 def hsplit(x, indices_or_sections):
-    x = convert_to_tensor(x)
-    return split(x, indices_or_sections, axis=0 if x.ndim == 1 else 1)
+    return list(ef.hsplit(convert_to_tensor(x), _cuts(indices_or_sections)))
 
 
 def vsplit(x, indices_or_sections):

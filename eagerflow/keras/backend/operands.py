@@ -20,6 +20,7 @@ __all__ = [
     "axes_of",
     "binary",
     "floating",
+    "is_concrete",
     "is_integral",
     "joined",
     "promoted",
@@ -52,6 +53,11 @@ def is_integral(x: ef.Tensor) -> bool:
     """Whether it holds integers or bools."""
     name = x.dtype.name
     return "int" in name or name == "bool"
+
+
+def is_concrete(x: ef.Tensor) -> bool:
+    """Whether its values are known: it is no placeholder of a trace, and no batch of ``vmap``."""
+    return type(x._array) is x._kind.array_type and x._key is None
 
 
 def summed_dtype(x: ef.Tensor) -> str:
@@ -92,7 +98,7 @@ def axes_of(axis: Any) -> Any:
 
 
 def _is_bool(x: Any) -> bool:
-    return getattr(x, "dtype", None) == "bool"
+    return type(x) is bool or getattr(x, "dtype", None) == "bool"
 
 
 _READY: dict[str, Callable[[Any], ef.Tensor]] = {
@@ -112,17 +118,22 @@ def unary(name: str, kind: str) -> Callable[..., Any]:
     return function
 
 
-def binary(name: str, *also: Any, bools: bool = True, names: str = "x1 x2") -> Callable[..., Any]:
+def binary(
+    name: str, *also: Any, bools: str | None = None, names: str = "x1 x2"
+) -> Callable[..., Any]:
     """A function of two tensors: ``ef.<name>`` in the dtype in which they and ``also`` meet.
 
-    Without ``bools`` two of them are taken as integers; ``names`` are Keras's of the arguments.
+    ``bools`` is what does it for two of them, or ``"int32"`` where they are taken as integers;
+    ``names`` are Keras's of the arguments.
     """
 
     def computed(x1: Any, x2: Any) -> Any:
         x1, x2 = promoted(x1, x2, also=also)
-        if not bools and all(type(x) is bool or _is_bool(x) for x in (x1, x2)):
-            x1, x2 = cast(x1, "int32"), cast(x2, "int32")
-        return getattr(ef, name)(x1, x2)
+        if bools is None or not (_is_bool(x1) and _is_bool(x2)):
+            return getattr(ef, name)(x1, x2)
+        if bools == "int32":
+            return getattr(ef, name)(cast(x1, "int32"), cast(x2, "int32"))
+        return getattr(ef, bools)(x1, x2)
 
     if names == "x y":
 

@@ -90,17 +90,14 @@ def shuffle(x, axis=0, seed=None):
 
 def gamma(shape, alpha, dtype=None, seed=None):
     dtype = dtype or floatx()
-    return cast(_generator(seed).gamma(shape, convert_to_tensor(alpha, dtype), dtype=dtype), dtype)
+    return _generator(seed).gamma(convert_to_tensor(alpha, dtype), tuple(shape), dtype=dtype)
 
 
 def binomial(shape, counts, probabilities, dtype=None, seed=None):
-    counts = convert_to_tensor(counts, "float32")
-    probabilities = convert_to_tensor(probabilities, "float32")
-    found = _generator(seed).binomial(shape, counts, probabilities)
-    return cast(found, dtype or floatx())
+    counts, probabilities = cast(counts, "float32"), cast(probabilities, "float32")
+    return cast(_generator(seed).binomial(counts, probabilities, tuple(shape)), dtype or floatx())
 
 
 def beta(shape, alpha, beta, dtype=None, seed=None):
     dtype = dtype or floatx()
-    alpha, beta = convert_to_tensor(alpha, dtype), convert_to_tensor(beta, dtype)
-    return cast(_generator(seed).beta(shape, alpha, beta, dtype=dtype), dtype)
+    return _generator(seed).beta(cast(alpha, dtype), cast(beta, dtype), tuple(shape), dtype=dtype)

@@ -47,8 +47,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
             if self.optimizer is not None:
                 loss = self.optimizer.scale_loss(loss)
         if trained:
-            cells = [variable._value for variable in trained]
-            self.optimizer.apply(tape.gradient(loss, cells, unconnected="none"), trained)
+            self.optimizer.apply(tape.gradient(loss, trained, unconnected="none"), trained)
         else:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         metrics: dict[str, Any] = self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
@@ -224,7 +223,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         cached = kwargs.pop("_use_cached_eval_dataset", False)
         if kwargs:
             raise ValueError(f"Arguments not recognized: {kwargs}")
-        batches = (
+        batches: Any = (
             self._eval_epoch_iterator
             if cached
             else self._batches(x, y, sample_weight, batch_size, steps)
