@@ -102,8 +102,6 @@ class Variable(KerasVariable, Operators):  # type: ignore[misc]
     It stands wherever a tensor can, also in functions of eagerflow.
     """
 
-    __array_priority__ = 1  # operators of tensors leave it to this class what it gives them
-
     def _initialize(self, value: Any) -> None:
         self._value = ef.Variable(value, self.path, self._trainable, self._dtype)
 

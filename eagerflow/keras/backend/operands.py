@@ -40,7 +40,10 @@ _SUMMED = {
 
 @functools.lru_cache(4096)
 def _joined(floatx: str, *dtypes: Any) -> str:
-    found: str = result_type(*dtypes)
+    named = {dtype for dtype in dtypes if isinstance(dtype, str)}
+    # Keras's rules are those of JAX without 64 bits; what has them throughout keeps them here.
+    wide = len(named) == 1 and named <= {"float64", "complex128"} and complex not in dtypes
+    found: str = named.pop() if wide else result_type(*dtypes)
     return found
 
 
