@@ -61,6 +61,7 @@ __all__ = sorted(
 if TYPE_CHECKING:
     from eagerflow.ops.indexing.segments import *
     from eagerflow.ops.linear_algebra.integer_products import *
+    from eagerflow.ops.nn.activations import *
     from eagerflow.ops.nn.attention import *
     from eagerflow.ops.nn.batch_normalization import *
     from eagerflow.ops.nn.convolution import *

@@ -14,6 +14,8 @@ from eagerflow.op import ops as registry
 _TOP = {
     "indexing.segments": "segment_max segment_min segment_prod segment_sum",
     "linear_algebra.integer_products": "integer_matmul",
+    "nn.activations": "celu glu hard_shrink hard_tanh prelu soft_shrink softmin sparse_plus "
+    "sparse_sigmoid sparsemax squareplus tanh_shrink threshold",
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",
     "nn.convolution": "conv conv_filter_gradient conv_input_gradient conv_transpose",
