@@ -19,17 +19,25 @@ _TOP = {
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",
     "nn.convolution": "conv conv_filter_gradient conv_input_gradient conv_transpose",
+    "nn.cross_entropies": "binary_cross_entropy binary_cross_entropy_with_logits cross_entropy "
+    "nll_loss sigmoid_focal_loss",
     "nn.ctc": "ctc_loss",
     "nn.four_bits": "pack_int4 unpack_int4",
     "nn.integer_convolution": "integer_conv",
     "nn.losses": "sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy",
+    "nn.margin_losses": "hinge_embedding_loss hinge_loss margin_ranking_loss multi_margin_loss "
+    "multilabel_margin_loss multilabel_soft_margin_loss soft_margin_loss",
     "nn.normalization": "group_norm layer_norm rms_norm",
     "nn.optimizer_updates": "adam_update momentum_update",
     "nn.pooling": "avg_pool avg_pool_gradient max_pool max_pool_gather max_pool_gradient",
     "nn.quantization": "dequantize dynamic_quantize quantize",
     "nn.recurrent": "gru lstm simple_rnn",
+    "nn.regression_losses": "gaussian_nll_loss huber_loss kl_div l1_loss mse_loss "
+    "poisson_nll_loss smooth_l1_loss",
     "nn.regularization": "dropout",
     "nn.resizing": "resize resize_gradient",
+    "nn.similarity": "cosine_embedding_loss cosine_similarity pairwise_distance "
+    "triplet_margin_loss",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
 _LINALG: dict[str, str] = {}

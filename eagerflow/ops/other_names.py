@@ -165,10 +165,9 @@ scatter_add index_put unsorted_segment_sum: x.at[index].add(values)
 seed: ef.random.seed(0)
 shape_of shape size numel: x.shape, x.size
 short: ef.int16
-sigmoid_cross_entropy_with_logits binary_cross_entropy_with_logits: \
-ef.sigmoid_cross_entropy(logits, labels)
+sigmoid_cross_entropy_with_logits: ef.sigmoid_cross_entropy(logits, labels)
 single: ef.float32
-softmax_cross_entropy_with_logits cross_entropy: ef.softmax_cross_entropy(logits, probabilities), \
+softmax_cross_entropy_with_logits: ef.softmax_cross_entropy(logits, probabilities), \
 or ef.sparse_softmax_cross_entropy(logits, labels)
 sparse_softmax_cross_entropy_with_logits: ef.sparse_softmax_cross_entropy(logits, labels)
 special: ef.erf, ef.lgamma, ef.digamma and others, in ef itself
