@@ -59,6 +59,7 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: see late.py.
 if TYPE_CHECKING:
+    from eagerflow.ops.indexing.combining import *
     from eagerflow.ops.indexing.segments import *
     from eagerflow.ops.linear_algebra.integer_products import *
     from eagerflow.ops.nn.activations import *
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.convolution import *
     from eagerflow.ops.nn.cross_entropies import *
     from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.ctc_decoding import *
     from eagerflow.ops.nn.four_bits import *
     from eagerflow.ops.nn.integer_convolution import *
     from eagerflow.ops.nn.losses import *

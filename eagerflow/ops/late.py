@@ -12,6 +12,7 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "indexing.combining": "embedding_bag index_reduce scatter_reduce segment_mean",
     "indexing.segments": "segment_max segment_min segment_prod segment_sum",
     "linear_algebra.integer_products": "integer_matmul",
     "nn.activations": "celu glu hard_shrink hard_tanh prelu soft_shrink softmin sparse_plus "
@@ -22,6 +23,7 @@ _TOP = {
     "nn.cross_entropies": "binary_cross_entropy binary_cross_entropy_with_logits cross_entropy "
     "nll_loss sigmoid_focal_loss",
     "nn.ctc": "ctc_loss",
+    "nn.ctc_decoding": "ctc_beam_search_decode ctc_greedy_decode",
     "nn.four_bits": "pack_int4 unpack_int4",
     "nn.integer_convolution": "integer_conv",
     "nn.losses": "sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy",

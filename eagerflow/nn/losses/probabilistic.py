@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Unpack
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor

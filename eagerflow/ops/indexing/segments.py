@@ -127,7 +127,7 @@ def _segment_errors(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
-def _identity(ufunc: str, dtype: DType) -> Any:
+def identity_of(ufunc: str, dtype: DType) -> Any:
     """What a function of two numbers gives back with any other of a dtype."""
     if ufunc in ("add", "multiply"):
         return int(ufunc == "multiply")
@@ -147,11 +147,11 @@ def _segments(name: str, ufunc: str, operator: str, **facts: Any) -> Any:
         out = np.empty((num_segments, *rest), x.dtype)
         for at in np.ndindex(out.shape):
             rows = [x[i][at[1:]] for i in np.ndindex(segment_ids.shape) if segment_ids[i] == at[0]]
-            out[at] = reduce(of, rows, _identity(ufunc, x.dtype))
+            out[at] = reduce(of, rows, identity_of(ufunc, x.dtype))
         return out
 
     def rule(w: Any, x: Any, ids: Any, *, num_segments: Any) -> Any:
-        given, identity = w.computable(x), _identity(ufunc, x.dtype)
+        given, identity = w.computable(x), identity_of(ufunc, x.dtype)
         moved = x.dtype == np.uint64 and ufunc in ("maximum", "minimum")
         if moved:  # in the order of int64, in which ONNX compares them
             least = w.constant(np.iinfo(np.int64).min, "int64")
@@ -181,7 +181,7 @@ def _joined(xp: Namespace, ufunc: str, x: Any, ids: Any, num_segments: int) -> A
     if ufunc == "add":
         return summed_at(xp, shape, (ids,), x)
     wide = xp.astype(x, xp.float32) if ufunc == "multiply" and x.dtype in NARROW else x
-    blank = xp.full(shape, _identity(ufunc, wide.dtype), dtype=wide.dtype)
+    blank = xp.full(shape, identity_of(ufunc, wide.dtype), dtype=wide.dtype)
     found = add_at(xp, blank, (ids,), wide, ufunc)
     return found if wide is x else xp.astype(found, x.dtype)
 
