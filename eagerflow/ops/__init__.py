@@ -82,6 +82,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
     from eagerflow.ops.nn.similarity import *
+    from eagerflow.ops.reductions.associative import *
     from eagerflow.ops.reductions.unique import *
 
 

@@ -40,6 +40,7 @@ _TOP = {
     "nn.resizing": "resize resize_gradient",
     "nn.similarity": "cosine_embedding_loss cosine_similarity pairwise_distance "
     "triplet_margin_loss",
+    "reductions.associative": "associative_scan",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
 _LINALG: dict[str, str] = {}

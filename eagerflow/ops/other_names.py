@@ -88,7 +88,7 @@ floordiv: ef.floor_divide(x, y), or x // y
 floormod mod fmod: ef.remainder(x, y), or x % y
 fmax: ef.maximum(x, y)
 fmin: ef.minimum(x, y)
-foldl foldr reduce accumulate associative_scan: ef.scan(...)
+foldl foldr reduce accumulate: ef.scan(...)
 from_array frombuffer fromiter: ef.tensor(np.frombuffer(...)), through NumPy
 ge: ef.greater_equal(x, y), or x >= y
 get_default_dtype set_default_dtype: dtype=... of each call: Python floats become float32
