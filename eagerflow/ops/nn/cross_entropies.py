@@ -76,8 +76,8 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any = None, reduction: str
     count as -100 at least. ``reduction`` is ``"mean"``, ``"sum"`` or ``"none"``. Raises ShapeError
     where the shapes differ, ArgumentError for another reduction.
 
-    >>> ef.binary_cross_entropy(ef.tensor([0.5, 1.0]), ef.tensor([1.0, 1.0]), reduction="none")
-    Tensor([0.6931, 0.    ], float32, cpu:0)
+    >>> ef.binary_cross_entropy(ef.tensor([0.5, 0.0]), ef.tensor([1.0, 1.0]), reduction="none")
+    Tensor([  0.6931, 100.    ], float32, cpu:0)
     """
     check_same(x, target)
     yes, no = maximum(log(x), -100.0), maximum(log1p(negative(x)), -100.0)

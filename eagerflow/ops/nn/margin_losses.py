@@ -60,7 +60,7 @@ def soft_margin_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
 
     Arguments and errors are those of ``hinge_loss``.
 
-    >>> ef.soft_margin_loss(ef.tensor([0.0, 100.0]), ef.tensor([1.0, 1.0]), "none")
+    >>> ef.soft_margin_loss(ef.tensor([0.0, 1000.0]), ef.tensor([1.0, 1.0]), "none")
     Tensor([0.6931, 0.    ], float32, cpu:0)
     """
     check_same(x, target)
@@ -272,7 +272,7 @@ def multilabel_soft_margin_loss(
     shape, ``weight`` a factor for each class. ``reduction`` is ``"mean"``, ``"sum"`` or
     ``"none"``. Raises ShapeError where the shapes do not fit.
 
-    >>> ef.multilabel_soft_margin_loss(ef.tensor([[0.0, 100.0]]), ef.tensor([[1.0, 1.0]]))
+    >>> ef.multilabel_soft_margin_loss(ef.tensor([[0.0, 1000.0]]), ef.tensor([[1.0, 1.0]]))
     Tensor(0.3466, float32, cpu:0)
     """
     check_same(x, target)

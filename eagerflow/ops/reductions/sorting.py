@@ -344,9 +344,10 @@ def _places_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     backwards = np.arange(6)[::-1]
     found.append(Sample((x1[::-1], np.repeat(x1[::2], 2), backwards), {"side": "right"}))
     found.append(Sample((x1, x1[::-1].reshape(2, 3).T), {}))
-    for shape, count, side in (((2, 5), 3, "left"), ((2, 3, 4), 2, "right"), ((2, 0), 3, "left")):
-        rows = make(rng, dtype, shape)
-        points = make(rng, dtype, (*shape[:-1], count))
+    several: Any = (((2, 5), 3, "left"), ((2, 3, 4), 2, "right"), ((2, 0), 3, "left"))
+    for batch, count, side in several:
+        rows = make(rng, dtype, batch)
+        points = make(rng, dtype, (*batch[:-1], count))
         found.append(Sample((np.sort(rows), points), {"side": side}))
         found.append(Sample((rows, points, np.argsort(rows, -1, "stable")), {"side": side}))
     return found
