@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.dims import Dim
+from eagerflow.dims import Dim, product
 from eagerflow.dtypes import FLOATS, INTEGERS, DType, float32, float64, is_floating
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
@@ -231,7 +231,6 @@ def _search_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_search_spec,
     vjp=Missing("a search has no derivative"),
     batch=Batch(stacked_in_front),
-    onnx=Missing("there is no operator of beam searches"),
     samples=_search_samples,
     errors=lambda rng: [
         ErrorSample(
@@ -261,8 +260,8 @@ def ctc_beam_search(
     Tensor([[ 1,  1, -1]], shape=(1, 3), int64, cpu:0)
     """
     front, (times, classes) = logs.shape[:-2], logs.shape[-2:]
-    flat = xp.reshape(logs, (math.prod(front), times, classes))
-    ends = xp.reshape(xp.astype(lengths, xp.int64), (math.prod(front), 1))
+    flat = xp.reshape(logs, (product(front), times, classes))
+    ends = xp.reshape(xp.astype(lengths, xp.int64), (product(front), 1))
     beams = _started(xp, flat, beam_width)
     for t in range(times):
         after, runs = _stepped(xp, beams, flat[:, t, :], blank, _CODE), ends > t
