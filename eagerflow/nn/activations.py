@@ -9,8 +9,6 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from eagerflow import ops
-from eagerflow.display import summary
-from eagerflow.errors import ShapeError
 from eagerflow.nn.arguments import TensorLike
 from eagerflow.nn.configured import from_config
 from eagerflow.tensor import Tensor
@@ -51,10 +49,14 @@ __all__ = [
     "threshold",
 ]
 
+celu = ops.celu
 elu = ops.elu
 exponential = ops.exp
+glu = ops.glu
+hard_shrink = ops.hard_shrink
 hard_sigmoid = ops.hard_sigmoid
 hard_silu = hard_swish = ops.hard_silu
+hard_tanh = ops.hard_tanh
 log_sigmoid = ops.log_sigmoid
 log_softmax = ops.log_softmax
 mish = ops.mish
@@ -62,10 +64,16 @@ relu6 = ops.relu6
 selu = ops.selu
 sigmoid = ops.sigmoid
 silu = swish = ops.silu
+soft_shrink = ops.soft_shrink
 softmax = ops.softmax
 softplus = ops.softplus
 softsign = ops.softsign
+sparse_plus = ops.sparse_plus
+sparse_sigmoid = ops.sparse_sigmoid
+sparsemax = ops.sparsemax
+squareplus = ops.squareplus
 tanh = ops.tanh
+tanh_shrink = ops.tanh_shrink
 
 
 def linear(x: TensorLike) -> Tensor:
@@ -121,46 +129,7 @@ def threshold(x: TensorLike, threshold: float, default_value: float) -> Tensor:
     >>> ef.nn.activations.threshold(ef.tensor([0.5, 2.0]), 1.0, -1.0)
     Tensor([-1.,  2.], float32, cpu:0)
     """
-    return ops.where(ops.greater(x, threshold), x, default_value)
-
-
-def hard_tanh(x: TensorLike) -> Tensor:
-    """Each element, cut off at -1 and 1.
-
-    >>> ef.nn.activations.hard_tanh(ef.tensor([-2.0, 0.5, 2.0]))
-    Tensor([-1. ,  0.5,  1. ], float32, cpu:0)
-    """
-    return ops.clip(x, -1.0, 1.0)
-
-
-def hard_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Each element that is farther than ``threshold`` from 0, and 0 for the others.
-
-    >>> ef.nn.activations.hard_shrink(ef.tensor([-2.0, 0.25, 2.0]))
-    Tensor([-2.,  0.,  2.], float32, cpu:0)
-    """
-    return ops.where(ops.greater(ops.abs(x), threshold), x, 0.0)
-
-
-def soft_shrink(x: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Each element moved toward 0 by ``threshold``, at most up to 0.
-
-    >>> ef.nn.activations.soft_shrink(ef.tensor([-2.0, 0.25, 2.0]))
-    Tensor([-1.5,  0. ,  1.5], float32, cpu:0)
-    """
-    return ops.subtract(x, ops.clip(x, -threshold, threshold))
-
-
-def sparse_sigmoid(x: TensorLike) -> Tensor:
-    """A line from 0 at -1 to 1 at 1, and flat beyond.
-
-    >>> ef.nn.activations.sparse_sigmoid(ef.tensor([-2.0, 0.5, 2.0]))
-    Tensor([0.  , 0.75, 1.  ], float32, cpu:0)
-    """
-    return ops.clip(ops.multiply(ops.add(x, 1.0), 0.5), 0.0, 1.0)
-
-
-# Smooth units -------------------------------------------------------------------------------------
+    return ops.threshold(x, threshold, default_value)
 
 
 def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
@@ -173,91 +142,6 @@ def gelu(x: TensorLike, approximate: bool = False) -> Tensor:
     Tensor([-0.1587,  1.9545], float32, cpu:0)
     """
     return ops.gelu(x, approximate)
-
-
-def celu(x: TensorLike, alpha: float = 1.0) -> Tensor:
-    """Exponential linear unit of slope 1 at 0: alpha·(exp(x / alpha) - 1) for negative numbers.
-
-    Source: Barron, arXiv:1704.07483.
-
-    >>> ef.nn.activations.celu(ef.tensor([-1.0, 2.0]), 0.5)
-    Tensor([-0.4323,  2.    ], float32, cpu:0)
-    """
-    bent = ops.multiply(ops.elu(ops.divide(x, alpha)), alpha)
-    return ops.where(ops.greater(x, 0.0), x, bent)
-
-
-def squareplus(x: TensorLike, b: float = 4.0) -> Tensor:
-    """Smooth form of max(x, 0) without exponentials: (x + sqrt(x² + b)) / 2.
-
-    Source: Barron, arXiv:2112.11687.
-
-    >>> ef.nn.activations.squareplus(ef.tensor([0.0, 3.0, -1000.0]))
-    Tensor([1.0000e+00, 3.3028e+00, 1.0000e-03], float32, cpu:0)
-    """
-    root = ops.sqrt(ops.add(ops.multiply(x, x), b))
-    above = ops.multiply(ops.add(x, root), 0.5)
-    below = ops.divide(b / 2, ops.add(root, ops.abs(x)))  # the same, without cancellation
-    return ops.where(ops.greater_equal(x, 0.0), above, below)
-
-
-def sparse_plus(x: TensorLike) -> Tensor:
-    """0 up to -1, x from 1 on, and the parabola (x + 1)² / 4 between them.
-
-    >>> ef.nn.activations.sparse_plus(ef.tensor([-2.0, 0.0, 2.0]))
-    Tensor([0.  , 0.25, 2.  ], float32, cpu:0)
-    """
-    above = ops.maximum(ops.add(x, 1.0), 0.0)
-    return ops.where(ops.less(x, 1.0), ops.multiply(ops.multiply(above, above), 0.25), x)
-
-
-def tanh_shrink(x: TensorLike) -> Tensor:
-    """Each element less its hyperbolic tangent.
-
-    >>> ef.nn.activations.tanh_shrink(ef.tensor([0.0, 2.0]))
-    Tensor([0.   , 1.036], float32, cpu:0)
-    """
-    return ops.subtract(x, ops.tanh(x))
-
-
-# Functions of rows --------------------------------------------------------------------------------
-
-
-def glu(x: TensorLike, axis: int = -1) -> Tensor:
-    """The first half along ``axis``, times the sigmoid of the second.
-
-    Raises ShapeError where there are no two halves. Source: Dauphin et al., arXiv:1612.08083.
-
-    >>> ef.nn.activations.glu(ef.tensor([2.0, 4.0, 0.0, 0.0]))
-    Tensor([1., 2.], float32, cpu:0)
-    """
-    if isinstance(x.shape[axis], int) and x.shape[axis] % 2:
-        raise ShapeError(
-            f"{x.shape[axis]} elements have no two halves",
-            op="glu",
-            argument="x",
-            received=summary(x),
-            expected=f"an even size along axis {axis}",
-        )
-    values, gates = ops.split(x, 2, axis)
-    return ops.multiply(values, ops.sigmoid(gates))
-
-
-def sparsemax(x: TensorLike, axis: int = -1) -> Tensor:
-    """The nearest point to each vector that is a distribution; small elements become 0.
-
-    Source: Martins and Astudillo, arXiv:1602.02068.
-
-    >>> ef.nn.activations.sparsemax(ef.tensor([2.0, 1.5, -1.0]))
-    Tensor([0.75, 0.25, 0.  ], float32, cpu:0)
-    """
-    falling = ops.sort(x, axis=axis, descending=True)
-    sums = ops.cumulative_sum(falling, axis=axis)
-    ranks = ops.cumulative_sum(ops.ones_like(falling), axis=axis)
-    inside = ops.greater(ops.add(ops.multiply(falling, ranks), 1.0), sums)
-    total = ops.sum(ops.where(inside, falling, 0.0), axis=axis, keepdims=True)
-    number = ops.sum(inside.astype(falling.dtype), axis=axis, keepdims=True)
-    return ops.relu(ops.subtract(x, ops.divide(ops.subtract(total, 1.0), number)))
 
 
 # By name ------------------------------------------------------------------------------------------

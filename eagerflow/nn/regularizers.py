@@ -11,7 +11,7 @@ from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import TensorLike, choice, number
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
-from eagerflow.nn.lengths import unit
+from eagerflow.ops.nn.similarity import unit
 from eagerflow.tensor import Tensor
 
 __all__ = [

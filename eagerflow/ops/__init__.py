@@ -65,21 +65,30 @@ if TYPE_CHECKING:
     from eagerflow.ops.images.patches import *
     from eagerflow.ops.images.pixels import *
     from eagerflow.ops.images.warping import *
+    from eagerflow.ops.indexing.combining import *
+    from eagerflow.ops.indexing.segments import *
     from eagerflow.ops.linear_algebra.integer_products import *
+    from eagerflow.ops.nn.activations import *
     from eagerflow.ops.nn.attention import *
     from eagerflow.ops.nn.batch_normalization import *
     from eagerflow.ops.nn.convolution import *
+    from eagerflow.ops.nn.cross_entropies import *
     from eagerflow.ops.nn.ctc import *
+    from eagerflow.ops.nn.ctc_decoding import *
     from eagerflow.ops.nn.four_bits import *
     from eagerflow.ops.nn.integer_convolution import *
     from eagerflow.ops.nn.losses import *
+    from eagerflow.ops.nn.margin_losses import *
     from eagerflow.ops.nn.normalization import *
     from eagerflow.ops.nn.optimizer_updates import *
     from eagerflow.ops.nn.pooling import *
     from eagerflow.ops.nn.quantization import *
     from eagerflow.ops.nn.recurrent import *
+    from eagerflow.ops.nn.regression_losses import *
     from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
+    from eagerflow.ops.nn.similarity import *
+    from eagerflow.ops.reductions.associative import *
     from eagerflow.ops.reductions.unique import *
 
 

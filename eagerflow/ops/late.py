@@ -18,25 +18,49 @@ _TOP = {
     "images.patches": "extract_patches fold unfold",
     "images.pixels": "depth_to_space pixel_shuffle pixel_unshuffle space_to_depth",
     "images.warping": "affine_transform crop_and_resize homography perspective_transform",
+    "indexing.combining": "embedding_bag index_reduce scatter_reduce segment_mean",
+    "indexing.segments": "segment_max segment_min segment_prod segment_sum",
     "linear_algebra.integer_products": "integer_matmul",
+    "nn.activations": (
+        "celu glu hard_shrink hard_tanh prelu soft_shrink softmin sparse_plus sparse_sigmoid "
+        "sparsemax squareplus tanh_shrink threshold"
+    ),
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",
     "nn.convolution": "conv conv_filter_gradient conv_input_gradient conv_transpose",
+    "nn.cross_entropies": (
+        "binary_cross_entropy binary_cross_entropy_with_logits cross_entropy nll_loss "
+        "sigmoid_focal_loss"
+    ),
     "nn.ctc": "ctc_loss",
+    "nn.ctc_decoding": "ctc_beam_search_decode ctc_greedy_decode",
     "nn.four_bits": "pack_int4 unpack_int4",
     "nn.integer_convolution": "integer_conv",
     "nn.losses": "sigmoid_cross_entropy softmax_cross_entropy sparse_softmax_cross_entropy",
+    "nn.margin_losses": (
+        "hinge_embedding_loss hinge_loss margin_ranking_loss multi_margin_loss "
+        "multilabel_margin_loss multilabel_soft_margin_loss soft_margin_loss"
+    ),
     "nn.normalization": "group_norm layer_norm rms_norm",
     "nn.optimizer_updates": "adam_update momentum_update",
     "nn.pooling": "avg_pool avg_pool_gradient max_pool max_pool_gather max_pool_gradient",
     "nn.quantization": "dequantize dynamic_quantize quantize",
     "nn.recurrent": "gru lstm simple_rnn",
+    "nn.regression_losses": (
+        "gaussian_nll_loss huber_loss kl_div l1_loss mse_loss poisson_nll_loss smooth_l1_loss"
+    ),
     "nn.regularization": "dropout",
     "nn.resizing": "resize resize_gradient",
+    "nn.similarity": (
+        "cosine_embedding_loss cosine_similarity pairwise_distance triplet_margin_loss"
+    ),
+    "reductions.associative": "associative_scan",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
-_LINALG: dict[str, str] = {}
-_UNNAMED = ("nn.adaptive_updates", "nn.mean_differences", "nn.weight_products")
+_LINALG: dict[str, str] = {
+
+}
+_UNNAMED = ('nn.adaptive_updates', 'nn.mean_differences', 'nn.weight_products')
 
 
 def _by_name(table: dict[str, str]) -> dict[str, str]:

@@ -88,7 +88,7 @@ floordiv: ef.floor_divide(x, y), or x // y
 floormod mod fmod: ef.remainder(x, y), or x % y
 fmax: ef.maximum(x, y)
 fmin: ef.minimum(x, y)
-foldl foldr reduce accumulate associative_scan: ef.scan(...)
+foldl foldr reduce accumulate: ef.scan(...)
 from_array frombuffer fromiter: ef.tensor(np.frombuffer(...)), through NumPy
 ge: ef.greater_equal(x, y), or x >= y
 get_default_dtype set_default_dtype: dtype=... of each call: Python floats become float32
@@ -165,10 +165,9 @@ scatter_add index_put unsorted_segment_sum: x.at[index].add(values)
 seed: ef.random.seed(0)
 shape_of shape size numel: x.shape, x.size
 short: ef.int16
-sigmoid_cross_entropy_with_logits binary_cross_entropy_with_logits: \
-ef.sigmoid_cross_entropy(logits, labels)
+sigmoid_cross_entropy_with_logits: ef.sigmoid_cross_entropy(logits, labels)
 single: ef.float32
-softmax_cross_entropy_with_logits cross_entropy: ef.softmax_cross_entropy(logits, probabilities), \
+softmax_cross_entropy_with_logits: ef.softmax_cross_entropy(logits, probabilities), \
 or ef.sparse_softmax_cross_entropy(logits, labels)
 sparse_softmax_cross_entropy_with_logits: ef.sparse_softmax_cross_entropy(logits, labels)
 special: ef.erf, ef.lgamma, ef.digamma and others, in ef itself

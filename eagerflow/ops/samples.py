@@ -14,7 +14,19 @@ import numpy as np
 from eagerflow.dtypes import DType
 from eagerflow.op import Sample
 
-__all__ = ["distinct", "each", "make", "pairs", "reals", "reduced", "rows", "shaped", "values"]
+__all__ = [
+    "clear_of",
+    "distinct",
+    "each",
+    "make",
+    "moved_from",
+    "pairs",
+    "reals",
+    "reduced",
+    "rows",
+    "shaped",
+    "values",
+]
 
 Samples = Callable[[Any, Any], list[Sample]]
 SHAPES: tuple[tuple[int, ...], ...] = ((), (1,), (5,), (0,), (2, 3), (0, 3), (3, 1, 4), (1, 1))
@@ -95,6 +107,25 @@ def reals(low: float = -2, high: float = 2, **attributes: Any) -> Samples:
     return lambda rng, dtype: [
         Sample((x,), dict(attributes)) for x in values(rng, dtype, low, high)
     ]
+
+
+def moved_from(kink: float, x: Any) -> Any:
+    """Floats without those close to a point, which go to its right."""
+    close = np.abs(x - kink) < 0.05
+    return np.where(close, np.asarray(kink + 0.2, x.dtype), x) if close.any() else x
+
+
+def clear_of(kinks: Sequence[float], low: float, high: float, **attributes: Any) -> Samples:
+    """Samples of a function of one array that keep clear of points where it has no derivative."""
+
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        found = values(rng, dtype, low, high)
+        if np.dtype(dtype).kind == "f":
+            for kink in kinks:
+                found = [moved_from(kink, x) for x in found]
+        return [Sample((x,), dict(attributes)) for x in found]
+
+    return samples
 
 
 def pairs(

@@ -308,7 +308,9 @@ def _running(w: Writer, node: Node, x: Expression) -> Expression:
 @form("searchsorted")
 def _places(w: Writer, node: Node, x1: Expression, x2: Expression, *sorter: Any) -> Expression:
     side = None if node.attributes["side"] == "left" else literal(node.attributes["side"])
-    return call("np.searchsorted", x1, x2, side=side, sorter=sorter[0] if sorter else None)
+    several = len(node.inputs[0].shape) > 1
+    function = w.program.use("places_in_rows") if several else "np.searchsorted"
+    return call(function, x1, x2, side=side, sorter=sorter[0] if sorter else None)
 
 
 # Creation ----------------------------------------------------------------------------------------

@@ -12,8 +12,8 @@ from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
-from eagerflow.nn.lengths import unit
 from eagerflow.nn.masks import spread
+from eagerflow.ops.nn.similarity import unit
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 

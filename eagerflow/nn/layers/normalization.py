@@ -15,10 +15,10 @@ from eagerflow.nn.configured import arguments
 from eagerflow.nn.constraints import ConstraintLike
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
-from eagerflow.nn.lengths import unit
 from eagerflow.nn.masks import spread
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops.attributes import Axes
+from eagerflow.ops.nn.similarity import unit
 from eagerflow.spec import normalize_axes, normalize_axis
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable

@@ -13,7 +13,7 @@ from eagerflow.nn.initializers import TruncatedNormal
 from eagerflow.nn.layer import LayerOptions
 from eagerflow.nn.layers.cells import build_part
 from eagerflow.nn.layers.wrappers import LayerLike, Wrapper
-from eagerflow.nn.lengths import unit
+from eagerflow.ops.nn.similarity import unit
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 

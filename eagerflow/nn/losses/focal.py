@@ -10,7 +10,8 @@ from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.losses.alignment import EPSILON, same_shape
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, last_mean
-from eagerflow.nn.losses.probabilistic import shares, smooth, yes_or_no
+from eagerflow.nn.losses.probabilistic import shares, yes_or_no
+from eagerflow.ops.nn.cross_entropies import focused, smoothed
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
@@ -43,13 +44,10 @@ def binary_focal_crossentropy(
     Tensor([0.1733], float32, cpu:0)
     """
     y_true, y_pred = same_shape("binary_focal_crossentropy", y_true, y_pred)
-    y_true = smooth(y_true, label_smoothing, 2)
+    y_true = smoothed(y_true, label_smoothing, 2)
     p = ops.sigmoid(y_pred) if from_logits else y_pred
-    right = y_true * p + (1.0 - y_true) * (1.0 - p)
-    each = (1.0 - right) ** gamma * yes_or_no(y_true, p)
-    if apply_class_balancing:
-        each = each * (y_true * alpha + (1.0 - y_true) * (1.0 - alpha))
-    return last_mean(each, axis)
+    share = alpha if apply_class_balancing else None
+    return last_mean(focused(yes_or_no(y_true, p), p, y_true, share, gamma), axis)
 
 
 def categorical_focal_crossentropy(
@@ -73,7 +71,7 @@ def categorical_focal_crossentropy(
     """
     y_true, y_pred = same_shape("categorical_focal_crossentropy", y_true, y_pred)
     at = normalize_axis(axis, y_pred.ndim)
-    y_true = smooth(y_true, label_smoothing, y_pred.shape[at])
+    y_true = smoothed(y_true, label_smoothing, y_pred.shape[at])
     p = shares(ops.softmax(y_pred, axis=at) if from_logits else y_pred, at)
     p = ops.clip(p, EPSILON, 1.0 - EPSILON)
     factor = (1.0 - p) ** gamma * as_tensor(alpha, p.dtype)

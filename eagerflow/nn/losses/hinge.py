@@ -23,7 +23,7 @@ def _shortfall(name: str, y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     y_true, y_pred = same_shape(name, y_true, y_pred)
     binary = ops.all(ops.logical_or(ops.equal(y_true, 0.0), ops.equal(y_true, 1.0)))
     sides = ops.where(binary, y_true * 2.0 - 1.0, y_true)
-    return ops.maximum(1.0 - sides * y_pred, 0.0)
+    return ops.hinge_loss(y_pred, sides, reduction="none")
 
 
 def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Unpack
+from typing import Annotated, Unpack
 
 from eagerflow import ops
 from eagerflow.convert import as_tensor
-from eagerflow.dims import DimLike
 from eagerflow.nn.arguments import Float, TensorLike, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.losses.alignment import EPSILON, class_numbers, same_shape
@@ -18,6 +17,7 @@ from eagerflow.nn.losses.loss import (
     last_mean,
 )
 from eagerflow.nn.masks import set_mask
+from eagerflow.ops.nn.cross_entropies import smoothed
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
@@ -34,7 +34,6 @@ __all__ = [
     "kl_divergence",
     "poisson",
     "shares",
-    "smooth",
     "sparse_categorical_crossentropy",
     "yes_or_no",
 ]
@@ -42,20 +41,15 @@ __all__ = [
 
 def yes_or_no(y_true: TensorLike, p: TensorLike) -> Tensor:
     """The cross-entropy of each probability of yes."""
-    p = ops.clip(p, EPSILON, 1.0 - EPSILON)
-    return -(y_true * ops.log(p) + (1.0 - y_true) * ops.log1p(-p))
+    found: Tensor = ops.binary_cross_entropy(
+        ops.clip(p, EPSILON, 1.0 - EPSILON), y_true, reduction="none"
+    )
+    return found
 
 
 def shares(y_pred: Tensor, axis: int) -> Tensor:
     """Predictions as shares of their sum along an axis."""
     return y_pred / y_pred.sum(axis=axis, keepdims=True)
-
-
-def smooth(y_true: TensorLike, label_smoothing: float, classes: DimLike) -> Any:
-    """Targets of which that part is spread over all classes."""
-    if not label_smoothing:
-        return y_true
-    return y_true * (1.0 - label_smoothing) + ops.full_like(y_true, label_smoothing) / classes
 
 
 def binary_crossentropy(
@@ -75,7 +69,7 @@ def binary_crossentropy(
     Tensor([0.6931], float32, cpu:0)
     """
     y_true, y_pred = same_shape("binary_crossentropy", y_true, y_pred)
-    y_true = smooth(y_true, label_smoothing, 2)
+    y_true = smoothed(y_true, label_smoothing, 2)
     each = ops.sigmoid_cross_entropy(y_pred, y_true) if from_logits else yes_or_no(y_true, y_pred)
     return last_mean(each, axis)
 
@@ -98,9 +92,12 @@ def categorical_crossentropy(
     """
     y_true, y_pred = same_shape("categorical_crossentropy", y_true, y_pred)
     at = normalize_axis(axis, y_pred.ndim)
-    y_true = smooth(y_true, label_smoothing, y_pred.shape[at])
     if from_logits:
-        return ops.softmax_cross_entropy(y_pred, y_true, axis=at)
+        found: Tensor = ops.cross_entropy(
+            y_pred, y_true, label_smoothing=label_smoothing, reduction="none", axis=at
+        )
+        return found
+    y_true = smoothed(y_true, label_smoothing, y_pred.shape[at])
     p = ops.clip(shares(y_pred, at), EPSILON, 1.0 - EPSILON)
     return -(y_true * ops.log(p)).sum(axis=at)
 
@@ -125,18 +122,18 @@ def sparse_categorical_crossentropy(
     name = "sparse_categorical_crossentropy"
     labels, y_pred = class_numbers(name, y_true, y_pred, "CategoricalCrossentropy", axis)
     at = normalize_axis(axis, y_pred.ndim)
-    counts = None
-    if ignore_class is not None:
-        counts = ops.not_equal(labels, ignore_class)
-        labels = ops.where(counts, labels, 0)
+    counts = None if ignore_class is None else ops.not_equal(labels, ignore_class)
     if from_logits:
-        each = ops.sparse_softmax_cross_entropy(y_pred, labels, axis=at)
+        each = ops.cross_entropy(
+            y_pred, labels, ignore_index=ignore_class, reduction="none", axis=at
+        )
     else:
+        known = labels if counts is None else ops.where(counts, labels, 0)
         classes_last = ops.moveaxis(shares(y_pred, at), at, -1)
-        chosen = ops.gather(classes_last, labels, batch_dims=labels.ndim)
+        chosen = ops.gather(classes_last, known, batch_dims=labels.ndim)
         each = -ops.log(ops.clip(chosen, EPSILON, 1.0 - EPSILON))
+        each = each if counts is None else ops.where(counts, each, 0.0)
     if counts is not None:
-        each = ops.where(counts, each, 0.0)
         set_mask(each, counts)
     return each
 
@@ -181,7 +178,8 @@ def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """
     y_true, y_pred = same_shape("kl_divergence", y_true, y_pred)
     true, pred = ops.clip(y_true, EPSILON, 1.0), ops.clip(y_pred, EPSILON, 1.0)
-    return (true * ops.log(true / pred)).sum(axis=-1)
+    terms: Tensor = ops.kl_div(ops.log(pred), true, reduction="none")
+    return terms.sum(axis=-1)
 
 
 def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -194,7 +192,8 @@ def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     Tensor([1.5], float32, cpu:0)
     """
     y_true, y_pred = same_shape("poisson", y_true, y_pred)
-    return last_mean(y_pred - y_true * ops.log(y_pred + EPSILON))
+    each = ops.poisson_nll_loss(y_pred, y_true, log_input=False, eps=EPSILON, reduction="none")
+    return last_mean(each)
 
 
 # Classes --------------------------------------------------------------------------------------

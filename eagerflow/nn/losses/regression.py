@@ -9,7 +9,6 @@ from typing import Any, Unpack
 from eagerflow import ops
 from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import arguments
-from eagerflow.nn.lengths import unit
 from eagerflow.nn.losses.alignment import EPSILON, same_shape
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions, Precision, Reduction, last_mean
 from eagerflow.ops.nn.mean_differences import (
@@ -131,8 +130,7 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
     Tensor([-1., -0.], float32, cpu:0)
     """
     y_true, y_pred = same_shape("cosine_similarity", y_true, y_pred)
-    products = ops.multiply(unit(y_true, axis), unit(y_pred, axis))
-    return ops.negative(ops.sum(products, axis=axis))
+    return ops.negative(ops.cosine_similarity(y_true, y_pred, axis=axis, eps=EPSILON))
 
 
 # Classes --------------------------------------------------------------------------------------

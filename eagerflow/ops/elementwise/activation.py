@@ -22,7 +22,7 @@ from eagerflow.ops.elementwise.gradient_ops import chain_rule, differentiated_by
 from eagerflow.ops.elementwise.selection import minimum, where
 from eagerflow.ops.elementwise.trigonometric import tanh
 from eagerflow.ops.family import ErrorSample, Onnx, Sample, pointwise
-from eagerflow.ops.samples import each, pairs, reals, values
+from eagerflow.ops.samples import clear_of, each, moved_from, pairs, reals, values
 from eagerflow.spec import TensorSpec
 
 __all__ = [
@@ -46,25 +46,13 @@ _KINKS = (-3.0, 0.0, 3.0, 6.0)
 
 
 def _off_kinks(low: float, high: float, **attributes: Any) -> Any:
-    """Samples that keep clear of the points where pieces meet."""
-
-    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-        found = values(rng, dtype, low, high)
-        if np.dtype(dtype).kind == "f":
-            for kink in _KINKS:
-                found = [_moved(x, kink) for x in found]
-        return [Sample((x,), dict(attributes)) for x in found]
-
-    return samples
-
-
-def _moved(x: Any, kink: float) -> Any:
-    close = np.abs(x - kink) < 0.05
-    return np.where(close, np.asarray(kink + 0.2, x.dtype), x) if close.any() else x
+    return clear_of(_KINKS, low, high, **attributes)
 
 
 def _off_kinks_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    return [s._replace(args=(_moved(s.args[0], 0.0), s.args[1])) for s in pairs(-2, 2)(rng, dtype)]
+    return [
+        s._replace(args=(moved_from(0.0, s.args[0]), s.args[1])) for s in pairs(-2, 2)(rng, dtype)
+    ]
 
 
 # relu and relu6 ----------------------------------------------------------------------------------

@@ -39,23 +39,25 @@ def native(xp: Namespace) -> bool:
 # With ufunc.at ------------------------------------------------------------------------------------
 
 
-def add_at(xp: Namespace, out: Any, index: Any, updates: Any) -> Any:
+def add_at(xp: Namespace, out: Any, index: Any, updates: Any, ufunc: str = "add") -> Any:
     """``out`` with ``updates`` added at an index that may repeat positions; changes ``out``.
 
-    ``out`` is contiguous. Where there is much to add, leading index arrays are turned into
-    flat positions: adding at one flat array is up to ten times faster than at other indices.
+    ``out`` is contiguous; ``ufunc`` names what is done in place of adding. Where there is much to
+    add, leading index arrays are turned into flat positions: adding at one flat array is up to
+    ten times faster than at other indices.
     """
+    combine = getattr(xp, ufunc)
     items = index if type(index) is tuple else (index,)
     lead = [i for i in items if not isinstance(i, slice) and i is not Ellipsis]
     if native(xp) and (updates.size < MAX_DIRECT_UPDATES or not _flattens(items, len(lead))):
-        combine_at(xp, xp.add, out, index, updates)
+        combine_at(xp, combine, out, index, updates)
         return out
     flat = flat_positions(xp, lead, out.shape)
     updates = stretched(xp, updates, (*flat.shape[:-1], *out.shape[len(lead) :]))
     if not native(xp):
         whole = xp.reshape(flat, updates.shape)
-        return one_by_one(out, whole, updates, lambda a, b: a + b, xp)
-    xp.add.at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
+        return one_by_one(out, whole, updates, combine, xp)
+    combine.at(out.reshape(-1), flat.reshape(-1), updates.reshape(-1))
     return out
 
 

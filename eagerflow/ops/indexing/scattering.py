@@ -19,7 +19,7 @@ from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_ar
 from eagerflow.ops.indexing.positions import summed_at
 from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
-from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis, reshape, sized
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape, normalize_axis
 
 __all__ = [
@@ -29,7 +29,6 @@ __all__ = [
     "nonzero",
     "one_hot",
     "scatter",
-    "segment_sum",
 ]
 
 
@@ -61,10 +60,10 @@ def _scattered_spec(indices: TensorSpec, updates: TensorSpec, shape: Any) -> Ten
 
 def _batched_scatter(args: Any, batched: Any, size: Any, shape: Any) -> Any:
     indices, updates = batch_first(args, batched, size)
-    return scatter(_with_examples(indices), updates, (size, *as_shape(shape)))
+    return scatter(with_examples(indices), updates, (size, *as_shape(shape)))
 
 
-def _with_examples(positions: Any) -> Any:
+def with_examples(positions: Any) -> Any:
     """Rows of positions with the number of the example, along the first axis, in front."""
     size, rank = positions.shape[0], positions.ndim
     column = reshape(arange(size, device=str(positions.device)), (size,) + (1,) * (rank - 1))
@@ -178,7 +177,7 @@ def gather_nd(x: Any, indices: Any) -> Any:
     return getitem(x, *unstack(indices, -1), index=("array",) * depth)
 
 
-def _check_number(value: Any, what: str) -> None:
+def check_number(value: Any, what: str) -> None:
     if isinstance(value, tuple | list | bool):
         raise ShapeError(
             f"{value!r} is not a number of {what}",
@@ -187,109 +186,12 @@ def _check_number(value: Any, what: str) -> None:
         )
 
 
-def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> TensorSpec:
-    rank = segment_ids.ndim
-    if rank == 0 or x.shape[:rank] != segment_ids.shape:
-        raise ShapeError(
-            f"segment_ids of shape {segment_ids.shape} do not fit x of shape {x.shape}",
-            argument="segment_ids",
-            expected="the sizes of the first axes of x",
-        )
-    _check_number(num_segments, "segments")
-    return x.like(sized((num_segments, *x.shape[rank:]), "num_segments"))
-
-
-def _batched_segments(args: Any, batched: Any, size: Any, num_segments: Any) -> Any:
-    x, ids = args
-    if not batched[1]:
-        summed = segment_sum(moveaxis(x, 0, ids.ndim), ids, num_segments)
-        return moveaxis(summed, 1, 0)
-    if not batched[0]:
-        x = broadcast_to(x, (size, *x.shape))
-    places = _with_examples(reshape(ids, (*ids.shape, 1)))
-    return scatter(places, x, (size, num_segments, *x.shape[ids.ndim :]))
-
-
-def _segment_reference(x: Any, segment_ids: Any, num_segments: int) -> Any:
-    out = np.zeros((num_segments, *x.shape[segment_ids.ndim :]), x.dtype)
-    for at in np.ndindex(segment_ids.shape):
-        out[segment_ids[at]] += x[at]
-    return out
-
-
-def _segment_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    found = [
-        Sample(
-            (make(rng, dtype, shape), rng.integers(0, max(count, 1), shape[:rank])),
-            {"num_segments": count},
-        )
-        for shape, rank, count in (
-            ((5,), 1, 3),
-            ((5,), 1, 1),
-            ((1,), 1, 4),
-            ((0,), 1, 2),
-            ((4, 3), 1, 2),
-            ((4, 3), 2, 5),
-            ((4, 0), 1, 3),
-            ((2, 3, 2), 1, 2),
-            ((2, 3, 2), 2, 4),
-            ((6, 2), 1, 8),
-        )
-    ]
-    base = make(rng, dtype, (4, 6))
-    found.append(Sample((base.T[::2], np.array([1, 1, 0], np.int8)), {"num_segments": 2}))
-    wide = np.broadcast_to(base[0], (2, 6))
-    found.append(Sample((wide, np.array([2, 2])), {"num_segments": 3}))
-    return found
-
-
-@indexing_op(
-    dtypes=(STANDARD, INTEGERS),
-    integers="segment_ids",
-    infer=_segment_spec,
-    vjp=(lambda g, y, x, segment_ids, num_segments: gather(g, segment_ids, 0), None),
-    batch=_batched_segments,
-    onnx=lambda w, x, ids, *, num_segments: w.summed(
-        "ScatterND", w.Unsqueeze(ids, w.axes(-1)), x, w.results[0].shape
-    ),
-    samples=_segment_samples,
-    errors=lambda rng: [
-        ErrorSample(
-            (np.ones(2), np.array([0, 3])),
-            {"num_segments": 3},
-            IndexRangeError,
-            "index 3 is out of range for axis 0 of length 3",
-        ),
-        ErrorSample(
-            (np.ones(2), np.array([0, -1])), {"num_segments": 3}, IndexRangeError, "index -1"
-        ),
-        ErrorSample((np.ones(2), np.array([0])), {"num_segments": 3}, ShapeError, "do not fit x"),
-        ErrorSample((np.ones(2), np.array([0, 0])), {"num_segments": -1}, ShapeError, "negative"),
-    ],
-    reference=_segment_reference,
-)
-def segment_sum(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Size) -> Array:
-    """Sums of the rows of a tensor that have the same number.
-
-    ``segment_ids`` is a tensor of integers from 0, in any order, with the sizes of the first
-    axes of ``x``; the result has ``num_segments`` rows, and those without a number are 0.
-    Raises IndexRangeError for numbers outside of ``num_segments``, ShapeError for shapes
-    that do not fit.
-
-    >>> ef.segment_sum(ef.tensor([1.0, 2.0, 4.0]), [0, 1, 0], 3)
-    Tensor([5., 2., 0.], float32, cpu:0)
-    """
-    check_values(xp, segment_ids, 0, num_segments, low=0)
-    shape = (num_segments, *x.shape[segment_ids.ndim :])
-    return summed_at(xp, shape, (segment_ids,), x)
-
-
 # Marking and finding ------------------------------------------------------------------------------
 
 
 def _one_hot_spec(x: TensorSpec, num_classes: Any, axis: int = -1, dtype: Any = None) -> TensorSpec:
     at = normalize_axis(axis, x.ndim + 1)
-    _check_number(num_classes, "classes")
+    check_number(num_classes, "classes")
     made = default_dtype(float) if dtype is None else as_dtype(dtype)
     return x.like(sized((*x.shape[:at], num_classes, *x.shape[at:]), "num_classes"), made)
 

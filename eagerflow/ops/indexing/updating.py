@@ -47,6 +47,7 @@ from eagerflow.ops.indexing.indices import (
 )
 from eagerflow.ops.indexing.operators import write_rule
 from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
+from eagerflow.ops.late import load
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -390,6 +391,10 @@ class _Place:
     def max(self, value: Any) -> Any:
         """A copy with the larger of itself and ``value`` there; see ``ef.index_max``."""
         return index_max(self._x, value, self._index)
+
+    def mean(self, value: Any) -> Any:
+        """A copy with the mean of itself and of all values there."""
+        return load("indexing.combining").reduced_at(self._x, value, self._index, "mean", True)
 
 
 class _At:

@@ -9,12 +9,17 @@ from typing import Any
 import numpy as np
 
 from eagerflow import primitives
+from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, FLOATS, NARROW, DType, float32
-from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Sample, Split
+from eagerflow.errors import DTypeError, EagerflowError, ShapeError
+from eagerflow.op import Cost, ErrorSample, Into, Sample, Split, spec_of
+from eagerflow.ops import random
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.comparison import greater
+from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import define
+from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.nn.attention_gradient import (
     dot_product_attention_gradient,
     gradient_of_scores,
@@ -27,7 +32,10 @@ from eagerflow.ops.nn.attention_parts import (
     examples_as_batch,
     refuse_integers,
     scale_of,
+    scores_of,
 )
+from eagerflow.ops.nn.regularization import dropout
+from eagerflow.ops.reductions.softmax import softmax
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
 from eagerflow.spec import Array, Namespace, TensorSpec
@@ -42,6 +50,8 @@ def dot_product_attention(
     mask: Any = None,
     is_causal: bool = False,
     scale: float | None = None,
+    dropout_p: float = 0.0,
+    generator: random.Generator | None = None,
 ) -> Any:
     """Averages of values, weighted by the softmax of the products of queries and keys.
 
@@ -52,7 +62,10 @@ def dot_product_attention(
     ``mask`` broadcasts to (batch, heads, length, keys): bools, True where a query sees a key,
     or floats that are added to the scores. With ``is_causal`` query i sees keys 0 to i.
     ``scale`` multiplies the products, by default ``width ** -0.5``. A query that sees no key
-    gives zeros. Raises ShapeError where shapes do not fit, DTypeError for a mask of integers.
+    gives zeros. ``dropout_p`` is the probability that a weight is 0, while the others grow so
+    that their mean stays; which ones, ``generator`` tells, by default the global one. Raises
+    ShapeError where shapes do not fit, DTypeError for a mask of integers, ArgumentError for what
+    is no probability.
     A. Vaswani et al., Attention is all you need, NeurIPS 2017; heads that share keys as in
     J. Ainslie et al., arXiv:2305.13245.
 
@@ -61,8 +74,33 @@ def dot_product_attention(
     Tensor([[[[1., 0.],
               [0., 1.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
     """
+    if dropout_p:
+        return _dropped(q, k, v, mask, is_causal, scale, dropout_p, generator)
     y, _ = attention_with_log_sums(q, k, v, mask, is_causal=is_causal, scale=scale)
     return y
+
+
+def _dropped(
+    q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: Any, rate: float, generator: Any
+) -> Any:
+    """Attention by weights that are there as a tensor, so that some of them can be dropped."""
+    refuse_integers(q, k, v, mask)
+    q, k, v = (as_tensor(x) for x in (q, k, v))
+    mask = None if mask is None else as_tensor(mask)
+    specs = [None if x is None else spec_of(x) for x in (q, k, v, mask)]
+    try:
+        attention_spec(*specs)  # type: ignore[arg-type]
+    except EagerflowError as error:
+        error.op = "dot_product_attention"
+        raise
+    dtype = q.dtype
+    q, k = (astype(x, float32) if dtype in NARROW else x for x in (q, k))
+    scores = scores_of(q, k, mask, is_causal, scale_of(q, scale))
+    seen = greater(scores, -math.inf)
+    weights = softmax(where(seen, scores, float(np.finfo(scores.dtype).min) / 2), axis=-1)
+    kept = dropout(where(seen, weights, 0), rate, generator=generator)
+    found = matmul(astype(kept, v.dtype), v)
+    return reshape(found, (*q.shape[:3], v.shape[3]))
 
 
 def _numpy(

@@ -135,8 +135,8 @@ def rows_of(x: Any, k: Any) -> Any:
     return folded(reshape(x, (*x.shape, 1)), k)
 
 
-def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor: float) -> Any:
-    """The weight of each key for each query, in rows that are folded as the queries are."""
+def scores_of(q: Any, k: Any, mask: Any, is_causal: bool, factor: float) -> Any:
+    """How well each key fits each query, in rows that are folded as the queries are."""
     scores = multiply(matmul(folded(q, k), transposed(k)), factor)
     shape = (*q.shape[:3], k.shape[2])
     if mask is not None:
@@ -147,7 +147,13 @@ def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor
             scores = add(scores, astype(mask, q.dtype))
     if is_causal:
         scores = where(_causal(q, k), reshape(scores, shape), -math.inf)
-    return exp(subtract(folded(scores, k), rows_of(log_sums, k)))
+    return folded(scores, k)
+
+
+def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor: float) -> Any:
+    """The weight of each key for each query, in rows that are folded as the queries are."""
+    scores = scores_of(q, k, mask, is_causal, factor)
+    return exp(subtract(scores, rows_of(log_sums, k)))
 
 
 def _causal(q: Any, k: Any) -> Any:

@@ -38,7 +38,7 @@ _DTYPES = frozenset({float32, float64})
 _MOVES = 3  # a state is reached from 0, 1 or 2 states before
 
 
-def _stacked(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
+def stacked_in_front(call: Any, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
     """The axis of vmap is one more in front of all arguments."""
     args = (
         x if own else broadcast_to(x, (size, *x.shape))
@@ -108,7 +108,7 @@ def _band_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_band_spec,
     vjp=_band_rules,
     saves="weights y",
-    batch=Batch(_stacked),
+    batch=Batch(stacked_in_front),
     samples=_band_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3, 2)), np.ones((2, 3))), {}, ShapeError, "three weights"),
@@ -195,7 +195,7 @@ def _paths_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     infer=_paths_spec,
     vjp=_paths_rules,
     saves="skips y",
-    batch=Batch(_stacked),
+    batch=Batch(stacked_in_front),
     samples=_paths_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "each state"),

@@ -9,15 +9,16 @@ from typing import Any, Literal
 import numpy as np
 
 from eagerflow.codegen.numpy.rows import add_up
-from eagerflow.dims import Dim
+from eagerflow.dims import Dim, product
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.family import batch_along_axis, define, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.indexing.indices import extremes
-from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
+from eagerflow.ops.reductions.sums import INDEX_RESULT
 from eagerflow.ops.samples import distinct, make
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["argsort", "searchsorted", "sort", "top_k"]
@@ -37,7 +38,7 @@ def _distinguishable(x: Any) -> bool:
     return x.dtype.kind == "f" and bool(np.any(np.signbit(x) & (x == 0)))
 
 
-def _argsort_kernel(xp: Namespace, x: Any, axis: int, descending: bool, stable: bool) -> Any:
+def argsort_kernel(xp: Namespace, x: Any, axis: int, descending: bool, stable: bool) -> Any:
     at = normalize_axis(axis, x.ndim)
     if xp is not np:
         return xp.argsort(x, axis=at, descending=descending, stable=stable)
@@ -178,7 +179,7 @@ def argsort(
     >>> ef.argsort(ef.tensor([3.0, 1.0, 2.0]))
     Tensor([1, 2, 0], int64, cpu:0)
     """
-    return _argsort_kernel(xp, x, axis, descending, stable)
+    return argsort_kernel(xp, x, axis, descending, stable)
 
 
 # The largest elements ----------------------------------------------------------------------------
@@ -201,7 +202,7 @@ def _top_spec(x: TensorSpec, k: int, axis: int = -1) -> tuple[TensorSpec, Tensor
 def _top_numpy(xp: Namespace, x: Any, k: int, axis: int) -> tuple[Any, Any]:
     at = normalize_axis(axis, x.ndim)
     rows = np.moveaxis(x, at, -1)
-    places = _top_places(rows, k) if 0 < k < rows.shape[-1] else _descending(rows)[..., :k]
+    places = top_places(rows, k) if 0 < k < rows.shape[-1] else _descending(rows)[..., :k]
     values = np.take_along_axis(rows, places, -1)
     return _moved_back(values, at), _moved_back(places, at)
 
@@ -211,10 +212,10 @@ def _moved_back(rows: Any, at: int) -> Any:
 
 
 def _descending(rows: Any) -> Any:
-    return _argsort_kernel(np, rows, -1, True, True)
+    return argsort_kernel(np, rows, -1, True, True)
 
 
-def _top_places(rows: Any, k: int) -> Any:
+def top_places(rows: Any, k: int) -> Any:
     """Indices of the k largest: all above the k-th, and the first ones that equal it."""
     size = rows.shape[-1]
     if not rows.size or (rows.dtype.kind == "f" and np.isnan(rows).any()):
@@ -303,9 +304,13 @@ def top_k(xp: Namespace, x: Array, /, k: int, axis: int = -1) -> Any:
 def _places_spec(
     x1: TensorSpec, x2: TensorSpec, sorter: TensorSpec | None = None, side: str = "left"
 ) -> TensorSpec:
-    if x1.ndim != 1:
+    if not x1.ndim:
+        raise ShapeError("x1 has no axes", argument="x1", expected="an axis of sorted values")
+    if x1.ndim > 1 and (x2.ndim != x1.ndim or x2.shape[:-1] != x1.shape[:-1]):
         raise ShapeError(
-            f"x1 has {x1.ndim} axes", argument="x1", expected="one axis of sorted values"
+            f"there are not values for each of the rows of x1, shape {x1.shape}",
+            argument="x2",
+            expected=f"shape {(*x1.shape[:-1], 'any')}",
         )
     if sorter is not None and sorter.shape != x1.shape:
         raise ShapeError("sorter has another shape than x1", argument="sorter")
@@ -316,16 +321,17 @@ def _places_spec(
 
 def _batched_places(args: Any, batched: Any, size: int, side: str) -> Any:
     x1, x2, sorter = args
-    if not batched[0] and not (sorter is not None and batched[2]):
+    own = batched[0] or (sorter is not None and batched[2])
+    if not own and x1.ndim == 1:
         return searchsorted(x1, x2, sorter, side=side)
-    # Different sorted values for each example: count those that come before.
-    x1 = x1 if batched[0] else x1.reshape((1, *x1.shape))
-    if sorter is not None:
-        x1 = take_along_axis(x1, sorter if batched[2] else sorter.reshape((1, *sorter.shape)), 1)
-    x2 = x2 if batched[1] else x2.reshape((1, *x2.shape))
-    values = x1.reshape((x1.shape[0], *(1,) * (x2.ndim - 1), x1.shape[1]))
-    points = x2.reshape((*x2.shape, 1))
-    return sum(values < points if side == "left" else values <= points, axis=-1)
+    x1, x2, sorter = (
+        x if x is None or flag else broadcast_to(x, (size, *x.shape))
+        for x, flag in zip(args, batched, strict=True)
+    )
+    shape = x2.shape
+    if x1.ndim == 2:  # values of any shape for each row
+        x2 = reshape(x2, (size, product(shape[1:])))
+    return reshape(searchsorted(x1, x2, sorter, side=side), shape)
 
 
 def _places_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
@@ -338,10 +344,20 @@ def _places_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     backwards = np.arange(6)[::-1]
     found.append(Sample((x1[::-1], np.repeat(x1[::2], 2), backwards), {"side": "right"}))
     found.append(Sample((x1, x1[::-1].reshape(2, 3).T), {}))
+    several: Any = (((2, 5), 3, "left"), ((2, 3, 4), 2, "right"), ((2, 0), 3, "left"))
+    for batch, count, side in several:
+        rows = make(rng, dtype, batch)
+        points = make(rng, dtype, (*batch[:-1], count))
+        found.append(Sample((np.sort(rows), points), {"side": side}))
+        found.append(Sample((rows, points, np.argsort(rows, -1, "stable")), {"side": side}))
     return found
 
 
 def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any:
+    if x1.ndim > 1:
+        orders = [None] * len(x1) if sorter is None else sorter
+        rows = [_places_reference(*row, side=side) for row in zip(x1, x2, orders, strict=True)]
+        return np.array(rows, np.int64).reshape(x2.shape)
     values = (x1 if sorter is None else x1[sorter]).tolist()
     find = bisect.bisect_left if side == "left" else bisect.bisect_right
     found = [find(values, point) for point in x2.ravel().tolist()]
@@ -349,7 +365,7 @@ def _places_reference(x1: Any, x2: Any, sorter: Any = None, *, side: str) -> Any
 
 
 def _check_sorter(xp: Namespace, sorter: Any) -> None:
-    size = sorter.shape[0]
+    size = sorter.shape[-1]
     low, high = extremes(xp, sorter) or (0, -1)
     if low < 0 or high >= size:
         raise ShapeError(
@@ -362,7 +378,11 @@ def _check_sorter(xp: Namespace, sorter: Any) -> None:
 def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str) -> Any:
     """The rule of ONNX: how many values are below each point."""
     if sorter is not None:
-        values = w.Gather(values, w.index(sorter))
+        shape = values.shape
+        values = w.GatherElements(values, w.index(sorter), axis=len(shape) - 1)
+        values.shape = shape
+    if values.ndim > 1:
+        values = w.Unsqueeze(values, w.axes(-2))
     compare = w.Less if side == "left" else w.LessOrEqual
     below = compare(values, w.Unsqueeze(points, w.axes(-1)), dtype=bool)
     return w.ReduceSum(w.cast(below, "int64"), w.axes(points.ndim), keepdims=0)
@@ -378,7 +398,8 @@ def _places_operator(w: Any, values: Any, points: Any, sorter: Any, *, side: str
     split=Missing("x1 may not be cut, and x2 is small"),
     samples=_places_samples,
     errors=lambda rng: [
-        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "x1 has 2 axes"),
+        ErrorSample((np.ones((2, 2)), np.ones(2)), {}, ShapeError, "the rows of x1"),
+        ErrorSample((np.ones(()), np.ones(2)), {}, ShapeError, "x1 has no axes"),
         ErrorSample((np.ones(2), np.ones(2)), {"side": "top"}, ShapeError, "is not a side"),
         ErrorSample((np.ones(2) * 1j, np.ones(2)), {}, DTypeError, "is not taken"),
         ErrorSample((np.ones(2), np.ones(2), np.array([0, 7])), {}, ShapeError, "sorter holds"),
@@ -398,15 +419,36 @@ def searchsorted(
 ) -> Array:
     """Where values would have to be put to keep sorted values in order.
 
-    ``x1`` is a tensor with one axis in ascending order, or brought into it by the indices in
-    ``sorter``; ``x2`` holds the values and has any shape. ``side`` says which place among
-    equal ones: ``"left"`` of them or ``"right"``. The result is int64. Raises ShapeError
-    where ``x1`` does not have one axis.
+    ``x1`` is a tensor in ascending order along its last axis, or brought into it by the indices
+    in ``sorter``; ``x2`` holds the values: of any shape where ``x1`` has one axis, else some for
+    each of its rows, shape (..., values). ``side`` says which place among equal ones: ``"left"``
+    of them or ``"right"``. The result is int64. Raises ShapeError where shapes do not fit.
 
     >>> ef.searchsorted(ef.tensor([1.0, 2.0, 4.0]), ef.tensor([2.0, 9.0]))
     Tensor([1, 3], int64, cpu:0)
     """
     if sorter is not None:
         _check_sorter(xp, sorter)
-        x1 = xp.take(x1, sorter, axis=0)
-    return xp.searchsorted(x1, x2, side=side)
+        x1 = xp.take_along_axis(x1, sorter, axis=-1)
+    if x1.ndim == 1:
+        return xp.searchsorted(x1, x2, side=side)
+    return _places_in_rows(xp, x1, x2, side)
+
+
+def _places_in_rows(xp: Namespace, rows: Any, points: Any, side: str) -> Any:
+    """Binary search in all rows at once; NaN counts as largest."""
+    size = rows.shape[-1]
+    low = xp.zeros(points.shape, dtype=xp.int64)
+    high = xp.full(points.shape, size, dtype=xp.int64)
+    for _ in range(size.bit_length()):
+        middle = (low + high) // 2
+        known = xp.where(middle < size, middle, xp.full_like(middle, size - 1))
+        value = xp.take_along_axis(rows, known, axis=-1)
+        if side == "left":
+            before = (value < points) | ((points != points) & (value == value))
+        else:
+            before = (value <= points) | (points != points)
+        open_ = low < high
+        low = xp.where(before & open_, middle + 1, low)
+        high = xp.where(before | ~open_, high, middle)
+    return low

@@ -39,3 +39,13 @@ def cumulative(accumulate, x, axis, include_initial=False, reverse=False):
         start = np.full((1, *x.shape[1:]), accumulate is np.cumprod, found.dtype)
         found = np.concatenate([start, found])
     return np.moveaxis(found[:: -1 if reverse else 1], 0, axis)
+
+
+def places_in_rows(x, values, side="left", sorter=None):
+    """Where values would have to be put into sorted rows, each into the row of its place."""
+    if sorter is not None:
+        x = np.take_along_axis(x, sorter, -1)
+    found = np.zeros(values.shape, np.int64)
+    for at in np.ndindex(values.shape[:-1]):
+        found[at] = np.searchsorted(x[at], values[at], side)
+    return found

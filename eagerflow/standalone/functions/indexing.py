@@ -1,4 +1,4 @@
-"""Zeros with numbers added at indices."""
+"""Zeros with numbers added at indices, and what else joins numbers at them."""
 
 import numpy as np
 
@@ -27,4 +27,27 @@ def segment_sum(x, segment_ids, num_segments):
     """Sums of the rows of each segment."""
     y = np.zeros((num_segments, *x.shape[segment_ids.ndim :]), x.dtype)
     np.add.at(y, segment_ids, x)
+    return y
+
+
+def segment_max(x, segment_ids, num_segments):
+    """The largest elements of the rows of each segment."""
+    least = -np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).min
+    y = np.full((num_segments, *x.shape[segment_ids.ndim :]), least, x.dtype)
+    np.maximum.at(y, segment_ids, x)
+    return y
+
+
+def segment_min(x, segment_ids, num_segments):
+    """The smallest elements of the rows of each segment."""
+    largest = np.inf if x.dtype.kind == "f" else np.iinfo(x.dtype).max
+    y = np.full((num_segments, *x.shape[segment_ids.ndim :]), largest, x.dtype)
+    np.minimum.at(y, segment_ids, x)
+    return y
+
+
+def segment_prod(x, segment_ids, num_segments):
+    """Products of the rows of each segment."""
+    y = np.ones((num_segments, *x.shape[segment_ids.ndim :]), x.dtype)
+    np.multiply.at(y, segment_ids, x)
     return y

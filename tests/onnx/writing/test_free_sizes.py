@@ -18,7 +18,8 @@ pytestmark = pytest.mark.slow
 
 KNOWN = frozenset(
     """
-    band_recurrence conv conv_input_gradient cumulative_prod dequantize gather integer_conv
+    band_recurrence conv conv_input_gradient ctc_beam_search cumulative_prod dequantize gather
+    integer_conv
     linear_recurrence log_paths qr quantize roll sparse_softmax_cross_entropy_gradient tril triu
     """.split()
 )

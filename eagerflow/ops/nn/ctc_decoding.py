@@ -1,0 +1,408 @@
+"""Labels out of logits at each time: what connectionist temporal classification is trained for.
+
+The prefix beam search keeps, for each label sequence that may become the most probable one, the
+probability of all ways to write it that end in a blank, and of those that end in its last label.
+Graves et al., 2006; Hannun et al., arXiv:1408.2873.
+"""
+
+from __future__ import annotations
+
+import builtins
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.dims import Dim, product
+from eagerflow.dtypes import FLOATS, INTEGERS, DType, float32, float64, is_floating
+from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import stop_gradient
+from eagerflow.ops.creation.filled import full
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.elementwise.arithmetic import negative
+from eagerflow.ops.elementwise.comparison import equal, less, logical_or
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import Batch, define
+from eagerflow.ops.indexing.gathering import take_along_axis
+from eagerflow.ops.nn.ctc import stacked_in_front
+from eagerflow.ops.reductions.softmax import log_softmax
+from eagerflow.ops.reductions.sorting import argsort, argsort_kernel, top_places
+from eagerflow.ops.reductions.sums import argmax, max, sum
+from eagerflow.ops.samples import distinct, make
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.reshaping import expand_dims
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+__all__ = ["ctc_beam_search_decode", "ctc_greedy_decode"]
+
+_DTYPES = frozenset({float32, float64})
+
+
+def _check(logits: Any, lengths: Any, blank: Any) -> None:
+    """Raise unless there are times, classes, one length for each sequence, and the blank."""
+    if logits.ndim < 2 or (lengths is not None and lengths.shape != logits.shape[:-2]):
+        raise ShapeError(
+            "there is not one length for each sequence",
+            argument="sequence_lengths",
+            expected="shape (...), and logits (..., times, classes)",
+        )
+    classes = logits.shape[-1]
+    known = not isinstance(classes, Dim)
+    if type(blank) is not int or blank < 0 or (known and blank >= classes):
+        raise ArgumentError(
+            f"{blank!r} is no class",
+            argument="blank",
+            expected=f"an integer from 0 to {classes - 1}" if known else "an integer from 0",
+        )
+
+
+# The beam search ----------------------------------------------------------------------------------
+
+
+class _Beams(NamedTuple):
+    """The sequences that are kept of each example: arrays (examples, beams), paths with times.
+
+    ``blank`` and ``label`` are logarithms of the probability of all ways that end in a blank, and
+    in the last label. ``code`` is a number that equal paths share, ``before`` that of the path
+    without its last label.
+    """
+
+    paths: Any
+    length: Any
+    last: Any
+    code: Any
+    before: Any
+    blank: Any
+    label: Any
+
+
+def _started(xp: Namespace, logs: Any, width: int) -> _Beams:
+    """The empty path alone."""
+    n, times, _ = logs.shape
+    zeros = xp.zeros((n, width), dtype=xp.int64)
+    first = xp.broadcast_to(xp.arange(width) == 0, (n, width))
+    none = xp.full((n, width), -math.inf, dtype=logs.dtype)
+    empty = xp.where(first, xp.zeros_like(none), none)
+    paths = xp.full((n, width, times), -1, dtype=xp.int64)
+    return _Beams(paths, zeros, zeros - 1, zeros, zeros, empty, none)
+
+
+def _parents(xp: Namespace, beams: _Beams, total: Any) -> tuple[Any, Any]:
+    """For each path the place of that without its last label, and whether it is kept as well."""
+    alive = total > -math.inf
+    long, short = beams.length[:, :, None], beams.length[:, None, :]
+    same = (beams.before[:, :, None] == beams.code[:, None, :]) & (long == short + 1)
+    same = same & alive[:, :, None] & alive[:, None, :]
+    parent = xp.argmax(xp.astype(same, xp.int64), axis=-1)
+    # Equal codes say that they are equal with near certainty; now look.
+    places = xp.broadcast_to(parent[:, :, None], beams.paths.shape)
+    theirs = xp.take_along_axis(beams.paths, places, axis=1)
+    at_end = xp.arange(beams.paths.shape[-1]) == beams.length[:, :, None] - 1
+    own = xp.where(at_end, xp.full_like(beams.paths, -1), beams.paths)
+    return parent, xp.any(same, axis=-1) & xp.all(theirs == own, axis=-1)
+
+
+def _stepped(xp: Namespace, beams: _Beams, logs: Any, blank: int, code: int) -> _Beams:
+    """The beams after one more time, whose classes have the probabilities ``logs``."""
+    (n, width), classes = beams.last.shape, logs.shape[-1]
+    names, never = xp.arange(classes), xp.full((), -math.inf, dtype=logs.dtype)
+    total = xp.logaddexp(beams.blank, beams.label)
+    known = xp.where(beams.last < 0, xp.zeros_like(beams.last), beams.last)
+    again = beams.label + xp.take_along_axis(logs, known, axis=1)
+    label = xp.where(beams.last < 0, never, again)
+    ended = total + logs[:, blank : blank + 1]
+
+    # One label more; after itself only where a blank was between.
+    is_last = names == beams.last[:, :, None]
+    before = xp.where(is_last, beams.blank[:, :, None], total[:, :, None])
+    longer = xp.where(names == blank, never, before + logs[:, None, :])
+    parent, kept = _parents(xp, beams, total)
+    flat = xp.reshape(longer, (n, width * classes))
+    gained = xp.take_along_axis(flat, parent * classes + known, axis=1)
+    label = xp.logaddexp(label, xp.where(kept, gained, never))
+    child = kept[:, :, None] & (xp.arange(width) == parent[:, :, None])
+    merged = xp.matmul(xp.astype(child, logs.dtype).mT, xp.astype(is_last, logs.dtype)) > 0
+    flat = xp.where(xp.reshape(merged, flat.shape), never, flat)
+
+    every = xp.concat([xp.logaddexp(ended, label), flat], axis=1)
+    best = _best(xp, every, width)
+    stays = best < width
+    rest = xp.where(stays, xp.zeros_like(best), best - width)
+    source = xp.where(stays, best, rest // classes)
+    new = xp.where(stays, xp.full_like(best, -1), rest % classes)
+
+    def of(x: Any) -> Any:
+        return xp.take_along_axis(x, source, axis=1)
+
+    length, last, codes = of(beams.length), of(beams.last), of(beams.code)
+    places = xp.broadcast_to(source[:, :, None], beams.paths.shape)
+    at_end = (xp.arange(beams.paths.shape[-1]) == length[:, :, None]) & ~stays[:, :, None]
+    return _Beams(
+        xp.where(at_end, new[:, :, None], xp.take_along_axis(beams.paths, places, axis=1)),
+        xp.where(stays, length, length + 1),
+        xp.where(stays, last, new),
+        xp.where(stays, codes, codes * code + new + 1),
+        xp.where(stays, of(beams.before), codes),
+        xp.where(stays, of(ended), never),
+        xp.where(stays, of(label), xp.take_along_axis(flat, rest, axis=1)),
+    )
+
+
+def _best(xp: Namespace, x: Any, count: int) -> Any:
+    """Places of the largest elements of each row, the largest first."""
+    if xp is np and 0 < count < x.shape[-1]:
+        return top_places(x, count)
+    return argsort_kernel(xp, x, -1, True, True)[:, :count]
+
+
+_CODE = 6364136223846793005  # an odd multiplier of which products spread over all 64 bits
+
+
+def _search_spec(
+    logs: TensorSpec, lengths: TensorSpec, beam_width: Any, top_paths: Any, blank: Any
+) -> tuple[TensorSpec, TensorSpec]:
+    _check(logs, lengths, blank)
+    fits = type(beam_width) is int and beam_width > 0
+    if not fits or type(top_paths) is not int or not 0 < top_paths <= beam_width:
+        raise ArgumentError(
+            f"{top_paths!r} of {beam_width!r} paths cannot be found",
+            argument="top_paths" if fits else "beam_width",
+            expected="integers from 1, with no more top_paths than beam_width",
+        )
+    front, times = logs.shape[:-2], logs.shape[-2]
+    return logs.like((*front, top_paths, times), "int64"), logs.like((*front, top_paths))
+
+
+def _search_reference(logs: Any, lengths: Any, beam_width: int, top_paths: int, blank: int) -> Any:
+    """With a dictionary of sequences."""
+    times = logs.shape[-2]
+    paths = np.full((*lengths.shape, top_paths, times), -1)
+    scores = np.full((*lengths.shape, top_paths), -math.inf)
+    for at in np.ndindex(lengths.shape):
+        beams: dict[tuple[int, ...], list[float]] = {(): [1.0, 0.0]}  # ends: blank, label
+        for row in np.exp(logs[at][: lengths[at]].astype(float)).tolist():
+            found: dict[tuple[int, ...], list[float]] = {}
+            for path, (quiet, loud) in beams.items():
+                for c, p in enumerate(row):
+                    if c == blank:
+                        found.setdefault(path, [0.0, 0.0])[0] += p * (quiet + loud)
+                        continue
+                    repeats = path[-1:] == (c,)
+                    grown = found.setdefault((*path, c), [0.0, 0.0])
+                    grown[1] += p * (quiet if repeats else quiet + loud)
+                    if repeats:
+                        found.setdefault(path, [0.0, 0.0])[1] += p * loud
+            ordered = sorted(found.items(), key=lambda item: -math.fsum(item[1]))
+            beams = dict(ordered[:beam_width])
+        ranked = sorted(beams.items(), key=lambda item: -math.fsum(item[1]))
+        for k, (path, ends) in enumerate(ranked[:top_paths]):
+            if math.fsum(ends) > 0:
+                paths[at][k, : len(path)] = path
+                scores[at][k] = math.log(math.fsum(ends))
+    return paths, scores
+
+
+def _search_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = []
+    for shape, width, top, blank in (
+        ((4, 3), 2, 1, 0),
+        ((2, 5, 3), 4, 2, 2),
+        ((6, 2), 3, 3, 1),
+        ((1, 4), 10, 8, 0),
+        ((2, 2, 4, 3), 20, 2, 1),
+        ((0, 3, 2), 2, 1, 0),
+        ((2, 7, 4), 30, 5, 3),
+    ):
+        logs = make(rng, dtype, shape).astype(float)
+        logs = logs - np.log(np.exp(logs).sum(-1, keepdims=True))
+        lengths = np.asarray(rng.integers(1, shape[-2] + 1, shape[:-2]))
+        more = {"beam_width": width, "top_paths": top, "blank": blank}
+        found.append(Sample((logs.astype(dtype), lengths), more))
+    return found
+
+
+@define(
+    "scan",
+    dtypes=(_DTYPES, INTEGERS),
+    together=(0,),
+    outputs=2,
+    infer=_search_spec,
+    vjp=Missing("a search has no derivative"),
+    batch=Batch(stacked_in_front),
+    samples=_search_samples,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.ones((3, 2)), np.array(1)), {"top_paths": 3, "beam_width": 2}, ArgumentError, "3 of"
+        ),
+        ErrorSample((np.ones((3, 2)), np.array(1)), {"beam_width": 0}, ArgumentError, "of 0"),
+        ErrorSample((np.ones((3, 2)), np.array(1)), {"blank": 2}, ArgumentError, "2 is no class"),
+        ErrorSample((np.ones((3, 2)), np.array([1])), {}, ShapeError, "each sequence"),
+    ],
+    reference=_search_reference,
+)
+def ctc_beam_search(
+    xp: Namespace,
+    logs: Array,
+    lengths: Array,
+    /,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    blank: int = 0,
+) -> Any:
+    """The label sequences that are most probable, and the logarithms of their probabilities.
+
+    ``logs`` holds logarithms of probabilities, shape (..., times, classes), of which ``lengths``
+    (...) count. What it gives is said at ``ctc_beam_search_decode``.
+
+    >>> ef.ctc_beam_search_decode(ef.tensor([[0.0, 9.0], [9.0, 0.0], [0.0, 9.0]]))[0]
+    Tensor([[ 1,  1, -1]], shape=(1, 3), int64, cpu:0)
+    """
+    front, (times, classes) = logs.shape[:-2], logs.shape[-2:]
+    flat = xp.reshape(logs, (product(front), times, classes))
+    ends = xp.reshape(xp.astype(lengths, xp.int64), (product(front), 1))
+    beams = _started(xp, flat, beam_width)
+    for t in range(times):
+        after, runs = _stepped(xp, beams, flat[:, t, :], blank, _CODE), ends > t
+        beams = _Beams(
+            xp.where(runs[:, :, None], after.paths, beams.paths),
+            *(xp.where(runs, a, b) for a, b in zip(after[1:], beams[1:], strict=True)),
+        )
+    total = xp.logaddexp(beams.blank, beams.label)
+    best = argsort_kernel(xp, total, -1, True, True)[:, :top_paths]
+    scores = xp.take_along_axis(total, best, axis=1)
+    places = xp.broadcast_to(best[:, :, None], (*best.shape, times))
+    paths = xp.take_along_axis(beams.paths, places, axis=1)
+    paths = xp.where(scores[:, :, None] > -math.inf, paths, xp.full_like(paths, -1))
+    shape = (*front, top_paths)
+    return xp.reshape(paths, (*shape, times)), xp.reshape(scores, shape)
+
+
+# The decoders -------------------------------------------------------------------------------------
+
+
+def _wide(logits: Any) -> Any:
+    wide = is_floating(logits.dtype) and logits.dtype.itemsize >= 4
+    return logits if wide else logits.astype("float32")
+
+
+def _decoded(rng: np.random.Generator, dtype: DType, **attributes: Any) -> list[Sample]:
+    found = []
+    for i, shape in enumerate(((4, 3), (2, 5, 3), (6, 2), (2, 2, 4, 3), (3, 1, 2))):
+        lengths = np.asarray(rng.integers(1, shape[-2] + 1, shape[:-2])) if i % 2 else None
+        found.append(Sample((distinct(rng, dtype, shape), lengths), attributes if i > 1 else {}))
+    return found
+
+
+def _greedy_reference(
+    logits: Any, sequence_lengths: Any, merge_repeated: bool, blank: int
+) -> tuple[Any, Any]:
+    front, times = logits.shape[:-2], logits.shape[-2]
+    labels, scores = np.full((*front, times), -1), np.zeros(front)
+    for at in np.ndindex(front):
+        count = times if sequence_lengths is None else int(sequence_lengths[at])
+        rows = logits[at][:count].astype(float).tolist()
+        best = [row.index(builtins.max(row)) for row in rows]
+        kept = [
+            c
+            for t, c in enumerate(best)
+            if c != blank and not (merge_repeated and t and best[t - 1] == c)
+        ]
+        labels[at][: len(kept)] = kept
+        scores[at] = -math.fsum(row[c] for row, c in zip(rows, best, strict=True))
+    return labels, scores
+
+
+@composed(
+    tensors=2,
+    samples=lambda rng, dtype: _decoded(rng, dtype, blank=1, merge_repeated=False),
+    reference=_greedy_reference,
+    dtypes=FLOATS,
+    gradient=Missing("the labels are integers"),
+    errors=lambda rng: [
+        ErrorSample((np.ones(3),), {}, ShapeError, "each sequence"),
+        ErrorSample((np.ones((3, 2)),), {"blank": 2}, ArgumentError, "2 is no class"),
+    ],
+)
+def ctc_greedy_decode(
+    logits: Any, sequence_lengths: Any = None, merge_repeated: bool = True, blank: int = 0
+) -> Any:
+    """The labels of the largest logit at each time, and the sum of these logits, negated.
+
+    ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) says how many times
+    count, by default all. Repeats are joined, unless ``merge_repeated`` is False, and blanks
+    left out. The labels, int64, have shape (..., times), with -1 behind the last one; the scores
+    have shape (...). No gradient passes. Raises ShapeError where the shapes do not fit,
+    ArgumentError for a ``blank`` that is no class.
+
+    >>> ef.ctc_greedy_decode(ef.tensor([[0.0, 9.0], [0.0, 8.0], [7.0, 0.0]]))
+    (Tensor([ 1, -1, -1], int64, cpu:0), Tensor(-24., float32, cpu:0))
+    """
+    _check(logits, sequence_lengths, blank)
+    logits, times = stop_gradient(_wide(logits)), logits.shape[-2]
+    at = arange(times, device=str(logits.device))
+    best, values = argmax(logits, axis=-1), max(logits, axis=-1)
+    if sequence_lengths is not None:
+        runs = less(at, expand_dims(sequence_lengths, axis=-1))
+        best, values = where(runs, best, blank), where(runs, values, 0)
+    hidden = equal(best, blank)
+    if merge_repeated:
+        first = full((*best.shape[:-1], 1), -1, dtype=best.dtype, device=str(best.device))
+        hidden = logical_or(hidden, equal(best, concat([first, best], axis=-1)[..., :-1]))
+    order = argsort(where(hidden, times, at), axis=-1)
+    labels = take_along_axis(where(hidden, -1, best), order, axis=-1)
+    return labels, negative(sum(values, axis=-1))
+
+
+def _beam_reference(
+    logits: Any, sequence_lengths: Any, beam_width: int, top_paths: int, blank: int
+) -> Any:
+    x = logits.astype(float)
+    logs = x - np.log(np.exp(x).sum(-1, keepdims=True))
+    ends = np.full(x.shape[:-2], x.shape[-2]) if sequence_lengths is None else sequence_lengths
+    return _search_reference(logs, ends, beam_width, top_paths, blank)
+
+
+@composed(
+    tensors=2,
+    samples=lambda rng, dtype: _decoded(rng, dtype, blank=1, beam_width=5, top_paths=3),
+    reference=_beam_reference,
+    dtypes=FLOATS,
+    gradient=Missing("a search has no derivative"),
+    sizes=Missing("the search takes one step for each time"),
+    small=Missing("equal sequences and near ones change places"),
+    errors=lambda rng: [
+        ErrorSample((np.ones(3),), {}, ShapeError, "each sequence"),
+        ErrorSample((np.ones((3, 2)),), {"top_paths": 0}, ArgumentError, "cannot be found"),
+    ],
+)
+def ctc_beam_search_decode(
+    logits: Any,
+    sequence_lengths: Any = None,
+    beam_width: int = 100,
+    top_paths: int = 1,
+    blank: int = 0,
+) -> Any:
+    """The label sequences that are most probable, and the logarithms of their probabilities.
+
+    ``logits`` has shape (..., times, classes), ``sequence_lengths`` (...) says how many times
+    count, by default all. At each time the ``beam_width`` best sequences are kept; the best
+    ``top_paths`` of them are the result. Labels, int64, have shape (..., top_paths, times), with
+    -1 behind the last one; scores have shape (..., top_paths), and are -inf where there are no so
+    many sequences. No gradient passes. Raises ShapeError where the shapes do not fit,
+    ArgumentError for numbers of paths and a ``blank`` that cannot be. Source: Graves et al., 2006.
+
+    >>> x = ef.tensor([[0.0, 1.0], [0.0, 1.0]])
+    >>> ef.ctc_beam_search_decode(x, top_paths=2)
+    (Tensor([[ 1, -1],
+            [-1, -1]], shape=(2, 2), int64, cpu:0), Tensor([-0.0751, -2.6265], float32, cpu:0))
+    """
+    _check(logits, sequence_lengths, blank)
+    logs = log_softmax(_wide(logits), axis=-1)
+    if sequence_lengths is None:
+        size = logits.shape[-2]
+        sequence_lengths = full(logits.shape[:-2], size, dtype="int64", device=str(logits.device))
+    return ctc_beam_search(
+        logs, sequence_lengths, beam_width=beam_width, top_paths=top_paths, blank=blank
+    )

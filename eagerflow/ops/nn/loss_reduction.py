@@ -1,0 +1,97 @@
+"""What all losses of ``ef`` share: shapes that meet, and one number of many; and their samples."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.display import summary
+from eagerflow.dtypes import FLOATS, DType
+from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.op import ErrorSample, Sample
+from eagerflow.ops.elementwise.powers import divide_no_nan
+from eagerflow.ops.reductions.statistics import mean
+from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.samples import each, make
+
+__all__ = ["check_same", "loss_facts", "reduced", "reduced_reference"]
+
+_REDUCTIONS = ("mean", "sum", "none")
+
+
+def check_same(x: Any, target: Any, argument: str = "target") -> None:
+    """Raise ShapeError unless there is one target for each number, or one for all."""
+    if target.ndim and x.shape != target.shape:
+        raise ShapeError(
+            "there is not one for each number",
+            argument=argument,
+            received=f"{summary(target)} for {summary(x)}",
+            expected=f"shape {tuple(x.shape)}",
+        )
+
+
+def reduced(values: Any, reduction: str, weight: Any = None) -> Any:
+    """All losses, their sum, or their mean: the sum over that of ``weight``, if there is one.
+
+    Raises ArgumentError for another ``reduction``.
+    """
+    if reduction not in _REDUCTIONS:
+        raise ArgumentError(
+            f"{reduction!r} is not a reduction",
+            argument="reduction",
+            expected="'mean', 'sum' or 'none'",
+        )
+    if reduction == "none":
+        return values
+    if reduction == "mean" and weight is None:
+        return mean(values)
+    total = sum(values)
+    return total if reduction == "sum" else divide_no_nan(total, sum(weight))
+
+
+# For tests ----------------------------------------------------------------------------------------
+
+
+def reduced_reference(values: Any, reduction: str) -> Any:
+    """What ``reduced`` gives of an array of NumPy's."""
+    return values if reduction == "none" else getattr(values, reduction)()
+
+
+Range = tuple[float, float]
+_SHAPES: tuple[tuple[int, ...], ...] = ((5,), (2, 3), (), (3, 1, 4), (1,))
+
+
+def loss_facts(function: Callable[..., float], *ranges: Range, **attributes: Any) -> dict[str, Any]:
+    """Facts of a loss that is a ``function`` of the elements of arrays with values in ``ranges``.
+
+    In some samples it has the ``attributes``.
+    """
+    count = len(ranges)
+
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        found = []
+        for shape in _SHAPES:
+            for reduction in _REDUCTIONS[: 3 if len(shape) == 2 else 1]:
+                args = tuple(make(rng, dtype, shape, *ends) for ends in ranges)
+                more = attributes if len(shape) < 3 else {}
+                found.append(Sample(args, {"reduction": reduction, **more}))
+        wide = [make(rng, dtype, (4, 6), *ends) for ends in ranges]
+        found.append(Sample(tuple(x[::2, ::-1] for x in wide), {"reduction": "none"}))
+        found.append(Sample(tuple(x[:0] for x in wide), {"reduction": "sum"}))
+        return found
+
+    def reference(*args: Any, reduction: str, **more: Any) -> Any:
+        values = each(function)(*(x.astype(float) for x in args), **more)
+        return reduced_reference(values, reduction)
+
+    def errors(rng: np.random.Generator) -> list[ErrorSample]:
+        ones = np.ones(2)
+        found = [
+            ErrorSample((ones,) * count, {"reduction": "all"}, ArgumentError, "not a reduction")
+        ]
+        odd = (np.ones((2, 1)), *(ones,) * (count - 1))
+        return [*found, ErrorSample(odd, {}, ShapeError, "not one for each number")]
+
+    return {"samples": samples, "reference": reference, "errors": errors, "dtypes": FLOATS}

@@ -1,0 +1,182 @@
+"""Losses of numbers and of probabilities, element by element: distances and likelihoods."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from eagerflow.ops.composition import composed
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
+from eagerflow.ops.elementwise.comparison import greater
+from eagerflow.ops.elementwise.exponential import exp, log
+from eagerflow.ops.elementwise.selection import maximum, where
+from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
+from eagerflow.ops.nn.loss_reduction import check_same, loss_facts, reduced
+
+__all__ = [
+    "gaussian_nll_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "mse_loss",
+    "poisson_nll_loss",
+    "smooth_l1_loss",
+]
+
+_NUMBERS = (-2, 2), (-2, 2)
+
+
+@composed(**loss_facts(lambda x, t: abs(x - t), *_NUMBERS))
+def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
+    """Absolute differences of predictions and targets.
+
+    ``x`` and ``target`` are real tensors of one shape, ``reduction`` is ``"mean"``, ``"sum"`` or
+    ``"none"``. Raises ShapeError where the shapes differ, ArgumentError for another reduction.
+
+    >>> ef.l1_loss(ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0]))
+    Tensor(2., float32, cpu:0)
+    """
+    check_same(x, target)
+    return reduced(absolute_difference(x, target), reduction)
+
+
+@composed(**loss_facts(lambda x, t: (x - t) ** 2, *_NUMBERS))
+def mse_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
+    """Squared differences of predictions and targets.
+
+    Arguments and errors are those of ``l1_loss``.
+
+    >>> ef.mse_loss(ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0]))
+    Tensor(5., float32, cpu:0)
+    """
+    check_same(x, target)
+    return reduced(squared_difference(x, target), reduction)
+
+
+def _huber_of(x: float, t: float, delta: float) -> float:
+    far = abs(x - t)
+    return far * far / 2 if far < delta else delta * (far - delta / 2)
+
+
+@composed(**loss_facts(_huber_of, *_NUMBERS, delta=0.7))
+def huber_loss(x: Any, target: Any, /, reduction: str = "mean", delta: float = 1.0) -> Any:
+    """Half the square of small differences, and linear beyond ``delta``.
+
+    Other arguments and errors are those of ``l1_loss``. Source: Huber, 1964.
+
+    >>> ef.huber_loss(ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0]), reduction="none")
+    Tensor([0.5, 2.5], float32, cpu:0)
+    """
+    check_same(x, target)
+    return reduced(huber_difference(x, target, delta=float(delta)), reduction)
+
+
+@composed(**loss_facts(lambda x, t, beta: _huber_of(x, t, beta) / beta, *_NUMBERS, beta=0.7))
+def smooth_l1_loss(x: Any, target: Any, /, reduction: str = "mean", beta: float = 1.0) -> Any:
+    """Absolute differences, less half of ``beta``, and squares over twice of it up to there.
+
+    It is ``huber_loss`` over ``beta``, and ``l1_loss`` where that is 0; other arguments and
+    errors are those of ``l1_loss``. Source: Girshick, arXiv:1504.08083.
+
+    >>> ef.smooth_l1_loss(ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0]), "none", beta=2.0)
+    Tensor([0.25, 2.  ], float32, cpu:0)
+    """
+    if not beta:
+        return l1_loss(x, target, reduction=reduction)
+    return divide(huber_loss(x, target, reduction=reduction, delta=beta), beta)
+
+
+def _kl_of(x: float, t: float, log_target: bool) -> float:
+    return math.exp(t) * (t - x) if log_target else t * (math.log(t) - x) if t else 0.0
+
+
+@composed(**loss_facts(_kl_of, (-3, -0.1), (0.1, 1), log_target=True))
+def kl_div(x: Any, target: Any, /, reduction: str = "mean", log_target: bool = False) -> Any:
+    """Terms of the divergence of a distribution from that which predicts it: t (log t - x).
+
+    ``x`` holds logarithms of predicted probabilities, ``target`` probabilities, or their
+    logarithms with ``log_target``. A ``reduction`` is also ``"batchmean"``, the sum over the
+    size of the first axis, which is the divergence of an example. Errors are those of
+    ``l1_loss``. Source: Kullback and Leibler, 1951.
+
+    >>> ef.kl_div(ef.log(ef.tensor([0.25, 0.75])), ef.tensor([0.5, 0.5]), "sum")
+    Tensor(0.1438, float32, cpu:0)
+    """
+    check_same(x, target)
+    share = exp(target) if log_target else target
+    given = target if log_target else log(where(greater(target, 0), target, 1))
+    values = multiply(share, subtract(given, x))
+    if not log_target:  # no share adds nothing, even where it is impossible
+        values = where(greater(target, 0), values, 0)
+    if reduction == "batchmean" and x.ndim:
+        return divide(reduced(values, "sum"), x.shape[0])
+    return reduced(values, reduction)
+
+
+def _poisson_of(x: float, t: float, log_input: bool, full: bool, eps: float) -> float:
+    rare = t * math.log(t) - t + math.log(2 * math.pi * t) / 2 if full and t > 1 else 0.0
+    return rare + (math.exp(x) - t * x if log_input else x - t * math.log(x + eps))
+
+
+@composed(**loss_facts(_poisson_of, (0.1, 2), (0.1, 4), log_input=False, full=True))
+def poisson_nll_loss(
+    x: Any,
+    target: Any,
+    /,
+    log_input: bool = True,
+    full: bool = False,
+    eps: float = 1e-8,
+    reduction: str = "mean",
+) -> Any:
+    """Negative logarithm of the likelihood of counts at predicted rates.
+
+    ``x`` holds logarithms of rates, or rates with ``log_input=False``, to which ``eps`` is added
+    in the logarithm; ``target`` holds counts. ``full`` adds what does not depend on ``x``, by
+    Stirling's formula for counts above 1. Errors are those of ``l1_loss``.
+
+    >>> ef.poisson_nll_loss(ef.tensor([1.0, 2.0]), ef.tensor([1.0, 0.0]), log_input=False)
+    Tensor(1.5, float32, cpu:0)
+    """
+    check_same(x, target)
+    if log_input:
+        values = subtract(exp(x), multiply(target, x))
+    else:
+        values = subtract(x, multiply(target, log(add(x, eps))))
+    if full:
+        count = where(greater(target, 1), target, 1)
+        rest = subtract(multiply(count, log(count)), count)
+        rest = add(rest, multiply(log(multiply(count, 2 * math.pi)), 0.5))
+        values = add(values, where(greater(target, 1), rest, 0))
+    return reduced(values, reduction)
+
+
+def _gaussian_of(x: float, t: float, var: float, full: bool, eps: float) -> float:
+    width = max(var, eps)
+    rest = math.log(2 * math.pi) / 2 if full else 0.0
+    return (math.log(width) + (x - t) ** 2 / width) / 2 + rest
+
+
+@composed(**loss_facts(_gaussian_of, *_NUMBERS, (0.3, 2), full=True))
+def gaussian_nll_loss(
+    x: Any,
+    target: Any,
+    var: Any,
+    /,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Any:
+    """Negative logarithm of the likelihood of numbers under predicted normal distributions.
+
+    ``x`` holds means and ``var`` variances, which count as ``eps`` at least. ``full`` adds
+    log(2π) / 2. Other arguments and errors are those of ``l1_loss``. Source: Nix and Weigend,
+    1994.
+
+    >>> ef.gaussian_nll_loss(ef.tensor([1.0]), ef.tensor([3.0]), ef.tensor([1.0]))
+    Tensor(2., float32, cpu:0)
+    """
+    check_same(x, target)
+    check_same(x, var, "var")
+    width = maximum(var, eps)
+    values = add(log(width), divide(squared_difference(x, target), width))
+    return reduced(add(multiply(values, 0.5), math.log(2 * math.pi) / 2 if full else 0), reduction)
