@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.images.colors import *
     from eagerflow.ops.images.coordinates import *
     from eagerflow.ops.images.filters import *
+    from eagerflow.ops.images.interpolation import *
     from eagerflow.ops.images.patches import *
     from eagerflow.ops.images.pixels import *
     from eagerflow.ops.images.pools import *

@@ -16,6 +16,7 @@ _TOP = {
     "images.colors": "hsv_to_rgb rgb_to_grayscale rgb_to_hsv",
     "images.coordinates": "affine_grid grid_sample map_coordinates",
     "images.filters": "gaussian_blur local_response_norm sobel_edges",
+    "images.interpolation": "interpolate scale_and_translate",
     "images.patches": "extract_patches fold unfold",
     "images.pixels": "depth_to_space pixel_shuffle pixel_unshuffle space_to_depth",
     "images.pools": "lp_pool max_pool_with_indices max_unpool",
