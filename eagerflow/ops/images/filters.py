@@ -46,8 +46,8 @@ def _blur_reference(x: Any, sigma: Any, kernel_size: Any) -> Any:
     found, rank = x.astype(float), x.ndim - 2
     sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
     for axis, (n, s) in enumerate(zip(sizes, np.broadcast_to(sigma, rank), strict=True), 1):
-        bell = [math.exp(-(((i - (n - 1) / 2) / float(s)) ** 2) / 2) for i in range(n)]
-        bell = np.array(bell) / sum(bell)
+        heights = [math.exp(-(((i - (n - 1) / 2) / float(s)) ** 2) / 2) for i in range(n)]
+        bell = np.array(heights) / sum(heights)
         whole = np.pad(
             found, [((n - 1) // 2, n // 2) if a == axis else (0, 0) for a in range(x.ndim)]
         )

@@ -90,7 +90,8 @@ def _interpolate_reference(
     how = _how(mode, align_corners, antialias)
     how |= {} if recompute_scale_factor or mode == "area" else {"scale": scales}
     whole = {**ops["resize"].attributes, **how, "size": sizes}
-    return ops["resize"].reference(x.astype(float), **whole)
+    reference: Any = ops["resize"].reference
+    return reference(x.astype(float), **whole)
 
 
 _INTERPOLATIONS: tuple[tuple[Any, dict[str, Any]], ...] = (

@@ -39,6 +39,10 @@ _CASES: tuple[tuple[Any, dict[str, Any]], ...] = (
 )
 
 
+def _reference_of(op: str) -> Any:
+    return ops[op].reference
+
+
 def _windows_samples(**more: Any) -> Any:
     return lambda rng, dtype: [
         Sample((distinct(rng, dtype, shape),), given | more) for shape, given in _CASES
@@ -57,11 +61,11 @@ def positions_of(x: Any) -> Any:
 
 
 def _indices_reference(x: Any, **where: Any) -> Any:
-    gather = ops["max_pool_gather"].reference
+    pool, gather = _reference_of("max_pool"), _reference_of("max_pool_gather")
     numbers = np.arange(math.prod(x.shape[1:-1]), dtype=float).reshape((1, *x.shape[1:-1], 1))
     wide, whole = x.astype(float), _DEFAULTS | where
     places = gather(wide, np.broadcast_to(numbers, x.shape), **whole)
-    return ops["max_pool"].reference(wide, **whole), places.astype(np.int64)
+    return pool(wide, **whole), places.astype(np.int64)
 
 
 _DEFAULTS = {"strides": None, "padding": "valid", "dilation": 1, "ceil_mode": False}
@@ -170,7 +174,7 @@ def max_unpool(x: Any, indices: Any, /, size: Any) -> Any:
 
 
 def _norm_reference(x: Any, norm_type: float, window: Any, **where: Any) -> Any:
-    mean = ops["avg_pool"].reference(
+    mean = _reference_of("avg_pool")(
         np.abs(x.astype(float)) ** norm_type, window=window, **_DEFAULTS | where
     )
     count = math.prod(window) if isinstance(window, tuple) else window ** (x.ndim - 2)
