@@ -171,6 +171,9 @@ class Op(Record):
     without either, ``"body"``, an op is exported as what its body consists of, and so it is where
     its operator cannot be had. What is ``Missing`` is refused.
 
+    ``since`` tells in which ``version`` attributes were added: graphs saved before have their
+    defaults. All versions from the first of these on differ in nothing else.
+
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.
     """
@@ -218,6 +221,7 @@ class Op(Record):
     ulp: int = 4
     version: int = 1
     shorter: tuple[int, ...] = ()  # older versions, which gave the first of today's results
+    since: dict[str, int] = fresh(default_factory=dict)  # versions that attributes came with
     call: Any = None
     # What calls have learned: hot paths by kind, kernels by kind, arguments that are fine.
     table: dict[Any, Any] = fresh(default_factory=dict)

@@ -59,11 +59,14 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: see late.py.
 if TYPE_CHECKING:
+    from eagerflow.ops.images.cells import *
     from eagerflow.ops.images.colors import *
     from eagerflow.ops.images.coordinates import *
     from eagerflow.ops.images.filters import *
+    from eagerflow.ops.images.interpolation import *
     from eagerflow.ops.images.patches import *
     from eagerflow.ops.images.pixels import *
+    from eagerflow.ops.images.pools import *
     from eagerflow.ops.images.warping import *
     from eagerflow.ops.indexing.combining import *
     from eagerflow.ops.indexing.segments import *

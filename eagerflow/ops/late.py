@@ -12,11 +12,14 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "images.cells": "adaptive_avg_pool adaptive_max_pool",
     "images.colors": "hsv_to_rgb rgb_to_grayscale rgb_to_hsv",
     "images.coordinates": "affine_grid grid_sample map_coordinates",
     "images.filters": "gaussian_blur local_response_norm sobel_edges",
+    "images.interpolation": "interpolate scale_and_translate",
     "images.patches": "extract_patches fold unfold",
     "images.pixels": "depth_to_space pixel_shuffle pixel_unshuffle space_to_depth",
+    "images.pools": "lp_pool max_pool_with_indices max_unpool",
     "images.warping": "affine_transform crop_and_resize homography perspective_transform",
     "indexing.combining": "embedding_bag index_reduce scatter_reduce segment_mean",
     "indexing.segments": "segment_max segment_min segment_prod segment_sum",

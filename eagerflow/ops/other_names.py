@@ -101,7 +101,6 @@ if_else: ef.cond(...)
 index_select: ef.take(x, indices, axis=...)
 init_scope name_scope variable_scope: ef.capture.scope(name)
 int_ long: ef.int64
-interpolate: ef.resize(x, size, method)
 is_tensor is_tensor_like: isinstance(x, ef.Tensor)
 isclose: ef.abs(x - y) <= tolerance
 isneginf: x == -ef.inf

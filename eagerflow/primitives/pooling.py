@@ -29,14 +29,19 @@ PIECE_ELEMENTS = 1 << 14  # that a thread takes at a time
 MIN_SHARED_ELEMENTS = 1 << 18  # from which waking another thread pays
 
 
+def seen(w: Window) -> Array:
+    """How many elements of the input each position of a window sees along an axis."""
+    starts = np.arange(w.out)[:, None] * w.stride - w.before
+    places = starts + np.arange(w.kernel) * w.dilation
+    return ((places >= 0) & (places < w.size)).sum(axis=1)
+
+
 @lru_cache(256)
 def _counts(windows: Windows) -> Array:
     """How many elements of each window are real, with an axis of size 1 for the channels."""
     result = np.ones(1)
     for w in windows:
-        begins = np.arange(w.out) * w.stride - w.before
-        real = np.minimum(begins + w.kernel, w.size) - np.maximum(begins, 0)
-        result = np.multiply.outer(result, real)
+        result = np.multiply.outer(result, seen(w))
     return result[0][..., None]
 
 
@@ -106,7 +111,7 @@ def _takes(x: Array, windows: Windows) -> bool:
     """Whether machine code is meant for windows on such an image, and pays."""
     if not (len(windows) == 2 and generated.takes(x)):
         return False
-    side_by_side = all(w.kernel == w.stride and w.before == 0 for w in windows)
+    side_by_side = all(w.kernel == w.stride and w.before == 0 and w.dilation == 1 for w in windows)
     inside = all(w.out * w.kernel <= w.size for w in windows)
     return side_by_side and inside and prod(w.kernel for w in windows) <= MAX_WINDOW
 
@@ -201,7 +206,10 @@ def _bits(array: Array) -> Array:
 
 def _are_squares(windows: Windows) -> bool:
     """Whether the windows are squares of 2 by 2 side by side, the usual ones."""
-    return len(windows) == 2 and all((w.kernel, w.stride, w.before) == (2, 2, 0) for w in windows)
+    return len(windows) == 2 and all(
+        (w.kernel, w.stride, w.before, w.dilation) == (2, 2, 0, 1) and 2 * w.out <= w.size
+        for w in windows
+    )
 
 
 def _square_masks(x: Array, windows: Windows) -> Array:
@@ -249,7 +257,7 @@ def _gather_from_squares(x: Array, t: Array, windows: Windows, result: Array) ->
 def _scatter(x: Array, g: Array, windows: Windows, result: Array) -> None:
     """Add to ``result``, which holds zeros."""
     given = _bits(g)
-    apart = all(w.stride >= w.kernel for w in windows)
+    apart = all(w.stride >= w.extent for w in windows)
     for outs, ins, mask in _masks(x, windows):
         if apart:
             np.bitwise_and(given[outs], mask, out=_bits(result)[ins])
@@ -344,7 +352,7 @@ def portable_max_pool_gradient(xp: Namespace, x: Array, g: Array, windows: Windo
     """For each window its element of ``g``, added where the window has its maximum."""
     result = xp.zeros(x.shape, dtype=x.dtype)
     none = xp.zeros((), dtype=x.dtype)
-    apart = all(w.stride >= w.kernel for w in windows)
+    apart = all(w.stride >= w.extent for w in windows)
     for outs, ins, hit in _hits(xp, x, windows):
         term = xp.where(hit, g[outs], none)
         result = put(result, ins, term if apart else result[ins] + term)
@@ -363,7 +371,7 @@ def portable_avg_pool_gradient(xp: Namespace, g: Array, windows: Windows) -> Arr
     """Each element of ``g``, in equal parts, added to what its window saw."""
     shares = g / xp.asarray(_counts(windows), dtype=g.dtype)
     result = xp.zeros((g.shape[0], *(w.size for w in windows), g.shape[-1]), dtype=g.dtype)
-    apart = all(w.stride >= w.kernel for w in windows)
+    apart = all(w.stride >= w.extent for w in windows)
     for _, outs, ins in taps(windows):
         outs, ins = (*outs, ...), (*ins, ...)
         result = put(result, ins, shares[outs] if apart else result[ins] + shares[outs])

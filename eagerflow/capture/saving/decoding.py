@@ -169,6 +169,7 @@ class Decoder:
         self._rows = _sections(text)
         self._left = _MAX_ITEMS_PER_LETTER * len(text) + 1_000_000
         self.shorter: set[str] = set()  # ops that had fewer results when the file was written
+        self._later: dict[str, dict[str, Any]] = {}  # attributes that came since, with defaults
         self._ops = dict(self._op(i) for i in range(len(self._rows["ops"])))
         self._types = _Table(self._rows["types"], _type)
         self._sources = _Table(self._rows["sources"], _source)
@@ -208,6 +209,10 @@ class Decoder:
             )
         if version in op.shorter:
             self.shorter.add(name)
+        elif 0 < version < op.version and version + 1 >= min(
+            op.since.values(), default=version + 2
+        ):
+            self._later[name] = {n: op.attributes[n] for n, v in op.since.items() if v > version}
         elif version != op.version:
             newer = version > op.version
             fail(
@@ -262,6 +267,7 @@ class Decoder:
         """The attributes with this number, in the order in which the op lists them."""
         (given, bodies), items = (_NONE, 0) if number is None else self._attributes(number)
         self.spend(items)
+        given = self._later.get(op.name, {}) | given
         if len(given) != len(op.attributes) or not given.keys() <= op.attributes.keys():
             fail(
                 f"the attributes are not those of {op.name}",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, Unpack
 
@@ -283,27 +282,13 @@ class _AdaptivePooling(SpatialLayer):
 class _AdaptiveAveragePooling(_AdaptivePooling):
     def call(self, inputs: Tensor) -> Tensor:
         self.expect_layout(inputs)
-        return ops.resize(inputs, self.output_size, "mean")
+        return ops.adaptive_avg_pool(inputs, self.output_size)
 
 
 class _AdaptiveMaxPooling(_AdaptivePooling):
     def call(self, inputs: Tensor) -> Tensor:
         self.expect_layout(inputs)
-        for axis, cells in enumerate(self.output_size, 1):
-            inputs = _largest(inputs, axis, cells)
-        return inputs
-
-
-def _largest(x: Tensor, axis: int, cells: int) -> Tensor:
-    """The maxima of cells along an axis; each element stands in a part of a cell or several.
-
-    With every element repeated until the cells divide them, no cell overlaps another.
-    """
-    size = x.shape[axis]
-    common = math.gcd(size, cells) if isinstance(size, int) else 1
-    x = ops.repeat(x, cells // common, axis=axis)
-    before, behind = x.shape[:axis], x.shape[axis + 1 :]
-    return ops.max(ops.reshape(x, (*before, cells, size // common, *behind)), axis=axis + 1)
+        return ops.adaptive_max_pool(inputs, self.output_size)
 
 
 class AdaptiveMaxPooling1D(_AdaptiveMaxPooling):

@@ -92,7 +92,7 @@ def rgb_to_hsv(x: Any, /) -> Any:
     ``x`` is (..., 3). The hue of gray is 0. Raises ShapeError for other shapes.
 
     >>> ef.rgb_to_hsv(ef.tensor([0.0, 0.5, 0.0]))
-    Tensor([0.33333334, 1.        , 0.5       ], float32, cpu:0)
+    Tensor([0.3333, 1.    , 0.5   ], float32, cpu:0)
     """
     red, green, blue = _channels(x)
     value = maximum(maximum(red, green), blue)

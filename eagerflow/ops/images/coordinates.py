@@ -334,8 +334,8 @@ def affine_grid(theta: Any, /, size: Any, align_corners: bool = False) -> Any:
     *size, axes). Raises ShapeError for shapes that do not fit.
 
     >>> ef.affine_grid(ef.tensor([[[1.0, 0.0, 0.5], [0.0, 1.0, 0.0]]]), (1, 2))
-    Tensor([[[[0. , 0. ],
-              [1. , 0. ]]]], shape=(1, 1, 2, 2), float32, cpu:0)
+    Tensor([[[[0., 0.],
+              [1., 0.]]]], shape=(1, 1, 2, 2), float32, cpu:0)
     """
     rank = len(size) if isinstance(size, tuple | list) else 2
     if theta.ndim != 3 or tuple(map(index, theta.shape[1:])) != (rank, rank + 1):

@@ -46,8 +46,8 @@ def _blur_reference(x: Any, sigma: Any, kernel_size: Any) -> Any:
     found, rank = x.astype(float), x.ndim - 2
     sizes = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * rank
     for axis, (n, s) in enumerate(zip(sizes, np.broadcast_to(sigma, rank), strict=True), 1):
-        bell = [math.exp(-(((i - (n - 1) / 2) / float(s)) ** 2) / 2) for i in range(n)]
-        bell = np.array(bell) / sum(bell)
+        heights = [math.exp(-(((i - (n - 1) / 2) / float(s)) ** 2) / 2) for i in range(n)]
+        bell = np.array(heights) / sum(heights)
         whole = np.pad(
             found, [((n - 1) // 2, n // 2) if a == axis else (0, 0) for a in range(x.ndim)]
         )
@@ -91,7 +91,7 @@ def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Any:
     shapes and sizes that do not fit.
 
     >>> ef.gaussian_blur(ef.tensor([0.0, 0.0, 1.0, 0.0, 0.0]).reshape((1, 5, 1))).reshape((-1,))
-    Tensor([0.        , 0.27406862, 0.45186275, 0.27406862, 0.        ], float32, cpu:0)
+    Tensor([0.    , 0.2741, 0.4519, 0.2741, 0.    ], float32, cpu:0)
     """
     rank = spatial_rank(x, "x")
     sizes = per_axis(kernel_size, rank, "kernel_size")
@@ -206,7 +206,7 @@ def local_response_norm(
     without channels and for sizes below 1.
 
     >>> ef.local_response_norm(ef.tensor([[1.0, 2.0, 2.0]]), 3, alpha=3.0, beta=1.0)
-    Tensor([[0.16666667, 0.2       , 0.22222222]], shape=(1, 3), float32, cpu:0)
+    Tensor([[0.1667, 0.2   , 0.2222]], shape=(1, 3), float32, cpu:0)
     """
     (count,) = per_axis(size, 1, "size")
     if not x.ndim:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -19,7 +19,7 @@ import numpy as np
 from eagerflow import primitives
 from eagerflow.dims import product
 from eagerflow.dtypes import DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Into, Onnx, Sample
 from eagerflow.ops.attributes import Padding, Sizes
 from eagerflow.ops.family import FLOATS, Batch, Cost, Split, define
@@ -54,23 +54,48 @@ class Operands(NamedTuple):
 
 
 def _along_axes(
-    one: Callable[..., Any], x: TensorSpec, window: Any, strides: Any, padding: Any
+    one: Callable[..., Any],
+    x: TensorSpec,
+    window: Any,
+    strides: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
 ) -> tuple[Any, ...]:
-    """``one(size, window, stride, dilation, padding)`` of each spatial axis."""
+    """``one(size, window, stride, dilation, padding, ceil_mode)`` of each spatial axis."""
     sizes = per_axis(window, spatial_rank(x, "x"), "window")
     steps = sizes if strides is None else strides
-    return along_axes(one, x.shape[1:-1], sizes, steps, padding, 1)
+    more = (ceil_mode,) * len(sizes)
+    return along_axes(one, x.shape[1:-1], sizes, steps, padding, dilation, more)
 
 
-def _positions(size: Any, kernel: int, stride: int, dilation: int, pad: Any) -> Any:
+def _positions(
+    size: Any, kernel: int, stride: int, dilation: int, pad: Any, ceil_mode: bool
+) -> Any:
     """Positions of a window that nowhere lies beside the input."""
-    if not isinstance(pad, str) and max(pad) >= kernel:
-        raise ShapeError(
-            f"with padding {pad} a window of {kernel} can lie beside the input",
-            argument="padding",
-            expected="less padding than the window has elements",
+    extent = (kernel - 1) * dilation + 1
+    if isinstance(pad, str):
+        before, after = 0, 0
+    else:
+        before, after = pad
+        if max(pad) >= extent or (max(pad) and isinstance(size, int) and size < dilation):
+            raise ShapeError(
+                f"with padding {pad} a window of {extent} can lie beside the input",
+                argument="padding",
+                expected="less padding than the window has elements",
+            )
+    if not ceil_mode or pad == "same":
+        return output_size(size, kernel, stride, dilation, pad)
+    out = output_size(size, kernel, stride, dilation, (before, after + stride - 1))
+    if after + stride <= extent:  # then no window starts behind the input
+        return out
+    if not isinstance(out, int):
+        raise CaptureError(
+            f"an axis has a size that is not known, {size}",
+            argument="ceil_mode",
+            expected="strides no larger than the window",
         )
-    return output_size(size, kernel, stride, dilation, pad)
+    return out - ((out - 1) * stride >= size + before)
 
 
 def _of_input(x: TensorSpec, **where: Any) -> Operands:
@@ -113,11 +138,14 @@ def _windows(
     window: Any,
     strides: Any,
     padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
     *shapes: Any,
     **size: Any,
 ) -> Windows:
     """The windows for arguments of these shapes, which ``operands`` checks."""
     where = {"window": window, "strides": strides, "padding": padding}
+    where |= {"dilation": dilation, "ceil_mode": ceil_mode}
     x, _ = operands(*(TensorSpec(shape, "float32") for shape in shapes), **size, **where)
     return _along_axes(_trimmed, x, **where)
 
@@ -127,10 +155,15 @@ def _trimmed(*column: Any) -> Window:
 
     So kernels can look at each element in turn, however large a window the user asks for.
     """
-    w = window_of(*column)
-    first = max(0, w.before - (w.out - 1) * w.stride)
-    last = min(w.kernel, w.before + w.size)
-    return w._replace(kernel=max(last - first, 1), before=w.before - first)
+    out = _positions(*column)
+    size, kernel, stride, dilation, pad, _ = column
+    if pad == "same":
+        w = window_of(*column[:-1])
+    else:
+        w = Window(size, kernel, stride, dilation, 0 if pad == "valid" else pad[0], out)
+    first = max(0, -(((out - 1) * stride - w.before) // dilation))
+    last = min(kernel, (w.before + size - 1) // dilation + 1)
+    return w._replace(kernel=max(last - first, 1), before=w.before - first * dilation)
 
 
 # Facts that all five share -----------------------------------------------------------------------
@@ -183,28 +216,37 @@ def _max_gather_operator(operands: Any, w: Any, x: Any, t: Any, **where: Any) ->
 
 
 def _mean_operator(operands: Any, w: Any, x: Any, **where: Any) -> Any:
+    """A mean, or a sum over all elements of spread windows, which older versions lack."""
     windows = _windows(operands, *where.values(), x.shape)
-    found = _pooled(w, windows, x, "AveragePool", dilations=None)
-    return w.channels_last(found, x.ndim)
+    if all(v.dilation == 1 for v in windows):
+        found = _pooled(w, windows, x, "AveragePool", dilations=None)
+        return w.channels_last(found, x.ndim)
+    ones, channels = _ones(w, windows, x)
+    total = w.Conv(w.channels_first(x), ones, **w.window(windows), group=channels)
+    total = w.channels_last(total, x.ndim)
+    return w.Div(total, w.constant(_counts(windows), x.dtype))
+
+
+def _ones(w: Any, windows: Windows, x: Any) -> Any:
+    """Filters that add all elements of a window, channel by channel, and how many there are."""
+    channels = x.shape[-1]
+    return w.constant(np.ones((channels, 1, *(v.kernel for v in windows))), x.dtype), channels
+
+
+def _counts(windows: Windows) -> Any:
+    """How many elements of the input each position sees, with an axis for the channels."""
+    return functools.reduce(np.multiply.outer, map(primitives.pooling.seen, windows))[..., None]
 
 
 def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where: Any) -> Any:
     """Each window's share goes to all that it has seen."""
     windows = _windows(operands, *where.values(), g.shape, size=size)
-    counts = functools.reduce(np.multiply.outer, [_seen(v) for v in windows])
-    share = w.Div(g, w.constant(counts[..., None], g.dtype))
+    share = w.Div(g, w.constant(_counts(windows), g.dtype))
     share.shape = g.shape
-    channels = g.shape[-1]
-    ones = w.constant(np.ones((channels, 1, *(v.kernel for v in windows))), g.dtype)
+    ones, channels = _ones(w, windows, g)
     rest = [v.size + v.before - (v.out - 1) * v.stride - v.extent for v in windows]
     more = w.window(windows) | {"output_padding": [max(n, 0) for n in rest], "group": channels}
     return w.channels_last(w.ConvTranspose(w.channels_first(share), ones, **more), g.ndim)
-
-
-def _seen(v: Window) -> Any:
-    """How many elements of the input each position of a window sees along an axis."""
-    starts = np.arange(v.out) * v.stride - v.before
-    return np.minimum(starts + v.kernel, v.size) - np.maximum(starts, 0)
 
 
 def _op(
@@ -221,12 +263,12 @@ def _op(
     has one of its own.
     """
 
-    def on_numpy(xp: Any, *arrays: Any, window: Any, strides: Any, padding: Any) -> Any:
-        windows = _windows(operands, window, strides, padding, *map(_shape, arrays))
+    def on_numpy(xp: Any, *arrays: Any, **where: Any) -> Any:
+        windows = _windows(operands, *where.values(), *map(_shape, arrays))
         return getattr(primitives.pooling, kernel)(*arrays, windows)
 
-    def into(*specs: Any, window: Any, strides: Any, padding: Any) -> Into | None:
-        windows = _windows(operands, window, strides, padding, *map(_shape, specs))
+    def into(*specs: Any, **where: Any) -> Into | None:
+        windows = _windows(operands, *where.values(), *map(_shape, specs))
         find = getattr(primitives.pooling, f"native_{kernel}", None)
         native = None if find is None else find(*specs, windows)
         return None if native is None else Into(None, native)
@@ -241,6 +283,8 @@ def _op(
         "samples": _samples(given),
         "trusted": True,  # the kernels look at the shapes themselves
         "threaded": False,
+        "version": 2,
+        "since": {"dilation": 2, "ceil_mode": 2},
     } | facts
     if kernel:
         own |= {"overrides": {"numpy": on_numpy}, "into": into}
@@ -261,10 +305,24 @@ _CASES: tuple[tuple[Any, dict[str, Any]], ...] = (
     ((1, 5, 2), {"window": 3, "strides": 2, "padding": "same"}),
     ((1, 4, 2, 3, 2), {"window": (2, 2, 1)}),
     ((1, 3, 3, 2), {"window": 1}),
+    ((1, 5, 6, 2), {"window": 2, "ceil_mode": True}),
+    ((1, 6, 5, 1), {"window": 3, "strides": 2, "padding": 1, "ceil_mode": True}),
+    ((1, 7, 6, 1), {"window": (2, 1), "strides": (3, 4), "ceil_mode": True}),
+    ((1, 3, 5, 1), {"window": (4, 2), "strides": 2, "ceil_mode": True}),
+    ((1, 6, 7, 2), {"window": 2, "strides": 1, "dilation": (2, 3)}),
+    ((1, 7, 5, 1), {"window": 3, "strides": 2, "dilation": 2, "padding": ((2, 3), (1, 2))}),
+    ((1, 6, 4, 1), {"window": 2, "dilation": 2, "padding": "same", "strides": 1}),
+    ((1, 8, 1), {"window": 2, "strides": 3, "dilation": 3, "padding": 2, "ceil_mode": True}),
+    ((1, 5, 5, 1), {"window": 2, "padding": "same"}),
     ((0, 4, 4, 2), {"window": 2}),
     ((2, 3, 3, 0), {"window": 2, "padding": "same"}),
 )
-_DEFAULTS: dict[str, Any] = {"strides": None, "padding": "valid"}
+_DEFAULTS: dict[str, Any] = {
+    "strides": None,
+    "padding": "valid",
+    "dilation": 1,
+    "ceil_mode": False,
+}
 
 
 def _samples(given: str) -> Callable[..., list[Sample]]:
@@ -296,6 +354,9 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
         ({"window": 2, "padding": "full"}, "is not a kind of padding"),
         ({"window": 2, "padding": ((0, -1), (0, 0))}, "negative"),
         ({"window": 2, "padding": 2}, "beside the input"),
+        ({"window": 2, "dilation": 6}, "does not fit"),
+        ({"window": 2, "dilation": 0}, "too small"),
+        ({"window": 3, "dilation": 6, "padding": 4}, "beside the input"),
     ]
     return [
         *(ErrorSample((x,), more, ShapeError, words) for more, words in bad),
@@ -326,18 +387,34 @@ def _transpose_errors(rng: np.random.Generator) -> list[ErrorSample]:
 # References --------------------------------------------------------------------------------------
 
 
-def _pieces(shape: Any, window: Any, strides: Any, padding: Any) -> Any:
-    """For each position: its index, and the part of the input that its window covers."""
+def _starts(size: int, extent: int, stride: int, pad: Any, ceil_mode: bool) -> Iterator[int]:
+    """Where a window starts along an axis, position by position."""
+    before, after = pad
+    at = -before
+    while at + extent <= size + after:
+        yield at
+        at += stride
+    if ceil_mode and at - stride + extent < size + after and at < size:
+        yield at
+
+
+def _pieces(
+    shape: Any, window: Any, strides: Any, padding: Any, dilation: Any, ceil_mode: bool
+) -> Any:
+    """For each position: its index, and that of the elements of the input that a window covers."""
     sizes = shape[1:-1]
-    kernel = window if isinstance(window, tuple) else (window,) * len(sizes)
+    rank = len(sizes)
+    kernel, spread = (v if isinstance(v, tuple) else (v,) * rank for v in (window, dilation))
     steps = kernel if strides is None else strides
-    pads, _, found = windows_of(sizes, kernel, steps, padding, 1)
-    for at, piece in found:
-        inside = [
-            slice(max(p.start - before, 0), min(p.stop - before, n))
-            for p, (before, _), n in zip(piece, pads, sizes, strict=True)
-        ]
-        yield (slice(None), *at), (slice(None), *inside)
+    steps = steps if isinstance(steps, tuple) else (steps,) * rank
+    pads = windows_of(sizes, kernel, steps, padding, spread)[0]
+    columns = []
+    for n, k, s, d, pad in zip(sizes, kernel, steps, spread, pads, strict=True):
+        starts = _starts(n, (k - 1) * d + 1, s, pad, ceil_mode and padding != "same")
+        columns.append([[p for t in range(k) if 0 <= (p := i + t * d) < n] for i in starts])
+    for at in np.ndindex(*map(len, columns)):
+        inside = (places[i] for places, i in zip(columns, at, strict=True))
+        yield (slice(None), *at), np.ix_(range(shape[0]), *inside, range(shape[-1]))
 
 
 def _reference(function: Any) -> Any:
@@ -356,7 +433,7 @@ def _places(x: Any, **where: Any) -> Any:
         part = x[piece]
         for n, c in np.ndindex(x.shape[0], x.shape[-1]):
             found = np.unravel_index(int(part[n, ..., c].argmax()), part.shape[1:-1])
-            offsets = [p.start + int(i) for p, i in zip(piece[1:], found, strict=True)]
+            offsets = [int(p.flat[i]) for p, i in zip(piece[1:-1], found, strict=True)]
             yield (n, *at[1:], c), (n, *offsets, c)
 
 
@@ -378,9 +455,8 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     sizes = size if isinstance(size, tuple) else (size,) * (g.ndim - 2)
     x = np.zeros((g.shape[0], *sizes, g.shape[-1]), g.dtype)
     for at, piece in _pieces(x.shape, **where):
-        part = x[piece]
-        count = np.prod(part.shape[1:-1])
-        part += g[at].reshape(len(g), *(1,) * (g.ndim - 2), g.shape[-1]) / count.astype(g.dtype)
+        count = np.prod(x[piece].shape[1:-1])
+        x[piece] += g[at].reshape(len(g), *(1,) * (g.ndim - 2), g.shape[-1]) / count.astype(g.dtype)
     return x
 
 
@@ -400,21 +476,30 @@ def _transpose_reference(g: Any, size: Any, **where: Any) -> Any:
     reference=_reference(np.max),
 )
 def max_pool(
-    xp: Namespace, x: Array, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
+    xp: Namespace,
+    x: Array,
+    /,
+    window: Sizes,
+    strides: Sizes = None,
+    padding: Padding = "valid",
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
 ) -> Array:
     """Largest element of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
     ``strides`` likewise (None: the window). ``padding`` is ``"valid"`` (none), ``"same"`` (as
     TensorFlow has it: ``ceil(size / stride)`` positions), or pairs (before, after); padding
-    never wins. The gradient goes to the largest element, of equal ones to the first. Raises
-    ShapeError where shapes or attributes do not fit.
+    never wins. ``dilation`` is the step from one element of a window to the next. With
+    ``ceil_mode`` what is left behind the last stride has a window of its own, as in PyTorch. The
+    gradient goes to the largest element, of equal ones to the first. Raises ShapeError where
+    shapes or attributes do not fit.
 
     >>> x = ef.tensor([1.0, 5.0, 2.0, 4.0]).reshape((1, 4, 1))
     >>> ef.max_pool(x, 2).reshape((-1,))
     Tensor([5., 4.], float32, cpu:0)
     """
-    windows = _windows(_of_input, window, strides, padding, x.shape)
+    windows = _windows(_of_input, window, strides, padding, dilation, ceil_mode, x.shape)
     return primitives.pooling.portable_max_pool(xp, x, windows)
 
 
@@ -440,6 +525,8 @@ def max_pool_gradient(
     window: Sizes,
     strides: Sizes = None,
     padding: Padding = "valid",
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
 ) -> Array:
     """Gradient of ``max_pool``: for each window its element of ``g``, where the maximum is.
 
@@ -451,7 +538,9 @@ def max_pool_gradient(
     >>> ef.max_pool_gradient(x, ef.ones((1, 2, 1)), 2).reshape((-1,))
     Tensor([0., 1., 0., 1.], float32, cpu:0)
     """
-    windows = _windows(_of_gradient, window, strides, padding, x.shape, g.shape)
+    windows = _windows(
+        _of_gradient, window, strides, padding, dilation, ceil_mode, x.shape, g.shape
+    )
     return primitives.pooling.portable_max_pool_gradient(xp, x, g, windows)
 
 
@@ -477,6 +566,8 @@ def max_pool_gather(
     window: Sizes,
     strides: Sizes = None,
     padding: Padding = "valid",
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
 ) -> Array:
     """Elements of ``t`` from where each window of ``x`` has its maximum.
 
@@ -488,7 +579,7 @@ def max_pool_gather(
     >>> ef.max_pool_gather(x, ef.arange(4.0).reshape((1, 4, 1)), 2).reshape((-1,))
     Tensor([1., 3.], float32, cpu:0)
     """
-    windows = _windows(_of_tangent, window, strides, padding, x.shape, t.shape)
+    windows = _windows(_of_tangent, window, strides, padding, dilation, ceil_mode, x.shape, t.shape)
     return primitives.pooling.portable_max_pool_gather(xp, x, t, windows)
 
 
@@ -504,21 +595,28 @@ def max_pool_gather(
     reference=_reference(np.mean),
 )
 def avg_pool(
-    xp: Namespace, x: Array, /, window: Sizes, strides: Sizes = None, padding: Padding = "valid"
+    xp: Namespace,
+    x: Array,
+    /,
+    window: Sizes,
+    strides: Sizes = None,
+    padding: Padding = "valid",
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
 ) -> Array:
     """Mean of each window of channels-last images, signals or volumes.
 
     ``x`` is (batch, *spatial, channels), ``window`` an integer or one for each spatial axis,
     ``strides`` likewise (None: the window). ``padding`` is ``"valid"`` (none), ``"same"`` (as
     TensorFlow has it: ``ceil(size / stride)`` positions), or pairs (before, after); only
-    elements of ``x`` count, padding does not. Raises ShapeError where shapes or attributes do
-    not fit.
+    elements of ``x`` count, padding does not; ``dilation`` and ``ceil_mode`` are as in
+    ``max_pool``. Raises ShapeError where shapes or attributes do not fit.
 
     >>> x = ef.tensor([1.0, 5.0, 2.0, 4.0, 7.0]).reshape((1, 5, 1))
     >>> ef.avg_pool(x, 2, padding="same").reshape((-1,))
     Tensor([3., 3., 7.], float32, cpu:0)
     """
-    windows = _windows(_of_input, window, strides, padding, x.shape)
+    windows = _windows(_of_input, window, strides, padding, dilation, ceil_mode, x.shape)
     return primitives.pooling.portable_avg_pool(xp, x, windows)
 
 
@@ -540,6 +638,8 @@ def avg_pool_gradient(
     window: Sizes,
     strides: Sizes = None,
     padding: Padding = "valid",
+    dilation: Sizes = 1,
+    ceil_mode: bool = False,
 ) -> Array:
     """Gradient of ``avg_pool``: each element of ``g``, shared by the elements of its window.
 
@@ -551,5 +651,7 @@ def avg_pool_gradient(
     >>> ef.avg_pool_gradient(g, 3, window=2, padding="same").reshape((-1,))
     Tensor([1., 1., 4.], float32, cpu:0)
     """
-    windows = _windows(_of_result, window, strides, padding, g.shape, size=size)
+    windows = _windows(
+        _of_result, window, strides, padding, dilation, ceil_mode, g.shape, size=size
+    )
     return primitives.pooling.portable_avg_pool_gradient(xp, g, windows)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.dtypes import DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Sample
-from eagerflow.ops.attributes import Sizes
+from eagerflow.ops.attributes import HINTS, Sizes, tuple_of
 from eagerflow.ops.family import FLOATS, Batch, Split, define
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.samples import make
@@ -25,52 +25,112 @@ from eagerflow.spec import Array, Namespace, TensorSpec
 
 __all__ = ["resize", "resize_gradient"]
 
+
+def _factor(x: Any) -> bool:
+    return x is None or type(x) in (int, float)
+
+
+Scales = Any
+HINTS["Scales"] = (lambda x: _factor(x) or tuple_of(_factor)(x), "a number, numbers, or None")
+
 # Weights -----------------------------------------------------------------------------------------
 
 
-def _triangle(x: Any) -> Any:
-    return np.maximum(1 - x, 0)
+def _triangle(xp: Any, x: Any, a: float) -> Any:
+    return xp.maximum(1 - x, 0)
 
 
-def _cubic(x: Any) -> Any:
-    near = ((1.5 * x - 2.5) * x) * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-    return np.where(x < 1, near, np.where(x < 2, far, 0))
+def _cubic(xp: Any, x: Any, a: float) -> Any:
+    near = ((a + 2) * x - (a + 3)) * x * x + 1
+    far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+    return xp.where(x < 1, near, xp.where(x < 2, far, 0))
 
 
-def _lanczos(radius: int) -> Callable[[Any], Any]:
-    return lambda x: np.where(x < radius, np.sinc(x) * np.sinc(x / radius), 0)
+def _lanczos(radius: int) -> Callable[[Any, Any, float], Any]:
+    def kernel(xp: Any, x: Any, a: float) -> Any:
+        turn = math.pi * xp.where(x < 1e-4, 1, x)
+        value = radius * xp.sin(turn) * xp.sin(turn / radius) / (turn * turn)
+        return xp.where(x < 1e-4, 1, xp.where(x < radius, value, 0))
+
+    return kernel
 
 
-_KERNELS: dict[str, Callable[[Any], Any]] = {
-    "bilinear": _triangle,
-    "bicubic": _cubic,
-    "lanczos3": _lanczos(3),
-    "lanczos5": _lanczos(5),
+KERNELS: dict[str, tuple[int, Callable[[Any, Any, float], Any]]] = {
+    **dict.fromkeys(("linear", "bilinear", "trilinear"), (1, _triangle)),
+    **dict.fromkeys(("cubic", "bicubic", "tricubic"), (2, _cubic)),
+    "lanczos3": (3, _lanczos(3)),
+    "lanczos5": (5, _lanczos(5)),
 }
-"""What an element at this distance from the middle of a new one counts."""
-METHODS = ("nearest", "mean", *_KERNELS)
+"""How far an element counts, and what at this distance from the middle of a new one."""
+_MEANS = ("mean", "area")
+METHODS = ("nearest", *_MEANS, *KERNELS)
+COORDINATES = ("half_pixel", "align_corners", "asymmetric")
 
 
-def _weights(size: int, new: int, method: str, antialias: bool) -> Any:
+class _How(NamedTuple):
+    """The attributes of a resizing along one axis; ``scale`` is the factor, if it is given."""
+
+    method: str
+    antialias: bool
+    coordinates: str
+    a: float
+    edge: bool
+    scale: float | None
+
+
+def _middles(size: int, new: int, how: _How) -> tuple[Any, float]:
+    """Where the middles of new elements lie among the old ones, and the step between them."""
+    row = np.arange(new)[:, None]
+    step = size / new if how.scale is None else 1 / how.scale
+    if how.coordinates == "align_corners":
+        step = (size - 1) / (new - 1) if new > 1 else 0.0
+        if not how.antialias:
+            return row * step, step
+    return row * step if how.coordinates == "asymmetric" else (row + 0.5) * step - 0.5, step
+
+
+def _nearest(size: int, new: int, how: _How) -> Any:
+    """The number of the element that each new one is."""
+    row = np.arange(new)[:, None]
+    if how.scale is None and how.coordinates == "half_pixel":
+        return (2 * row + 1) * size // (2 * new)
+    if how.scale is None and how.coordinates == "asymmetric":
+        return row * size // new
+    middle, _ = _middles(size, new, how)
+    found = np.floor(middle if how.coordinates == "asymmetric" else middle + 0.5)
+    return found.clip(0, size - 1)
+
+
+def _weights(size: int, new: int, how: _How) -> Any:
     """What each of the ``size`` elements counts in each of the ``new`` ones: (new, size)."""
     row, column = np.arange(new)[:, None], np.arange(size)
-    if method == "nearest":
-        return (column == (2 * row + 1) * size // (2 * new)).astype(float)
-    if method == "mean":
+    if how.method == "nearest":
+        return (column == _nearest(size, new, how)).astype(float)
+    if how.method in _MEANS:
         inside = (row * size // new <= column) & (column < -(-(row + 1) * size // new))
         return inside / inside.sum(1, keepdims=True)
-    ratio = size / new
-    spread = max(ratio, 1.0) if antialias else 1.0
-    weights = _KERNELS[method](np.abs((row + 0.5) * ratio - 0.5 - column) / spread)
-    weights[np.abs(weights) < 1e-12] = 0  # sinc is not exactly 0 where it should be
-    return weights / weights.sum(1, keepdims=True)
+    reach, kernel = KERNELS[how.method]
+    middle, step = _middles(size, new, how)
+    spread = max(step, 1.0) if how.antialias else 1.0
+    beside = math.ceil(reach * spread) if how.edge else 0
+    if how.edge:
+        middle = middle.clip(-beside, size - 1 + beside)
+    column = np.arange(-2 * beside, size + 2 * beside)
+    weights = kernel(np, np.abs(middle - column) / spread, how.a)
+    weights[np.abs(weights) < 1e-12] = 0  # a sine is not exactly 0 where it should be
+    if how.edge:
+        first, last = 2 * beside, 2 * beside + size - 1
+        weights[:, first] += weights[:, :first].sum(1)
+        weights[:, last] += weights[:, last + 1 :].sum(1)
+        weights = weights[:, first : last + 1]
+    total = weights.sum(1, keepdims=True)
+    return weights / np.where(total == 0, 1, total)
 
 
 @lru_cache(256)
-def _terms(size: int, new: int, method: str, antialias: bool, transposed: bool) -> Any:
+def _terms(size: int, new: int, how: _How, transposed: bool) -> Any:
     """For each element of the result, which others it is the sum of, and their weights."""
-    weights = _weights(size, new, method, antialias)
+    weights = _weights(size, new, how)
     if transposed:
         weights = weights.T
     count = max(1, int((weights != 0).sum(1).max(initial=0)))
@@ -78,13 +138,16 @@ def _terms(size: int, new: int, method: str, antialias: bool, transposed: bool) 
     return index, np.take_along_axis(weights, index, 1)
 
 
-def _resized(xp: Namespace, x: Any, sizes: Any, method: str, antialias: bool, back: bool) -> Any:
+def _resized(xp: Namespace, x: Any, size: Any, back: bool, scale: Any, **more: Any) -> Any:
     """All spatial axes one after another, in float32 at least; ``back`` is the transposed map."""
     y = xp.astype(x, xp.float32) if x.dtype.itemsize < 4 else x
-    for axis, new in enumerate(sizes, 1):
+    sizes = sizes_of(size, x.ndim - 2)
+    scales = scale if isinstance(scale, tuple) else (scale,) * len(sizes)
+    for axis, (new, factor) in enumerate(zip(sizes, scales, strict=True), 1):
         old = y.shape[axis]
-        if old != new:
-            index, weights = _terms(*((new, old) if back else (old, new)), method, antialias, back)
+        if old != new or factor not in (None, 1):
+            how = _How(**more, scale=factor)
+            index, weights = _terms(*((new, old) if back else (old, new)), how, back)
             along = (-1, *(1,) * (x.ndim - 1 - axis))
             terms = (
                 xp.take(y, xp.asarray(i), axis=axis)
@@ -99,21 +162,45 @@ def _resized(xp: Namespace, x: Any, sizes: Any, method: str, antialias: bool, ba
 
 
 def _spec(
-    x: TensorSpec, size: Any, method: str = "bilinear", antialias: bool = False
+    x: TensorSpec,
+    size: Any,
+    method: str = "bilinear",
+    antialias: bool = False,
+    coordinates: str = "half_pixel",
+    a: float = -0.5,
+    edge: bool = False,
+    scale: Any = None,
 ) -> TensorSpec:
     sizes = sizes_of(size, spatial_rank(x, "x"))
-    if method not in METHODS:
-        raise ShapeError(
-            f"{method!r} is not a method",
-            argument="method",
-            expected="one of " + ", ".join(METHODS),
-        )
+    for name, value, choices in (
+        ("method", method, METHODS),
+        ("coordinates", coordinates, COORDINATES),
+    ):
+        if value not in choices:
+            raise ShapeError(
+                f"{value!r} is not a {name.removesuffix('s')}",
+                argument=name,
+                expected="one of " + ", ".join(choices),
+            )
     for what, given in (("x", x.shape[1:-1]), ("size", sizes)):
         if any(isinstance(n, int) and n < 1 for n in given):
             raise ShapeError(
                 f"the sizes {tuple(given)} leave no elements", argument=what, expected="at least 1"
             )
+    _check_scale(scale, len(sizes))
+    if not _factor(a) or a is None or not abs(a) < 1e6:
+        raise ShapeError(f"{a!r} is not a number", argument="a", expected="a number, as -0.5")
     return x.like((x.shape[0], *sizes, x.shape[-1]))
+
+
+def _check_scale(scale: Any, rank: int) -> None:
+    scales = scale if isinstance(scale, tuple) else (1.0 if scale is None else scale,) * rank
+    if len(scales) != rank or not all(s is None or (_factor(s) and 1e-6 < s < 1e6) for s in scales):
+        raise ShapeError(
+            f"{scale!r} is not a factor for each spatial axis",
+            argument="scale",
+            expected=f"a number above 0, or {rank} of them",
+        )
 
 
 # Samples and references --------------------------------------------------------------------------
@@ -131,6 +218,15 @@ _CASES: tuple[tuple[Any, Any, dict[str, Any]], ...] = (
     ((1, 2, 3, 2, 2), (3, 2, 4), {}),
     ((1, 1, 1), 3, {}),
     ((0, 4, 4, 1), (2, 2), {}),
+    ((1, 5, 4, 1), (3, 7), {"method": "linear", "coordinates": "align_corners"}),
+    ((1, 5, 1), 1, {"coordinates": "align_corners"}),
+    ((1, 5, 4, 1), (3, 7), {"coordinates": "asymmetric"}),
+    ((1, 5, 4, 1), (3, 7), {"method": "nearest", "coordinates": "asymmetric"}),
+    ((1, 4, 3, 1), (6, 5), {"method": "nearest", "coordinates": "align_corners"}),
+    ((1, 5, 4, 1), (3, 7), {"method": "cubic", "a": -0.75, "edge": True}),
+    ((1, 6, 1), 2, {"method": "lanczos3", "edge": True, "antialias": True}),
+    ((1, 5, 4, 1), (7, 4), {"scale": (1.5, 1.2)}),
+    ((1, 5, 1), 7, {"method": "nearest", "scale": 1.5}),
 )
 
 
@@ -154,19 +250,21 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
         (x[:, :0], {"size": 3}, "no elements"),
         (x, {"size": (2, 2, 2)}, "for each spatial axis"),
         (x, {"size": 2.5}, "for each spatial axis"),
-        (x, {"size": 2, "method": "cubic"}, "is not a method"),
+        (x, {"size": 2, "method": "quintic"}, "is not a method"),
+        (x, {"size": 2, "coordinates": "corners"}, "is not a coordinate"),
+        (x, {"size": 2, "scale": 0.0}, "is not a factor"),
+        (x, {"size": 2, "scale": (0.5, 0.5, 0.5)}, "is not a factor"),
         (x[0, 0], {"size": 2}, "too few"),
     ]
     return [ErrorSample((a,), more, ShapeError, words) for a, more, words in bad]
 
 
-def _weight(distance: float, method: str) -> float:
+def _weight(distance: float, method: str, a: float) -> float:
     """The weight of one element, by the formulas of the methods."""
     x = abs(distance)
-    if method == "bilinear":
+    if method.endswith("linear"):
         return max(0.0, 1 - x)
-    if method == "bicubic":
-        a = -0.5
+    if method.endswith("cubic"):
         if x < 1:
             return (a + 2) * x**3 - (a + 3) * x**2 + 1
         return a * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
@@ -176,30 +274,49 @@ def _weight(distance: float, method: str) -> float:
     return radius * math.sin(math.pi * x) * math.sin(math.pi * x / radius) / (math.pi * x) ** 2
 
 
-def _row(values: Any, new: int, method: str, antialias: bool) -> list[float]:
+def _row(
+    values: Any,
+    new: int,
+    method: str,
+    antialias: bool,
+    coordinates: str,
+    a: float,
+    edge: bool,
+    scale: float | None,
+) -> list[float]:
     """One row of elements resized, element by element."""
     size, found = len(values), []
     for i in range(new):
-        middle = (i + 0.5) * size / new
+        step = size / new if scale is None else 1 / scale
+        middle = (i + 0.5) * step
+        if coordinates == "asymmetric":
+            middle = i * step + 0.5 * (method != "nearest")
+        elif coordinates == "align_corners":
+            middle = (i * (size - 1) / (new - 1) if new > 1 else 0.0) + 0.5
         if method == "nearest":
-            weights = [float(j == math.floor(middle)) for j in range(size)]
-        elif method == "mean":
+            weights = [float(j == min(math.floor(middle), size - 1)) for j in range(size)]
+        elif method in _MEANS:
             edges = math.floor(i * size / new), math.ceil((i + 1) * size / new)
             weights = [float(edges[0] <= j < edges[1]) for j in range(size)]
         else:
-            spread = max(size / new, 1) if antialias else 1
-            weights = [_weight((middle - j - 0.5) / spread, method) for j in range(size)]
+            spread = max(step, 1) if antialias else 1
+            weights = [0.0] * size
+            for j in range(-30, size + 30):
+                if edge or 0 <= j < size:
+                    at = min(max(j, 0), size - 1)
+                    weights[at] += _weight((middle - j - 0.5) / spread, method, a)
         found.append(sum(w * v for w, v in zip(weights, values, strict=True)) / sum(weights))
     return found
 
 
 def _reference(back: bool) -> Callable[..., Any]:
-    def reference(x: Any, size: Any, method: str, antialias: bool) -> Any:
+    def reference(x: Any, size: Any, scale: Any, **how: Any) -> Any:
         y = x
         for axis in range(1, x.ndim - 1):
             new = size[axis - 1] if isinstance(size, tuple) else size
+            factor = scale[axis - 1] if isinstance(scale, tuple) else scale
             old, aim = (new, x.shape[axis]) if back else (x.shape[axis], new)
-            matrix = np.array([_row(unit, aim, method, antialias) for unit in np.eye(old)])
+            matrix = np.array([_row(unit, aim, **how, scale=factor) for unit in np.eye(old)])
             y = np.moveaxis(np.tensordot(y, matrix.T if back else matrix, (axis, 0)), -1, axis)
         return y
 
@@ -226,6 +343,8 @@ def _op(back: bool, **facts: Any) -> Any:
         reference=_reference(back),
         ulp=64,  # sums of many products, in another order
         threaded=False,
+        version=2,
+        since=dict.fromkeys(("coordinates", "a", "edge", "scale"), 2),
         **facts,
     )
 
@@ -235,22 +354,37 @@ def _op(back: bool, **facts: Any) -> Any:
     vjp=(lambda g, y, x, size, **more: resize_gradient(g, size=x.shape[1:-1], **more),),
 )
 def resize(
-    xp: Namespace, x: Array, /, size: Sizes, method: str = "bilinear", antialias: bool = False
+    xp: Namespace,
+    x: Array,
+    /,
+    size: Sizes,
+    method: str = "bilinear",
+    antialias: bool = False,
+    coordinates: str = "half_pixel",
+    a: float = -0.5,
+    edge: bool = False,
+    scale: Scales = None,
 ) -> Array:
     """Channels-last images, or signals or volumes, with other spatial sizes.
 
     ``x`` is (batch, *spatial, channels) and ``size`` an integer or one for each spatial axis.
-    Pixels are areas: the middle of element i of n lies at ``(i + 0.5) / n`` of the axis.
-    ``method`` is ``"nearest"``; ``"bilinear"``; ``"bicubic"`` (Keys, 1981, with a = -0.5);
-    ``"lanczos3"`` or ``"lanczos5"``; or ``"mean"``, of all elements that a new one covers at least
-    in part. With ``antialias`` the last but ``"mean"`` and ``"nearest"`` look at all that a smaller
-    image leaves out. Raises ShapeError where sizes do not fit or there is no such method.
+    ``method`` is ``"nearest"``; ``"linear"`` (or ``"bilinear"``, ``"trilinear"``); ``"cubic"`` (or
+    ``"bicubic"``, ``"tricubic"``: Keys, 1981, with the number ``a``); ``"lanczos3"`` or
+    ``"lanczos5"``; or ``"mean"`` (or ``"area"``), of all elements that a new one covers at least in
+    part. With ``antialias`` the weighted ones look at all that a smaller image leaves out.
+    ``coordinates`` says where new elements lie: with ``"half_pixel"`` pixels are areas, the middle
+    of element i of n lies at ``(i + 0.5) / n`` of the axis; with ``"align_corners"`` the middles of
+    the first and the last ones stay; with ``"asymmetric"`` element i lies at ``i / n``. Beside the
+    image stands nothing, or its ``edge``. ``scale`` is the factor that tells where elements lie,
+    one for each axis, where it is not that of the sizes. Raises ShapeError where sizes do not fit
+    or there is no such method.
 
     >>> x = ef.tensor([0.0, 4.0]).reshape((1, 2, 1))
     >>> ef.resize(x, 4).reshape((-1,))
     Tensor([0., 1., 3., 4.], float32, cpu:0)
     """
-    return _resized(xp, x, sizes_of(size, x.ndim - 2), method, antialias, False)
+    how = {"method": method, "antialias": antialias, "coordinates": coordinates}
+    return _resized(xp, x, size, False, scale, a=a, edge=edge, **how)
 
 
 @_op(
@@ -258,7 +392,16 @@ def resize(
     vjp=(lambda t, y, g, size, **more: resize(t, size=g.shape[1:-1], **more),),
 )
 def resize_gradient(
-    xp: Namespace, g: Array, /, size: Sizes, method: str = "bilinear", antialias: bool = False
+    xp: Namespace,
+    g: Array,
+    /,
+    size: Sizes,
+    method: str = "bilinear",
+    antialias: bool = False,
+    coordinates: str = "half_pixel",
+    a: float = -0.5,
+    edge: bool = False,
+    scale: Scales = None,
 ) -> Array:
     """Gradient of ``resize``: each element of ``g``, shared by those that it was made of.
 
@@ -268,4 +411,5 @@ def resize_gradient(
     >>> ef.resize_gradient(ef.ones((1, 4, 1)), 2).reshape((-1,))
     Tensor([2., 2.], float32, cpu:0)
     """
-    return _resized(xp, g, sizes_of(size, g.ndim - 2), method, antialias, True)
+    how = {"method": method, "antialias": antialias, "coordinates": coordinates}
+    return _resized(xp, g, size, True, scale, a=a, edge=edge, **how)

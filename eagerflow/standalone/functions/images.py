@@ -97,22 +97,30 @@ def conv_filter_gradient(x, g, size, strides=1, padding="same", dilation=1, grou
     return w
 
 
-def pooled_parts(x, window, strides, padding, value):
+def pooled_parts(x, window, strides, padding, dilation, ceil_mode, value):
     """What each place of a window sees at all positions."""
     sizes = x.shape[1:-1]
-    window = per_axis(window, len(sizes))
+    window, dilation = per_axis(window, len(sizes)), per_axis(dilation, len(sizes))
     strides = window if strides is None else per_axis(strides, len(sizes))
-    ones = (1,) * len(sizes)
-    widths = pad_widths(sizes, window, strides, padding, ones)
-    positions = count_positions(sizes, widths, window, strides, ones)
-    parts = [part for _, part in taps(window, positions, strides, ones)]
+    widths = pad_widths(sizes, window, strides, padding, dilation)
+    if ceil_mode and padding != "same":
+        widths = with_last_window(sizes, widths, window, strides, dilation)
+    positions = count_positions(sizes, widths, window, strides, dilation)
+    parts = [part for _, part in taps(window, positions, strides, dilation)]
     return padded(x, widths, value), widths, parts
 
 
-def max_pool(x, window, strides=None, padding="valid"):
-    """The largest element of each window of images (batch, *sizes, channels)."""
-    x, _, parts = pooled_parts(x, window, strides, padding, -np.inf)
-    return np.max([x[part] for part in parts], axis=0)
+def with_last_window(sizes, widths, window, strides, dilation):
+    """Widths with which what is left behind the last stride has a window, if one starts inside."""
+    found = []
+    for size, (before, after), length, stride, step in zip(
+        sizes, widths, window, strides, dilation
+    ):
+        room = size + before + after - (length - 1) * step - 1
+        count = -(-room // stride)
+        more = count * stride - room if count * stride < size + before else 0
+        found.append((before, after + more))
+    return found
 
 
 def first_largest(x, parts):
@@ -125,36 +133,52 @@ def first_largest(x, parts):
         free &= below
 
 
-def max_pool_gradient(x, g, window, strides=None, padding="valid"):
+def max_pool_gradient(
+    x,
+    g,
+    window,
+    strides=None,
+    padding="valid",
+    dilation=1,
+    ceil_mode=False,
+):
     """For each window its element of ``g``, where the largest element is."""
     sizes = x.shape[1:-1]
-    x, widths, parts = pooled_parts(x, window, strides, padding, -np.inf)
+    x, widths, parts = pooled_parts(x, window, strides, padding, dilation, ceil_mode, -np.inf)
     found = np.zeros_like(x)
     for part, here in first_largest(x, parts):
         found[part] += np.where(here, g, 0)
     return found[(slice(None), *(slice(a, a + n) for (a, _), n in zip(widths, sizes)))]
 
 
-def max_pool_gather(x, t, window, strides=None, padding="valid"):
+def max_pool_gather(x, t, window, strides=None, padding="valid", dilation=1, ceil_mode=False):
     """The elements of ``t`` from where each window of ``x`` has its largest."""
-    x, widths, parts = pooled_parts(x, window, strides, padding, -np.inf)
+    x, widths, parts = pooled_parts(x, window, strides, padding, dilation, ceil_mode, -np.inf)
     t = padded(t, widths)
     return sum(np.where(here, t[part], 0) for part, here in first_largest(x, parts))
 
 
-def avg_pool(x, window, strides=None, padding="valid"):
+def avg_pool(x, window, strides=None, padding="valid", dilation=1, ceil_mode=False):
     """The mean of each window of images (batch, *sizes, channels); padding does not count."""
     ones = np.ones((1, *x.shape[1:-1], 1), x.dtype)
-    ones, _, parts = pooled_parts(ones, window, strides, padding, 0)
-    x, _, parts = pooled_parts(x, window, strides, padding, 0)
+    ones, _, parts = pooled_parts(ones, window, strides, padding, dilation, ceil_mode, 0)
+    x, _, parts = pooled_parts(x, window, strides, padding, dilation, ceil_mode, 0)
     return sum(x[part] for part in parts) / sum(ones[part] for part in parts)
 
 
-def avg_pool_gradient(g, size, window, strides=None, padding="valid"):
+def avg_pool_gradient(
+    g,
+    size,
+    window,
+    strides=None,
+    padding="valid",
+    dilation=1,
+    ceil_mode=False,
+):
     """Each element of ``g``, shared by the elements of its window; sizes are ``size``."""
     sizes = per_axis(size, g.ndim - 2)
     ones = np.ones((1, *sizes, 1), g.dtype)
-    ones, widths, parts = pooled_parts(ones, window, strides, padding, 0)
+    ones, widths, parts = pooled_parts(ones, window, strides, padding, dilation, ceil_mode, 0)
     shared = g / sum(ones[part] for part in parts)
     x = padded(np.zeros((len(g), *sizes, g.shape[-1]), g.dtype), widths)
     for part in parts:

@@ -87,6 +87,29 @@ def test_an_op_that_has_more_results_than_once_reads_files_of_then():
         file.decode(changed(older, lambda t: t["ops"][0].__setitem__(1, 2)))
 
 
+def test_an_attribute_that_came_since_has_its_default():
+    graph = traced(lambda x: ef.max_pool(x, 2), spec(1, 4, 4, 1))
+    base = file.encode(graph)
+
+    def as_of_then(tables):
+        tables["ops"][0][1] = 1
+        for name in ("dilation", "ceil_mode"):
+            del tables["attributes"][0][name]
+
+    found = file.decode(changed(base, as_of_then))
+    assert file.encode(found) == base
+
+    def strange(tables):
+        as_of_then(tables)
+        tables["attributes"][0]["more"] = 1
+
+    for change in (strange, lambda tables: tables["ops"][0].__setitem__(1, 0)):
+        with pytest.raises(FileFormatError, match=r"are not those of max_pool|another version"):
+            file.decode(changed(base, change))
+    with pytest.raises(FileFormatError, match="are not those of max_pool"):
+        file.decode(changed(base, lambda tables: tables["attributes"][0].pop("dilation")))
+
+
 def test_a_files_own_layout_may_come_from_the_library(tmp_path):
     """Tensors in another order and keys with blanks, as other writers of the format have them."""
     graph = training_step()

@@ -1,0 +1,297 @@
+"""Resizing in PyTorch's words, and by factors and shifts that may be tensors."""
+
+from __future__ import annotations
+
+import math
+from operator import index
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import FLOATS, DType, promote
+from eagerflow.errors import ShapeError
+from eagerflow.op import ErrorSample, Sample, ops
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.elementwise.arithmetic import abs as magnitude
+from eagerflow.ops.elementwise.comparison import equal, logical_and
+from eagerflow.ops.elementwise.selection import maximum, where
+from eagerflow.ops.elementwise.trigonometric import sin
+from eagerflow.ops.images.sampling import check_choice, check_places
+from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.ops.nn.resizing import KERNELS, resize
+from eagerflow.ops.reductions.sums import sum as summed
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import moveaxis
+from eagerflow.primitives.windows import sizes_of, spatial_rank
+from eagerflow.spec import normalize_axes
+
+__all__ = ["interpolate", "scale_and_translate"]
+
+# PyTorch's ----------------------------------------------------------------------------------------
+
+_LINEAR = ("linear", "bilinear", "trilinear")
+_MODES = ("nearest", "nearest-exact", "area", "bicubic", *_LINEAR)
+
+
+def _how(mode: str, align_corners: bool, antialias: bool) -> dict[str, Any]:
+    """The attributes of ``resize`` that a mode stands for."""
+    coordinates = "align_corners" if align_corners else "half_pixel"
+    if mode == "nearest":
+        return {"method": "nearest", "coordinates": "asymmetric"}
+    if mode == "nearest-exact":
+        return {"method": "nearest"}
+    if mode == "area":
+        return {"method": "mean"}
+    own = {"coordinates": coordinates, "antialias": antialias, "method": mode}
+    if mode == "bicubic" and not antialias:
+        own |= {"a": -0.75, "edge": True}
+    return own
+
+
+def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[Any, ...], Any]:
+    """The sizes of the result, and the factor for each axis, if these are given."""
+    rank = spatial_rank(x, "x")
+    if (size is None) == (scale_factor is None):
+        raise ShapeError(
+            "either the sizes or the factors are needed",
+            argument="size",
+            expected="size=... or scale_factor=...",
+        )
+    if size is not None:
+        return sizes_of(size, rank), None
+    given = scale_factor if isinstance(scale_factor, tuple | list) else (scale_factor,) * rank
+    if len(given) != rank or not all(type(s) in (int, float) and 1e-6 < s < 1e6 for s in given):
+        raise ShapeError(
+            f"{scale_factor!r} is not a factor for each spatial axis",
+            argument="scale_factor",
+            expected=f"a number above 0, or {rank} of them",
+        )
+    scales = tuple(map(float, given))
+    sizes = tuple(
+        n * int(s) if s.is_integer() else math.floor(index(n) * s)
+        for n, s in zip(x.shape[1:-1], scales, strict=True)
+    )
+    return sizes, scales
+
+
+def _interpolate_reference(
+    x: Any,
+    size: Any,
+    scale_factor: Any,
+    mode: str,
+    align_corners: bool,
+    recompute_scale_factor: bool,
+    antialias: bool,
+) -> Any:
+    sizes, scales = _sizes(x, size, scale_factor)
+    how = _how(mode, align_corners, antialias)
+    how |= {} if recompute_scale_factor or mode == "area" else {"scale": scales}
+    whole = {**ops["resize"].attributes, **how, "size": sizes}
+    reference: Any = ops["resize"].reference
+    return reference(x.astype(float), **whole)
+
+
+_INTERPOLATIONS: tuple[tuple[Any, dict[str, Any]], ...] = (
+    ((1, 4, 5, 2), {"size": (3, 7)}),
+    ((1, 4, 5, 1), {"scale_factor": 1.6, "mode": "nearest-exact"}),
+    ((1, 4, 5, 1), {"scale_factor": (2, 0.5), "mode": "bilinear"}),
+    ((1, 5, 2), {"size": 8, "mode": "linear", "align_corners": True}),
+    ((1, 5, 4, 1), {"size": (3, 6), "mode": "bicubic"}),
+    ((1, 5, 4, 1), {"size": (2, 6), "mode": "bicubic", "antialias": True}),
+    ((1, 5, 4, 1), {"scale_factor": 1.7, "mode": "bilinear", "recompute_scale_factor": True}),
+    ((1, 5, 7, 1), {"size": 3, "mode": "area"}),
+    ((1, 2, 3, 2, 1), {"scale_factor": 2, "mode": "trilinear"}),
+    ((0, 4, 4, 1), {"size": 2}),
+)
+
+
+@composed(
+    samples=lambda rng, dtype: [
+        Sample((make(rng, dtype, shape),), more) for shape, more in _INTERPOLATIONS
+    ],
+    reference=_interpolate_reference,
+    errors=lambda rng: [
+        ErrorSample((np.ones((1, 4, 4, 1)),), {}, ShapeError, "sizes or the factors"),
+        ErrorSample((np.ones((1, 4, 4, 1)),), {"size": 0}, ShapeError, "no elements"),
+        ErrorSample((np.ones((1, 4, 4, 1)),), {"scale_factor": -1}, ShapeError, "not a factor"),
+        ErrorSample(
+            (np.ones((1, 4, 4, 1)),), {"size": 2, "mode": "cubic"}, ShapeError, "is not a choice"
+        ),
+        ErrorSample((np.ones((4, 4)),), {"size": 2}, ShapeError, "too few"),
+    ],
+    dtypes=FLOATS,
+)
+def interpolate(
+    x: Any,
+    /,
+    size: Any = None,
+    scale_factor: Any = None,
+    mode: str = "nearest",
+    align_corners: bool = False,
+    recompute_scale_factor: bool = False,
+    antialias: bool = False,
+) -> Any:
+    """Channels-last images of another size, as PyTorch's function of this name has it.
+
+    ``x`` is (batch, *spatial, channels); ``size`` an integer or one for each spatial axis, or
+    ``scale_factor`` a number or one for each. ``mode`` is ``"nearest"`` (element i lies at ``i /
+    n``), ``"nearest-exact"``, ``"linear"``, ``"bilinear"``, ``"trilinear"``, ``"bicubic"`` (a =
+    -0.75, and -0.5 with ``antialias``) or ``"area"``. With ``recompute_scale_factor`` places follow
+    from the sizes and not from the factor. Raises ShapeError where sizes do not fit or there is no
+    such mode. ``resize`` has more methods.
+
+    >>> x = ef.tensor([0.0, 4.0]).reshape((1, 2, 1))
+    >>> ef.interpolate(x, scale_factor=2, mode="linear").reshape((-1,))
+    Tensor([0., 1., 3., 4.], float32, cpu:0)
+    """
+    check_choice(mode, "mode", _MODES)
+    sizes, scales = _sizes(x, size, scale_factor)
+    how = _how(mode, bool(align_corners), bool(antialias))
+    if scales is not None and not recompute_scale_factor and mode != "area":
+        how["scale"] = scales
+    return resize(x, sizes, **how)
+
+
+# JAX's --------------------------------------------------------------------------------------------
+
+_OPS = SimpleNamespace(maximum=maximum, where=where, sin=sin)
+"""What the kernels of resizing are made of."""
+
+
+def _matrix(size: Any, new: Any, scale: Any, shift: Any, method: str, antialias: bool) -> Any:
+    """What each of the old elements counts in each new one, (new, size)."""
+    step = 1 / scale
+    options = {"dtype": scale.dtype, "device": str(scale.device)}
+    middle = ((arange(new, **options) + 0.5 - shift) * step - 0.5)[:, None]
+    spread = maximum(step, 1) if antialias else 1.0
+    distance = magnitude(middle - arange(size, **options)) / spread
+    weights = KERNELS[method][1](_OPS, distance, -0.5)
+    total = summed(weights, axis=1, keepdims=True)
+    inside = logical_and(middle >= -0.5, middle <= size - 0.5)
+    none = magnitude(total) <= 1000 * float(np.finfo(np.float32).eps)
+    return where(logical_and(inside, equal(none, False)), weights / where(none, 1, total), 0)
+
+
+def _scaled_reference(
+    x: Any, scale: Any, translation: Any, shape: Any, axes: Any, method: str, antialias: bool
+) -> Any:
+    found = x.astype(float)
+    for axis, s, t in zip(axes, np.atleast_1d(scale), np.atleast_1d(translation), strict=True):
+        size, new = x.shape[axis], shape[axis]
+        matrix = np.zeros((new, size))
+        for i in range(new):
+            middle = (i + 0.5 - float(t)) / float(s) - 0.5
+            spread = max(1 / float(s), 1) if antialias else 1.0
+            if -0.5 <= middle <= size - 0.5:
+                row = [_kernel(abs(middle - j) / spread, method) for j in range(size)]
+                matrix[i] = np.array(row) / (sum(row) if abs(sum(row)) > 1e-4 else np.inf)
+        found = np.moveaxis(np.tensordot(found, matrix, (axis, 1)), -1, axis)
+    return found
+
+
+def _kernel(x: float, method: str) -> float:
+    if method.endswith("linear"):
+        return max(0.0, 1 - x)
+    if method.endswith("cubic"):
+        if x < 1:
+            return 1.5 * x**3 - 2.5 * x**2 + 1
+        return -0.5 * (x**3 - 5 * x**2 + 8 * x - 4) if x < 2 else 0.0
+    radius = int(method[-1])
+    return float(np.sinc(x) * np.sinc(x / radius)) if x < radius else 0.0
+
+
+def _scaled_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = []
+    for shape, new, axes, more in (
+        ((4, 5, 2), (6, 3, 2), (0, 1), {}),
+        ((2, 5, 4, 1), (2, 4, 6, 1), (1, 2), {"method": "cubic"}),
+        ((6, 2), (3, 2), (0,), {"antialias": True}),
+        ((6, 2), (3, 2), (0,), {"antialias": False}),
+        ((2, 7), (2, 5), (1,), {"method": "lanczos3"}),
+        ((3, 4), (3, 0), (1,), {}),
+        ((5, 4), (2, 9), (0, 1), {"method": "lanczos5"}),
+    ):
+        scale = rng.uniform(0.55, 1.9, len(axes)).astype(dtype)
+        shift = rng.uniform(-0.9, 0.9, len(axes)).astype(dtype)
+        found.append(
+            Sample((make(rng, dtype, shape), scale, shift), {"shape": new, "axes": axes} | more)
+        )
+    return found
+
+
+@composed(
+    samples=_scaled_samples,
+    reference=_scaled_reference,
+    errors=lambda rng: [
+        ErrorSample(
+            (np.ones((3, 4)), np.ones(n), np.ones(1)),
+            {"shape": new, "axes": 0} | more,
+            ShapeError,
+            w,
+        )
+        for n, new, more, w in (
+            (2, (3, 4), {}, "for 1 axes"),
+            (1, (3, 5), {}, "differs from x"),
+            (1, (3,), {}, "differs from x"),
+            (1, (3, 4), {"method": "mean"}, "is not a choice"),
+        )
+    ],
+    dtypes=FLOATS,
+    singular=True,
+)
+def scale_and_translate(
+    x: Any,
+    scale: Any,
+    translation: Any,
+    /,
+    shape: Any,
+    axes: Any,
+    method: str = "linear",
+    antialias: bool = True,
+) -> Any:
+    """A tensor scaled and shifted along some axes, as JAX has it.
+
+    ``scale`` and ``translation`` are tensors with a number for each of ``axes``, and gradients pass
+    to them: what lies at p, in elements from the edge of the first one, comes to ``p * scale +
+    translation``. ``shape`` is that of the result, ``method`` as in ``resize`` and one of those
+    with weights. What comes from outside is 0. Raises ShapeError for shapes that do not fit and
+    other methods.
+
+    >>> x = ef.tensor([1.0, 2.0, 3.0])
+    >>> ef.scale_and_translate(x, [2.0], [0.0], (6,), 0)
+    Tensor([1.  , 1.25, 1.75, 2.25, 2.75, 3.  ], float32, cpu:0)
+    """
+    check_choice(method, "method", tuple(KERNELS))
+    own = normalize_axes(axes, x.ndim)
+    new = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
+    kept = len(new) == x.ndim and all(
+        n == m for i, (n, m) in enumerate(zip(new, x.shape, strict=True)) if i not in own
+    )
+    if not kept:
+        raise ShapeError(
+            f"the shape {new} differs from x, {x.shape}, beyond the axes {own}",
+            argument="shape",
+            expected="as many axes, and equal sizes along all others",
+        )
+    check_places([x.shape[axis] for axis in own])
+    wide = promote(x.dtype, np.dtype("float32"))
+    numbers = []
+    for name, given in (("scale", scale), ("translation", translation)):
+        if given.ndim != 1 or (isinstance(given.shape[0], int) and given.shape[0] != len(own)):
+            raise ShapeError(
+                f"{name} has shape {given.shape}, for {len(own)} axes",
+                argument=name,
+                expected=f"shape ({len(own)},)",
+            )
+        numbers.append(astype(given, wide))
+    found = astype(x, wide)
+    for i, axis in enumerate(own):
+        matrix = _matrix(
+            x.shape[axis], new[axis], numbers[0][i], numbers[1][i], method, bool(antialias)
+        )
+        last = matmul(moveaxis(found, axis, -1), moveaxis(matrix, 0, 1))
+        found = moveaxis(last, -1, axis)
+    return astype(found, x.dtype)
