@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
     from eagerflow.ops.reductions.unique import *
+    from eagerflow.ops.special.incomplete_gamma import *
 
 
 def __getattr__(name: str) -> Any:

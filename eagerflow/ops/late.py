@@ -28,6 +28,7 @@ _TOP = {
     "nn.regularization": "dropout",
     "nn.resizing": "resize resize_gradient",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
+    "special.incomplete_gamma": "gammainc gammaincc",
 }
 _LINALG: dict[str, str] = {}
 _UNNAMED = ("nn.adaptive_updates", "nn.mean_differences", "nn.weight_products")
