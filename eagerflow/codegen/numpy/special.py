@@ -370,7 +370,7 @@ def digamma(xp: Any, x: Any) -> Any:
     return xp.where(negative, reflected, y)
 
 
-_BERNOULLI_OVER_FACTORIAL = (
+BERNOULLI_OVER_FACTORIAL = (
     0.08333333333333333,
     -0.001388888888888889,
     3.306878306878307e-05,
@@ -397,7 +397,7 @@ def _polygamma_positive(xp: Any, x: Any, n: int) -> Any:
     power = end ** -float(s)
     total = total + end ** -float(n) / n + power * 0.5
     rising = power * s / end
-    for k, weight in enumerate(_BERNOULLI_OVER_FACTORIAL, start=1):
+    for k, weight in enumerate(BERNOULLI_OVER_FACTORIAL, start=1):
         total = total + weight * rising
         rising = rising * ((s + 2 * k - 1) * (s + 2 * k)) / (end * end)
     return total * math.factorial(n)

@@ -10,6 +10,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from eagerflow.primitives.special.gamma import (
     FAR,
     beta,
@@ -20,9 +22,9 @@ from eagerflow.primitives.special.gamma import (
 )
 from eagerflow.primitives.special.pieces import CHECKED_EVERY, any_of, choose
 
-_EPSILON = 2e-17
-_TERMS = 20_000  # serve parameters to 1e8; others end before
-_TRACED_TERMS = 200
+_EPSILON = 5e-16
+_TERMS = 20_000  # serve parameters to 1e8
+_TERMS_FOR_ALL = 400  # where all elements take as many
 
 
 def _factor_small(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
@@ -38,11 +40,21 @@ def _factor_mixed(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
     return power * xp.exp(high * log_far + log_rising(xp, high, low)) / gamma_positive(xp, low)
 
 
+def _growth(xp: Any, a: Any, ratio: Any, apart: Any) -> Any:
+    """a · (log(ratio) - ratio + 1), where ``apart`` over a is ratio - 1."""
+    t = apart / a
+    near = xp.abs(t) < 0.5
+    far = xp.where(near, xp.ones_like(a), ratio)
+    close = log1pmx(xp, xp.where(near, t, xp.zeros_like(a)))
+    return a * xp.where(near, close, xp.log(far) - t)
+
+
 def _factor_large(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
-    apart = a * y - b * x
-    exponent = a * log1pmx(xp, -apart / a) + b * log1pmx(xp, apart / b)
-    rest = stirling_remainder(a + b) - stirling_remainder(a) - stirling_remainder(b)
-    return xp.exp(exponent + rest) * xp.sqrt(a / (a + b) * b / (2 * math.pi))
+    apart = b * x - a * y
+    whole = a + b
+    exponent = _growth(xp, a, x / a * whole, apart) + _growth(xp, b, y / b * whole, -apart)
+    rest = stirling_remainder(whole) - stirling_remainder(a) - stirling_remainder(b)
+    return xp.exp(exponent + rest) * xp.sqrt(a / whole * b / (2 * math.pi))
 
 
 def factor(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
@@ -55,23 +67,50 @@ def factor(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
     return choose(xp, pieces, a, b, x, y)
 
 
+def _lentz(m: int, a: Any, b: Any, x: Any, y: Any, above: Any, below: Any) -> tuple[Any, Any]:
+    """The m-th step of W. J. Lentz' method: its factors of the fraction's value."""
+    end = a + float(2 * m - 1)
+    share = (b - float(m)) * float(m) * x / end
+    top = (a + float(m - 1)) / end * (a + b + float(m - 1)) * x * share
+    apart = a * y - b * x + 1 + float(m) * (1 + y)
+    bottom = share + float(m) + (a + float(m)) / (end + 2) * apart
+    return bottom + top / above, 1 / (bottom + top * below)
+
+
 def _fraction(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
-    """What the factor is divided by, by W. J. Lentz' method; for x up to the mean."""
-    apart = a * y - b * x + 1
-    value = a * apart / (a + 1)
+    """What the factor is divided by; for x up to the mean."""
+    value = a * (a * y - b * x + 1) / (a + 1)
     above, below = value, xp.zeros_like(x)
-    for m in range(1, _TERMS + 1):
-        end = a + float(2 * m - 1)
-        share = (b - float(m)) * float(m) * x / end
-        top = (a + float(m - 1)) / end * (a + b + float(m - 1)) * x * share
-        bottom = share + float(m) + (a + float(m)) / (end + 2) * (apart + float(m) * (1 + y))
-        below = 1 / (bottom + top * below)
-        above = bottom + top / above
+    if type(x) is np.ndarray:
+        return _fraction_of_each((a, b, x, y), value, above, below)
+    moving = xp.ones_like(x) == 1
+    for m in range(1, _TERMS_FOR_ALL + 1):
+        above, below = _lentz(m, a, b, x, y, above, below)
         step = above * below
-        value = value * step
-        if m % CHECKED_EVERY == 0 and not any_of(xp, xp.abs(step - 1) > 1e-15):
+        value = xp.where(moving, value * step, value)
+        moving = moving & (xp.abs(step - 1) > _EPSILON)
+        if m % CHECKED_EVERY == 0 and not any_of(xp, moving):
             break
     return value
+
+
+def _fraction_of_each(given: Any, value: Any, above: Any, below: Any) -> Any:
+    """The fraction, of each element until it has converged."""
+    result, at = value.copy(), np.arange(value.size)
+    for m in range(1, _TERMS + 1):
+        above, below = _lentz(m, *given, above, below)
+        step = above * below
+        value = value * step
+        if m % CHECKED_EVERY == 0:
+            moving = np.abs(step - 1) > _EPSILON
+            if not moving.all():
+                result[at] = value
+                at, value, above, below = (z[moving] for z in (at, value, above, below))
+                given = [z[moving] for z in given]
+                if not at.size:
+                    break
+    result[at] = value
+    return result
 
 
 def _below_mean(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
