@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from eagerflow.op import Sample
 from eagerflow.ops.elementwise.arithmetic import multiply_no_nan
 from eagerflow.ops.elementwise.exponential import log
 from eagerflow.ops.elementwise.precision import in_float32
-from eagerflow.ops.elementwise.special import digamma
+from eagerflow.ops.elementwise.special import digamma, digamma_of_number
 from eagerflow.ops.samples import PAIRS, each, make
 from eagerflow.ops.special.family import MANY_TERMS, special
 from eagerflow.primitives.special import incomplete_gamma as kernels
@@ -142,15 +141,13 @@ def _no_second(y: Any, a: Any, x: Any) -> Any:
 
 
 def _sample_gradient_of_numbers(a: float, x: float) -> float:
-    """Differences of the lower function, by Richardson's extrapolation."""
-
-    def slope(h: float) -> float:
-        return (_lower_of_numbers(a + h, x) - _lower_of_numbers(a - h, x)) / (2 * h)
-
-    slopes = [slope(0.02 / 2**k) for k in range(4)]
-    for order in (4, 16, 64):
-        slopes = [(order * b - a) / (order - 1) for a, b in pairwise(slopes)]
-    return -slopes[0] / _density_of_numbers(a, x)
+    """The power series of gammainc(a, x), each term's derivative."""
+    psi, terms = digamma_of_number(a + 1), []
+    for n in range(200):
+        power = math.exp((a + n) * math.log(x) - x - math.lgamma(a + n + 1))
+        terms.append(power * (psi - math.log(x)))
+        psi += 1 / (a + n + 1)
+    return math.fsum(terms) / _density_of_numbers(a, x)
 
 
 @special(

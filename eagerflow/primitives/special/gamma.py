@@ -199,7 +199,9 @@ def beta(xp: Any, a: Any, b: Any) -> Any:
         return choose(xp, pieces, low, high)
 
     def others(xp: Any, a: Any, b: Any) -> Any:
-        return gamma(xp, a) * gamma(xp, b) / gamma(xp, a + b)
+        y = gamma(xp, a) * gamma(xp, b) / gamma(xp, a + b)
+        poles = (a <= 0) & (xp.round(a) == a) | (b <= 0) & (xp.round(b) == b)
+        return xp.where(poles & ~xp.isnan(a + b), xp.full_like(a, math.inf), y)
 
     pieces = [
         ((a > 0) & (b > 0), lambda xp, a, b: _ordered(positive, a, b, xp), (1.0, 1.0)),

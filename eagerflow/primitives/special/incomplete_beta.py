@@ -127,11 +127,15 @@ def _inside(xp: Any, a: Any, b: Any, x: Any) -> Any:
 
 
 def betainc(xp: Any, a: Any, b: Any, x: Any) -> Any:
-    """I_x(a, b), for positive parameters and x from 0 to 1."""
+    """I_x(a, b), for parameters that are not negative and x from 0 to 1."""
 
     def edges(xp: Any, a: Any, b: Any, x: Any) -> Any:
-        good = (a > 0) & (b > 0) & xp.isfinite(a) & xp.isfinite(b)
-        return xp.where(good & ((x == 0) | (x == 1)), x, xp.full_like(x, math.nan))
+        # All of the distribution is at 0 where a is 0 or b infinite, at 1 where it is reverse.
+        left, right = (a == 0) | xp.isinf(b), (b == 0) | xp.isinf(a)
+        y = xp.where(left, xp.ones_like(x), xp.zeros_like(x))
+        y = xp.where((x == 0) | (x == 1), x, y)
+        good = (a >= 0) & (b >= 0) & (x >= 0) & (x <= 1) & ~(left & right)
+        return xp.where(good, y, xp.full_like(x, math.nan))
 
     inside = (a > 0) & (b > 0) & (x > 0) & (x < 1) & xp.isfinite(a) & xp.isfinite(b)
     pieces = [(inside, _inside, (1.0, 1.0, 0.5)), (None, edges, (1.0, 1.0, 0.0))]
