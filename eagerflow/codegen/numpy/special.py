@@ -149,9 +149,7 @@ def erfc(xp: Any, x: Any) -> Any:
     """Complementary error function, 1 - erf(x), also where that is tiny."""
     size = xp.abs(x)
     outside = _erfc_outside(xp, size)
-    y = xp.where(
-        size <= CENTRE_ENDS, 1 - _erf_centre(xp, x), xp.where(x < 0, 2 - outside, outside)
-    )
+    y = xp.where(size <= CENTRE_ENDS, 1 - _erf_centre(xp, x), xp.where(x < 0, 2 - outside, outside))
     return xp.where(xp.isnan(x), x, y)
 
 

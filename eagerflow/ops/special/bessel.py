@@ -89,7 +89,7 @@ def _k_of_number(n: int, x: float) -> float:
     onnx=_PIECES,
     samples=reals(-12, 12),
     reference=each(lambda x: _j_of_number(0, x)),
-    ulp=_ULP['J'],
+    ulp=_ULP["J"],
 )
 def j0(xp: Namespace, x: Array, /) -> Array:
     """Bessel function of the first kind of order 0 of each element.
@@ -110,7 +110,7 @@ def j0(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(-12, 12),
     reference=each(lambda x: _j_of_number(1, x)),
-    ulp=_ULP['J'],
+    ulp=_ULP["J"],
 )
 def j1(xp: Namespace, x: Array, /) -> Array:
     """Bessel function of the first kind of order 1 of each element.
@@ -132,7 +132,7 @@ def j1(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(0.5, 14),
     reference=each(lambda x: _y_of_number(0, x)),
-    ulp=_ULP['Y'],
+    ulp=_ULP["Y"],
 )
 def y0(xp: Namespace, x: Array, /) -> Array:
     """Bessel function of the second kind of order 0 of each element.
@@ -155,7 +155,7 @@ def y0(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(0.5, 14),
     reference=each(lambda x: _y_of_number(1, x)),
-    ulp=_ULP['Y'],
+    ulp=_ULP["Y"],
 )
 def y1(xp: Namespace, x: Array, /) -> Array:
     """Bessel function of the second kind of order 1 of each element.
@@ -177,7 +177,7 @@ def y1(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(-4, 4),
     reference=each(lambda x: _i_of_number(0, x)),
-    ulp=_ULP['I'],
+    ulp=_ULP["I"],
 )
 def i0(xp: Namespace, x: Array, /) -> Array:
     """Modified Bessel function of the first kind of order 0 of each element.
@@ -198,7 +198,7 @@ def i0(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(-4, 4),
     reference=each(lambda x: _i_of_number(1, x)),
-    ulp=_ULP['I'],
+    ulp=_ULP["I"],
 )
 def i1(xp: Namespace, x: Array, /) -> Array:
     """Modified Bessel function of the first kind of order 1 of each element.
@@ -219,7 +219,7 @@ def i1(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(-4, 4),
     reference=each(lambda x: math.exp(-abs(x)) * _i_of_number(0, x)),
-    ulp=_ULP['I'],
+    ulp=_ULP["I"],
 )
 def i0e(xp: Namespace, x: Array, /) -> Array:
     """Scaled modified Bessel function of the first kind of order 0 of each element: exp(-|x|) I0(x).
@@ -240,7 +240,7 @@ def i0e(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(-4, 4),
     reference=each(lambda x: math.exp(-abs(x)) * _i_of_number(1, x)),
-    ulp=_ULP['I'],
+    ulp=_ULP["I"],
 )
 def i1e(xp: Namespace, x: Array, /) -> Array:
     """Scaled modified Bessel function of the first kind of order 1 of each element: exp(-|x|) I1(x).
@@ -262,7 +262,7 @@ def i1e(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(0.3, 6),
     reference=each(lambda x: _k_of_number(0, x)),
-    ulp=_ULP['K'],
+    ulp=_ULP["K"],
 )
 def k0(xp: Namespace, x: Array, /) -> Array:
     """Modified Bessel function of the second kind of order 0 of each element.
@@ -285,7 +285,7 @@ def k0(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(0.3, 6),
     reference=each(lambda x: _k_of_number(1, x)),
-    ulp=_ULP['K'],
+    ulp=_ULP["K"],
 )
 def k1(xp: Namespace, x: Array, /) -> Array:
     """Modified Bessel function of the second kind of order 1 of each element.
@@ -308,7 +308,7 @@ def k1(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(0.3, 6),
     reference=each(lambda x: math.exp(x) * _k_of_number(0, x)),
-    ulp=_ULP['K'],
+    ulp=_ULP["K"],
 )
 def k0e(xp: Namespace, x: Array, /) -> Array:
     """Scaled modified Bessel function of the second kind of order 0 of each element: exp(x) K0(x).
@@ -331,7 +331,7 @@ def k0e(xp: Namespace, x: Array, /) -> Array:
     onnx=_PIECES,
     samples=reals(0.3, 6),
     reference=each(lambda x: math.exp(x) * _k_of_number(1, x)),
-    ulp=_ULP['K'],
+    ulp=_ULP["K"],
 )
 def k1e(xp: Namespace, x: Array, /) -> Array:
     """Scaled modified Bessel function of the second kind of order 1 of each element: exp(x) K1(x).

@@ -106,9 +106,7 @@ def _chebyshev_row(n: int) -> list[Any]:
     -1.2,
     1.2,
     _chebyshev_row,
-    partials=(
-        in_float32(lambda y, x, n: eval_chebyu(x, n - 1) * n if n else zeros_like(x)),
-    ),
+    partials=(in_float32(lambda y, x, n: eval_chebyu(x, n - 1) * n if n else zeros_like(x)),),
 )
 def eval_chebyt(xp: Namespace, x: Array, /, n: int) -> Array:
     """Chebyshev polynomial of the first kind of order ``n`` of each element: cos(n acos(x)).
@@ -146,9 +144,9 @@ def _gegenbauer_row(n: int, alpha: Any) -> list[Any]:
     _gegenbauer_row,
     partials=(
         in_float32(
-            lambda y, x, n, alpha: eval_gegenbauer(x, n - 1, alpha + 1) * (2 * alpha)
-            if n
-            else zeros_like(x)
+            lambda y, x, n, alpha: (
+                eval_gegenbauer(x, n - 1, alpha + 1) * (2 * alpha) if n else zeros_like(x)
+            )
         ),
     ),
 )
@@ -202,9 +200,7 @@ def eval_hermite(xp: Namespace, x: Array, /, n: int) -> Array:
     -2,
     2,
     lambda n: _hermite_row(n, 1),
-    partials=(
-        in_float32(lambda y, x, n: eval_hermitenorm(x, n - 1) * n if n else zeros_like(x)),
-    ),
+    partials=(in_float32(lambda y, x, n: eval_hermitenorm(x, n - 1) * n if n else zeros_like(x)),),
 )
 def eval_hermitenorm(xp: Namespace, x: Array, /, n: int) -> Array:
     """Hermite polynomial of the probabilists of order ``n`` of each element.
@@ -222,9 +218,7 @@ def _laguerre_row(n: int, alpha: Any) -> list[Any]:
     return [
         (
             k,
-            (-1) ** k
-            * _rising(alpha + k + 1, n - k)
-            / (math.factorial(n - k) * math.factorial(k)),
+            (-1) ** k * _rising(alpha + k + 1, n - k) / (math.factorial(n - k) * math.factorial(k)),
         )
         for k in range(n + 1)
     ]

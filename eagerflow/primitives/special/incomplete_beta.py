@@ -41,7 +41,7 @@ def _factor_mixed(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
 
 
 def _growth(xp: Any, a: Any, ratio: Any, apart: Any) -> Any:
-    """a · (log(ratio) - ratio + 1), where ``apart`` over a is ratio - 1."""
+    """A · (log(ratio) - ratio + 1), where ``apart`` over a is ratio - 1."""
     t = apart / a
     near = xp.abs(t) < 0.5
     far = xp.where(near, xp.ones_like(a), ratio)

@@ -172,7 +172,7 @@ def _temme_coefficients() -> tuple[tuple[float, ...], ...]:
 
 
 def _temme_parts(xp: Any, a: Any, x: Any) -> tuple[Any, Any, Any]:
-    """x over shape less 1, the exponent's rate a·φ, and the expansion's variable η."""
+    """X over shape less 1, the exponent's rate a·φ, and the expansion's variable η."""
     mu = (x - a) / a
     phi = -log1pmx(xp, mu)
     root = xp.sqrt(2 * phi)
@@ -198,7 +198,7 @@ def _temme(xp: Any, a: Any, x: Any, sign: float) -> Any:
 
 def _temme_slope(xp: Any, a: Any, x: Any) -> Any:
     """The derivative of the upper function by the shape, over the density."""
-    mu, phi, eta = _temme_parts(xp, a, x)
+    mu, _, eta = _temme_parts(xp, a, x)
     ratio = xp.where(eta == 0, xp.ones_like(eta), mu / xp.where(eta == 0, 1 + 0 * eta, eta))
     total, slope = xp.zeros_like(a), xp.zeros_like(a)
     rows = _temme_coefficients()

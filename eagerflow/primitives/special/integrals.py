@@ -86,12 +86,13 @@ def _hurwitz(xp: Any, s: Any, q: Any, steps: int = _STEPS) -> Any:
         total = total + (q + float(k)) ** -s
     end = q + float(steps)
     power = end**-s
-    total = total + power * end / (s - 1) + power * 0.5
+    total = total + end ** (1 - s) / (s - 1) + power * 0.5
     rising = power * s / end
+    rest = xp.zeros_like(s)
     for k, weight in enumerate(special.BERNOULLI_OVER_FACTORIAL, start=1):
-        total = total + weight * rising
+        rest = rest + weight * rising
         rising = rising * ((s + (2 * k - 1)) / end * ((s + 2 * k) / end))
-    return total
+    return total + xp.where(power > 0, rest, xp.zeros_like(s))
 
 
 def _hurwitz_below(xp: Any, s: Any, q: Any) -> Any:
@@ -107,7 +108,7 @@ def zeta(xp: Any, s: Any, q: Any) -> Any:
 
     def edges(xp: Any, s: Any, q: Any) -> Any:
         y = xp.where((s == 1) | (s > 1) & (q <= 0) & (xp.round(q) == q), s * 0 + math.inf, s * 0)
-        bad = (s < 1) | xp.isnan(s) | xp.isnan(q) | (q < 0) & (xp.round(q) != q) & (s != 1)
+        bad = (s < 1) | xp.isnan(s) | (s != 1) & (xp.isnan(q) | (q < 0) & (xp.round(q) != q))
         return xp.where(bad, s * math.nan, y)
 
     inside = (s > 1) & xp.isfinite(s) & xp.isfinite(q)

@@ -93,8 +93,6 @@ def chebyshev(c: Sequence[float], z: Any) -> Any:
     return z * last - before + c[0]
 
 
-
-
 def in_double(function: Function) -> Function:
     """``function`` of float64 arrays of one shape as one of any floats, on any namespace."""
 
