@@ -198,7 +198,7 @@ def rel_entr(s: Any, x1: Any, x2: Any, /) -> Any:
         s.less(s.abs(s.log(ratio)), 60), s.log(ratio), s.subtract(s.log(x1), s.log(x2))
     )
     y = s.multiply(x1, s.select(near, s.log1p(s.select(near, apart, 0)), whole))
-    zero = s.select(s.equal(x1, 0), 0, math.inf)
+    zero = s.select(s.equal(x1, 0), x1, math.inf)
     inside = s.minimum(x1, x2)
     y = s.select(s.greater(inside, 0), y, s.select(s.less(inside, 0), math.inf, zero))
     return s.select(s.isnan(x1), math.nan, s.select(s.isnan(x2), math.nan, y))

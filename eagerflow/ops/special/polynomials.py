@@ -106,7 +106,9 @@ def _chebyshev_row(n: int) -> list[Any]:
     -1.2,
     1.2,
     _chebyshev_row,
-    partials=(in_float32(lambda y, x, n: eval_chebyu(x, n - 1) * n if n else zeros_like(x)),),
+    partials=(
+        in_float32(lambda y, x, n: eval_gegenbauer(x, n - 1, 1.0) * n if n else zeros_like(x)),
+    ),
 )
 def eval_chebyt(xp: Namespace, x: Array, /, n: int) -> Array:
     """Chebyshev polynomial of the first kind of order ``n`` of each element: cos(n acos(x)).

@@ -67,8 +67,9 @@ def factor(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
     return choose(xp, pieces, a, b, x, y)
 
 
-def _lentz(m: int, a: Any, b: Any, x: Any, y: Any, above: Any, below: Any) -> tuple[Any, Any]:
+def _lentz(m: int, given: Any, above: Any, below: Any) -> tuple[Any, Any]:
     """The m-th step of W. J. Lentz' method: its factors of the fraction's value."""
+    a, b, x, y = given
     end = a + float(2 * m - 1)
     share = (b - float(m)) * float(m) * x / end
     top = (a + float(m - 1)) / end * (a + b + float(m - 1)) * x * share
@@ -85,7 +86,7 @@ def _fraction(xp: Any, a: Any, b: Any, x: Any, y: Any) -> Any:
         return _fraction_of_each((a, b, x, y), value, above, below)
     moving = xp.ones_like(x) == 1
     for m in range(1, _TERMS_FOR_ALL + 1):
-        above, below = _lentz(m, a, b, x, y, above, below)
+        above, below = _lentz(m, (a, b, x, y), above, below)
         step = above * below
         value = xp.where(moving, value * step, value)
         moving = moving & (xp.abs(step - 1) > _EPSILON)
@@ -98,7 +99,7 @@ def _fraction_of_each(given: Any, value: Any, above: Any, below: Any) -> Any:
     """The fraction, of each element until it has converged."""
     result, at = value.copy(), np.arange(value.size)
     for m in range(1, _TERMS + 1):
-        above, below = _lentz(m, *given, above, below)
+        above, below = _lentz(m, given, above, below)
         step = above * below
         value = value * step
         if m % CHECKED_EVERY == 0:

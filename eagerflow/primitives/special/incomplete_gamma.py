@@ -156,7 +156,7 @@ def _temme_coefficients() -> tuple[tuple[float, ...], ...]:
         mu.append((mu[n - 1] * 2 / (n + 1) - inner) / 2)
     inverse = [Fraction(1)]  # of μ/η
     for n in range(1, count + 2):
-        inverse.append(-sum(mu[i + 1] * inverse[n - i] for i in range(1, n + 1)))
+        inverse.append(-sum((mu[i + 1] * inverse[n - i] for i in range(1, n + 1)), Fraction(0)))
     series = inverse[1:]  # 1/μ - 1/η
     rows = []
     for k in range(_ORDERS):
