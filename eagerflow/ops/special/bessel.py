@@ -222,7 +222,7 @@ def i1(xp: Namespace, x: Array, /) -> Array:
     ulp=_ULP["I"],
 )
 def i0e(xp: Namespace, x: Array, /) -> Array:
-    """Scaled modified Bessel function of the first kind of order 0 of each element: exp(-|x|) I0(x).
+    """Scaled modified Bessel function of the first kind of order 0 of x: exp(-|x|) I0(x).
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64,
     with a relative error below 1e-15. Raises DTypeError for complex.
@@ -243,7 +243,7 @@ def i0e(xp: Namespace, x: Array, /) -> Array:
     ulp=_ULP["I"],
 )
 def i1e(xp: Namespace, x: Array, /) -> Array:
-    """Scaled modified Bessel function of the first kind of order 1 of each element: exp(-|x|) I1(x).
+    """Scaled modified Bessel function of the first kind of order 1 of x: exp(-|x|) I1(x).
 
     ``x`` is a real tensor of any shape; integers are taken as float32. Computed in float64,
     with a relative error below 1e-15. Raises DTypeError for complex.
@@ -311,7 +311,7 @@ def k1(xp: Namespace, x: Array, /) -> Array:
     ulp=_ULP["K"],
 )
 def k0e(xp: Namespace, x: Array, /) -> Array:
-    """Scaled modified Bessel function of the second kind of order 0 of each element: exp(x) K0(x).
+    """Scaled modified Bessel function of the second kind of order 0 of x: exp(x) K0(x).
 
     ``x`` is a real tensor of any shape; integers are taken as float32. 0 gives infinity,
     negative numbers NaN. Computed in float64, with a relative error below 1e-15. Raises
@@ -334,7 +334,7 @@ def k0e(xp: Namespace, x: Array, /) -> Array:
     ulp=_ULP["K"],
 )
 def k1e(xp: Namespace, x: Array, /) -> Array:
-    """Scaled modified Bessel function of the second kind of order 1 of each element: exp(x) K1(x).
+    """Scaled modified Bessel function of the second kind of order 1 of x: exp(x) K1(x).
 
     ``x`` is a real tensor of any shape; integers are taken as float32. 0 gives infinity,
     negative numbers NaN. Computed in float64, with a relative error below 1e-15. Raises

@@ -107,7 +107,9 @@ def zeta(xp: Any, s: Any, q: Any) -> Any:
     """Hurwitz' zeta function, the sum of (q + k)^-s."""
 
     def edges(xp: Any, s: Any, q: Any) -> Any:
-        y = xp.where((s == 1) | (s > 1) & (q <= 0) & (xp.round(q) == q), s * 0 + math.inf, s * 0)
+        y = xp.where(
+            (s == 1) | (s > 1) & (q <= 0) & (xp.round(q) == q), xp.full_like(s, math.inf), s * 0
+        )
         bad = (s < 1) | xp.isnan(s) | (s != 1) & (xp.isnan(q) | (q < 0) & (xp.round(q) != q))
         return xp.where(bad, s * math.nan, y)
 
