@@ -110,6 +110,9 @@ def zeta(xp: Any, s: Any, q: Any) -> Any:
         y = xp.where(
             (s == 1) | (s > 1) & (q <= 0) & (xp.round(q) == q), xp.full_like(s, math.inf), s * 0
         )
+        # Of an infinite exponent the first term's power is left.
+        limit = xp.where(q < 1, xp.full_like(q, math.inf), xp.where(q == 1, q, xp.zeros_like(q)))
+        y = xp.where(xp.isinf(s) & (q > 0), limit, y)
         bad = (s < 1) | xp.isnan(s) | (s != 1) & (xp.isnan(q) | (q < 0) & (xp.round(q) != q))
         return xp.where(bad, s * math.nan, y)
 
