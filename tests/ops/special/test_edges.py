@@ -40,8 +40,8 @@ def compare(name, columns):
         expected = getattr(scipy.special, name)(*columns)
     found = getattr(ef, name)(*map(ef.tensor, columns)).numpy()
     for y, wanted, *xs in zip(found, expected, *columns, strict=True):
-        if name == "zeta" and xs[0] >= 1e300:
-            continue  # SciPy has NaN for some limits
+        if name == "zeta" and not xs[0] < 1e300:
+            continue  # SciPy has NaN for some limits, and infinity for NaN at a pole
         wanted = OWN.get((name, *xs), wanted)
         if wanted is not None:
             np.testing.assert_allclose(y, wanted, rtol=1e-10, err_msg=f"{name}{tuple(xs)}")
