@@ -93,6 +93,13 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.similarity import *
     from eagerflow.ops.reductions.associative import *
     from eagerflow.ops.reductions.unique import *
+    from eagerflow.ops.special.bessel import *
+    from eagerflow.ops.special.gamma import *
+    from eagerflow.ops.special.incomplete_beta import *
+    from eagerflow.ops.special.incomplete_gamma import *
+    from eagerflow.ops.special.integrals import *
+    from eagerflow.ops.special.normal import *
+    from eagerflow.ops.special.polynomials import *
 
 
 def __getattr__(name: str) -> Any:

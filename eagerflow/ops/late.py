@@ -59,6 +59,14 @@ _TOP = {
     ),
     "reductions.associative": "associative_scan",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
+    "special.bessel": "i0 i0e i1 i1e j0 j1 k0 k0e k1 k1e spherical_jn y0 y1",
+    "special.gamma": "beta betaln gamma",
+    "special.incomplete_beta": "betainc",
+    "special.incomplete_gamma": "gammainc gammaincc",
+    "special.integrals": "exp1 expi zeta",
+    "special.normal": "entr erfcinv erfcx log_ndtr ndtr ndtri rel_entr",
+    "special.polynomials": "eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite "
+    "eval_hermitenorm eval_laguerre eval_legendre",
 }
 _LINALG: dict[str, str] = {
 

@@ -100,29 +100,39 @@ _TAIL_BELOW = (
     2.56852019228982242e0,
     1.0,
 )
-_CENTRE_ENDS = 0.46875
+CENTRE_ENDS = 0.46875
 
 
 def _erf_centre(xp: Any, x: Any) -> Any:
-    x = xp.where(xp.abs(x) <= _CENTRE_ENDS, x, xp.zeros_like(x))
+    x = xp.where(xp.abs(x) <= CENTRE_ENDS, x, xp.zeros_like(x))
     square = x * x
     return x * polynomial(_CENTRE, square) / polynomial(_CENTRE_BELOW, square)
 
 
-def _erfc_outside(xp: Any, size: Any) -> Any:
-    """Erfc of numbers from 0.46875 on; smaller ones are taken as that."""
-    size = xp.where(size > _CENTRE_ENDS, size, xp.full_like(size, _CENTRE_ENDS))
+def erfcx_outside(xp: Any, size: Any) -> Any:
+    """exp(x²) erfc(x) of numbers from 0.46875 on; smaller ones are taken as that."""
+    size = xp.where(size > CENTRE_ENDS, size, xp.full_like(size, CENTRE_ENDS))
     near = xp.where(size < 4, size, xp.full_like(size, 4.0))
     flank = polynomial(_FLANK, near) / polynomial(_FLANK_BELOW, near)
-    # Beyond 27 the result is 0 in float64; the bound keeps infinity out of the products.
-    far = xp.where(size > 4, xp.where(size < 30, size, xp.full_like(size, 30.0)), 4 + 0 * near)
-    z = 1 / (far * far)
+    far = xp.where(size > 4, size, xp.full_like(size, 4.0))
+    z = (1 / far) * (1 / far)
     tail = (1 / math.sqrt(math.pi) - z * polynomial(_TAIL, z) / polynomial(_TAIL_BELOW, z)) / far
+    return xp.where(size <= 4, flank, tail)
+
+
+def exp_of_square(xp: Any, x: Any, factor: float) -> Any:
+    """exp(factor · x²), to the last digits also where the square is large."""
     # The square of a number of few digits is exact, and so is the difference of squares.
-    size = xp.where(size < 30, size, xp.full_like(size, 30.0))
-    short = xp.trunc(size * 16) / 16
-    decay = xp.exp(-short * short) * xp.exp(-(size - short) * (size + short))
-    return decay * xp.where(size <= 4, flank, tail)
+    short = xp.trunc(x * 16) / 16
+    return xp.exp(factor * short * short) * xp.exp(factor * (x - short) * (x + short))
+
+
+def _erfc_outside(xp: Any, size: Any) -> Any:
+    """Erfc of numbers from 0.46875 on; smaller ones are taken as that."""
+    # Beyond 27 the result is 0 in float64; the bound keeps infinity out of the products.
+    bounded = xp.where(size < 30, size, xp.full_like(size, 30.0))
+    bounded = xp.where(bounded > CENTRE_ENDS, bounded, xp.full_like(size, CENTRE_ENDS))
+    return exp_of_square(xp, bounded, -1.0) * erfcx_outside(xp, bounded)
 
 
 @in_double
@@ -130,7 +140,7 @@ def erf(xp: Any, x: Any) -> Any:
     """Error function."""
     size = xp.abs(x)
     outside = 1 - _erfc_outside(xp, size)
-    y = xp.where(size <= _CENTRE_ENDS, _erf_centre(xp, x), xp.where(x < 0, -outside, outside))
+    y = xp.where(size <= CENTRE_ENDS, _erf_centre(xp, x), xp.where(x < 0, -outside, outside))
     return xp.where(xp.isnan(x), x, y)
 
 
@@ -139,9 +149,7 @@ def erfc(xp: Any, x: Any) -> Any:
     """Complementary error function, 1 - erf(x), also where that is tiny."""
     size = xp.abs(x)
     outside = _erfc_outside(xp, size)
-    y = xp.where(
-        size <= _CENTRE_ENDS, 1 - _erf_centre(xp, x), xp.where(x < 0, 2 - outside, outside)
-    )
+    y = xp.where(size <= CENTRE_ENDS, 1 - _erf_centre(xp, x), xp.where(x < 0, 2 - outside, outside))
     return xp.where(xp.isnan(x), x, y)
 
 
@@ -199,7 +207,7 @@ def erfinv(xp: Any, x: Any) -> Any:
 # points; relative errors are below 2e-17. Between them and the asymptotic series (Abramowitz
 # and Stegun 6.1.41, 6.3.18) the recurrence steps down: its terms then have one sign.
 
-_LGAMMA_AT_2 = (
+LGAMMA_AT_2 = (
     0.42278433509846713,
     0.3224670334241132,
     -0.06735230105319814,
@@ -221,7 +229,7 @@ _LGAMMA_AT_2 = (
     -1.3412819758517287e-07,
     6.379047507619774e-08,
 )
-_STIRLING = (
+STIRLING = (
     0.08333333333333333,
     -0.002777777777777778,
     0.0007936507936507937,
@@ -238,7 +246,7 @@ _NEAR_0 = 1e-17  # where gamma(x) is 1/x to the last place
 def _lgamma_stirling(xp: Any, x: Any) -> Any:
     z = 1 / (x * x)
     start = (x - 0.5) * (xp.log(x) - 1) + (0.5 * math.log(2 * math.pi) - 0.5)
-    return xp.where(xp.isinf(x), x, start + polynomial(_STIRLING, z) / x)
+    return xp.where(xp.isinf(x), x, start + polynomial(STIRLING, z) / x)
 
 
 def _lgamma_near(xp: Any, x: Any) -> Any:
@@ -252,7 +260,7 @@ def _lgamma_near(xp: Any, x: Any) -> Any:
         rest = xp.where(step, rest - 1, rest)
         product = product * xp.where(step, rest, xp.ones_like(x))
     z = xp.where(low < 1.5, below_two, rest - 2)
-    around = z * polynomial(_LGAMMA_AT_2, z)
+    around = z * polynomial(LGAMMA_AT_2, z)
     shift = xp.where(low < 1.5, -xp.log1p(below_two), xp.log(product))
     return around + shift - xp.log(xp.where(x < 0.5, x, xp.ones_like(x)))
 
@@ -360,7 +368,7 @@ def digamma(xp: Any, x: Any) -> Any:
     return xp.where(negative, reflected, y)
 
 
-_BERNOULLI_OVER_FACTORIAL = (
+BERNOULLI_OVER_FACTORIAL = (
     0.08333333333333333,
     -0.001388888888888889,
     3.306878306878307e-05,
@@ -387,7 +395,7 @@ def _polygamma_positive(xp: Any, x: Any, n: int) -> Any:
     power = end ** -float(s)
     total = total + end ** -float(n) / n + power * 0.5
     rising = power * s / end
-    for k, weight in enumerate(_BERNOULLI_OVER_FACTORIAL, start=1):
+    for k, weight in enumerate(BERNOULLI_OVER_FACTORIAL, start=1):
         total = total + weight * rising
         rising = rising * ((s + 2 * k - 1) * (s + 2 * k)) / (end * end)
     return total * math.factorial(n)

@@ -1,0 +1,165 @@
+"""Exponential integrals, and the zeta functions of Riemann and Hurwitz."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import FLOATS, DType
+from eagerflow.errors import GradientError
+from eagerflow.op import Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.family import Missing
+from eagerflow.ops.samples import PAIRS, each, make, reals
+from eagerflow.ops.special.family import MANY_TERMS, special
+from eagerflow.primitives.special import integrals as kernels
+from eagerflow.primitives.special.pieces import in_double
+from eagerflow.spec import Array, Namespace
+
+__all__ = ["exp1", "expi", "zeta"]
+
+
+def _ei_of_number(x: float) -> float:
+    """By the power series."""
+    term, terms = 1.0, [0.5772156649015329, math.log(abs(x))]
+    for k in range(1, 120):
+        term *= x / k
+        terms.append(term / k)
+    return math.fsum(terms)
+
+
+@special(
+    kernels.exp1,
+    partials=(in_float32(lambda y, x: -exp(-x) / x),),
+    saves="x",
+    singular=True,
+    onnx=MANY_TERMS,
+    samples=reals(0.2, 5),
+    reference=each(lambda x: -_ei_of_number(-x)),
+)
+def exp1(xp: Namespace, x: Array, /) -> Array:
+    """Exponential integral E1 of each element: the integral of exp(-t)/t from x to infinity.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. 0 gives infinity, negative
+    numbers NaN. Computed in float64 by the power series and the continued fraction (DLMF 6.6, 6.9),
+    with a relative error below 5e-15. Raises DTypeError for complex.
+
+    >>> ef.exp1(ef.tensor([0.0, 1.0]))
+    Tensor([   inf, 0.2194], float32, cpu:0)
+    """
+    return in_double(kernels.exp1)(xp, x)
+
+
+@special(
+    kernels.expi,
+    partials=(in_float32(lambda y, x: exp(x) / x),),
+    saves="x",
+    singular=True,
+    onnx=MANY_TERMS,
+    samples=reals(0.5, 6),
+    reference=each(_ei_of_number),
+)
+def expi(xp: Namespace, x: Array, /) -> Array:
+    """Exponential integral Ei of each element: that of exp(t)/t up to x, its principal value.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. 0 gives -infinity. Computed
+    in float64 by the power series, the continued fraction, and from 40 on the asymptotic series
+    (DLMF 6.6, 6.9, 6.12); at its zero, 0.3725, the error is absolute. Raises DTypeError for
+    complex.
+
+    >>> ef.expi(ef.tensor([0.0, 1.0, -1.0]))
+    Tensor([   -inf,  1.8951, -0.2194], float32, cpu:0)
+    """
+    return in_double(kernels.expi)(xp, x)
+
+
+# Zeta ---------------------------------------------------------------------------------------------
+
+
+def _zeta_of_numbers(s: float, q: float = 1.0) -> float:
+    """The sum of 2000 terms, and of all others by Euler and Maclaurin."""
+    end = q + 2000
+    total = math.fsum((q + k) ** -s for k in range(2000))
+    return total + end ** (1 - s) / (s - 1) + end**-s / 2 + s * end ** -(s + 1) / 12
+
+
+def _zeta_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = []
+    for s, (shape, _) in zip((2, 1.5, 3, 4.5, 7, 2, 2.5, 3.5, 5, 9), PAIRS, strict=True):
+        found.append(Sample((s, make(rng, dtype, shape, 0.5, 6))))
+    base = make(rng, dtype, (4, 6), 0.5, 6)
+    return [*found, Sample((2.0, base[::2, ::-1])), Sample((3.0, base.T))]
+
+
+def _by_exponent(*values: Any) -> Any:
+    raise GradientError(
+        "the zeta function has no gradient by its exponent here: its series is not written",
+        op="hurwitz_zeta",
+        argument="x",
+        expected="a gradient by q",
+    )
+
+
+@special(
+    kernels.zeta,
+    partials=(_by_exponent, in_float32(lambda y, x, q: -x * hurwitz_zeta(x + 1, q))),
+    saves="x q",
+    singular=True,
+    onnx=MANY_TERMS,
+    samples=_zeta_samples,
+    reference=each(_zeta_of_numbers),
+)
+def hurwitz_zeta(xp: Namespace, x: Array, q: Array, /) -> Array:
+    """Sum of (q + k)^-x over all k from 0 on.
+
+    ``x`` and ``q`` are real tensors, arrays or numbers of shapes that broadcast. Raises ShapeError
+    where the shapes do not broadcast, DTypeError for complex, GradientError for a gradient by x.
+
+    >>> ef.zeta(2.0, ef.tensor([1.0, 2.0])), np.pi**2 / 6
+    (Tensor([1.6449, 0.6449], float32, cpu:0), 1.6449340668482264)
+    """
+    return in_double(kernels.zeta)(xp, x, q)
+
+
+@special(
+    kernels.riemann,
+    partials=Missing("the derivative of zeta is no closed form, and its series is not written"),
+    onnx=MANY_TERMS,
+    samples=reals(1.2, 9),
+    reference=each(_zeta_of_numbers),
+)
+def riemann_zeta(xp: Namespace, x: Array, /) -> Array:
+    """Riemann's zeta function of each element.
+
+    ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
+    complex.
+
+    >>> ef.zeta(ef.tensor([2.0, 0.0, -1.0]))
+    Tensor([ 1.6449, -0.5   , -0.0833], float32, cpu:0)
+    """
+    return in_double(kernels.riemann)(xp, x)
+
+
+@composed(
+    samples=_zeta_samples,
+    reference=each(_zeta_of_numbers),
+    dtypes=FLOATS,
+    singular=True,
+)
+def zeta(x: Any, q: Any = None, /) -> Any:
+    """Hurwitz' zeta function, the sum of (q + k)^-x over all k from 0 on; without q, Riemann's.
+
+    ``x`` and ``q`` are real tensors, arrays or numbers of shapes that broadcast. With ``q``, x is
+    more than 1, and negative ``q`` that are no integers want an integer x; elsewhere the result is
+    NaN. Computed in float64 by Euler and Maclaurin's sum (DLMF 25.11.5), with a relative error
+    below 1e-14. A gradient passes by ``q`` alone. Raises ShapeError where the shapes do not
+    broadcast, DTypeError for complex.
+
+    >>> ef.zeta(ef.tensor([2.0, 0.0])), ef.zeta(2.0, ef.tensor(2.0))
+    (Tensor([ 1.6449, -0.5   ], float32, cpu:0), Tensor(0.6449, float32, cpu:0))
+    """
+    return riemann_zeta(x) if q is None else hurwitz_zeta(x, q)

@@ -1,0 +1,1 @@
+"""Special functions of real numbers in float64, for any array namespace."""
