@@ -59,6 +59,9 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: see late.py.
 if TYPE_CHECKING:
+    from eagerflow.ops.elementwise.binary_parts import *
+    from eagerflow.ops.elementwise.divisors import *
+    from eagerflow.ops.elementwise.numbers_over_nan import *
     from eagerflow.ops.linear_algebra.integer_products import *
     from eagerflow.ops.nn.attention import *
     from eagerflow.ops.nn.batch_normalization import *
@@ -74,6 +77,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.recurrent import *
     from eagerflow.ops.nn.regularization import *
     from eagerflow.ops.nn.resizing import *
+    from eagerflow.ops.reductions.running_extremes import *
     from eagerflow.ops.reductions.unique import *
 
 

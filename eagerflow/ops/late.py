@@ -12,6 +12,9 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "elementwise.binary_parts": "cbrt frexp ldexp",
+    "elementwise.divisors": "fmod gcd lcm",
+    "elementwise.numbers_over_nan": "fmax fmin",
     "linear_algebra.integer_products": "integer_matmul",
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",
@@ -27,6 +30,10 @@ _TOP = {
     "nn.recurrent": "gru lstm simple_rnn",
     "nn.regularization": "dropout",
     "nn.resizing": "resize resize_gradient",
+    "reductions.over_nan": "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod "
+    "nanstd nansum nanvar",
+    "reductions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "reductions.running_extremes": "cummax cummin logcumsumexp",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
 _LINALG: dict[str, str] = {}
