@@ -7,36 +7,52 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
-from eagerflow.dtypes import real_dtype
+from eagerflow.dtypes import INEXACT, DType, real_dtype
 from eagerflow.errors import ShapeError
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater
-from eagerflow.ops.family import as_operands
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.einstein import einsum
-from eagerflow.ops.linear_algebra.systems import identity_like, inv, matrices, square
+from eagerflow.ops.linear_algebra.systems import (
+    identity_like,
+    inv,
+    matrices,
+    square,
+    square_errors,
+    square_samples,
+)
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to
 
 __all__ = ["cross", "matrix_power", "matrix_rank", "trace"]
 
 
-def checked(x: Any, check: Any, op: str) -> Any:
-    """``x`` as a tensor that passes a check of shapes, whose error names ``op``."""
-    tensor = as_tensor(x)
-    try:
-        return check(tensor)
-    except ShapeError as error:
-        error.op = op
-        raise
+def _product_of(x: Any, n: int) -> Any:
+    base = np.linalg.inv(x) if n < 0 else x
+    result = np.broadcast_to(np.eye(x.shape[-1]), x.shape)
+    for _ in range(abs(n)):
+        result = result @ base
+    return result
 
 
+@composed(
+    tensors=1,
+    samples=lambda rng, dtype: [
+        sample._replace(attributes={"n": n})
+        for n in (0, 1, 3, 4, *((-1, -2) if dtype in INEXACT else ()))
+        for sample in square_samples(rng, dtype)[: 7 if n == 3 else 3]
+    ],
+    reference=_product_of,
+    errors=lambda rng: [e._replace(attributes={"n": 2}) for e in square_errors(rng)],
+)
 def matrix_power(x: Any, n: int, /) -> Any:
     """Product of a square matrix with itself, ``n`` times.
 
@@ -48,7 +64,7 @@ def matrix_power(x: Any, n: int, /) -> Any:
     Tensor([[1, 5],
             [0, 1]], shape=(2, 2), int64, cpu:0)
     """
-    base = checked(x, square, "matrix_power")
+    base = square(x)
     rest = index(n)
     if rest < 0:
         base, rest = inv(base), -rest
@@ -63,6 +79,22 @@ def matrix_power(x: Any, n: int, /) -> Any:
     return result
 
 
+def _low_rank(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    shapes = ((3, 3), (2, 4), (2, 3, 3), (0, 2, 2), (0, 3), (4, 2))
+    found = [Sample((make(rng, dtype, shape),)) for shape in shapes]
+    found += [Sample((x @ x.mT,)) for x in (make(rng, dtype, (3, 1)), make(rng, dtype, (2, 4, 2)))]
+    return [*found, Sample((np.diag([1, 1e-3, 0]).astype(dtype),), {"rtol": 0.1})]
+
+
+@composed(
+    samples=_low_rank,
+    reference=lambda x, rtol: (
+        np.linalg.matrix_rank(x, rtol=rtol) if x.size else np.zeros(x.shape[:-2], int)
+    ),
+    errors=lambda rng: [ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix")],
+    dtypes=INEXACT,
+    gradient=Missing("a number of values"),
+)
 def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     """Number of singular values that are not negligible.
 
@@ -74,18 +106,26 @@ def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
     >>> ef.linalg.matrix_rank(ef.tensor([[1.0, 2.0], [2.0, 4.0]]))
     Tensor(1, int64, cpu:0)
     """
-    tensor = checked(x, matrices, "matrix_rank")
-    values = svdvals(tensor)
+    values = svdvals(matrices(x))
     if values.shape[-1] == 0:
         return astype(total(values, axis=-1), "int64")
     if rtol is None:
         dtype = real_dtype(values.dtype)
         small = dtype if dtype.kind == "f" and dtype.itemsize > 2 else np.dtype("float32")
-        rtol = max(tensor.shape[-2:]) * float(np.finfo(small).eps)
+        rtol = max(x.shape[-2:]) * float(np.finfo(small).eps)
     limit = multiply(largest(values, axis=-1, keepdims=True), rtol)
     return total(astype(greater(values, limit), "int64"), axis=-1)
 
 
+@composed(
+    samples=lambda rng, dtype: [
+        Sample((make(rng, dtype, shape),), {"offset": offset})
+        for shape in ((3, 3), (2, 4), (2, 3, 2), (0, 2), (0, 3, 3))
+        for offset in (0, 1, -1, 5)
+    ],
+    reference=lambda x, offset, dtype: np.trace(x, offset, -2, -1),
+    errors=lambda rng: [ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix")],
+)
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """Sum of the elements on a diagonal of each matrix.
 
@@ -96,9 +136,7 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     >>> ef.linalg.trace(ef.tensor([[1.0, 2.0], [3.0, 4.0]]))
     Tensor(5., float32, cpu:0)
     """
-    tensor = checked(x, matrices, "trace")
-    if dtype is not None:
-        tensor = astype(tensor, dtype)
+    tensor = matrices(x) if dtype is None else astype(matrices(x), dtype)
     rows, columns = tensor.shape[-2:]
     if offset or rows != columns:
         down, right = max(-offset, 0), max(offset, 0)
@@ -108,6 +146,22 @@ def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     return found if dtype is None else astype(found, dtype)
 
 
+def _vectors(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    shapes = (((3,), (3,)), ((2, 3), (3,)), ((1, 3), (4, 3)), ((0, 3), (3,)), ((2, 1, 3), (3, 3)))
+    found = [Sample((make(rng, dtype, a), make(rng, dtype, b))) for a, b in shapes]
+    args = make(rng, dtype, (3, 4)), make(rng, dtype, (3, 4))
+    return [*found, Sample(args, {"axis": 0}), Sample(args, {"axis": -2})]
+
+
+@composed(
+    samples=_vectors,
+    reference=lambda x1, x2, axis: np.cross(x1, x2, axis=axis),
+    errors=lambda rng: [
+        ErrorSample((rng.random(3), rng.random(2)), {}, ShapeError, "vectors of three elements"),
+        ErrorSample((rng.random(3), rng.random(3)), {"axis": 1}, ShapeError, "axis 1 of x1"),
+    ],
+    sizes=Missing("vectors have three elements"),
+)
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """Vector product of the vectors of three elements along an axis.
 
@@ -118,18 +172,15 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     >>> ef.linalg.cross(ef.tensor([1.0, 0.0, 0.0]), ef.tensor([0.0, 1.0, 0.0]))
     Tensor([0., 0., 1.], float32, cpu:0)
     """
-    tensors = as_operands(x1, x2)
-    at = axis if axis < 0 else axis - tensors[0].ndim
-    for name, x in zip(("x1", "x2"), tensors, strict=True):
+    at = axis if axis < 0 else axis - x1.ndim
+    for name, x in (("x1", x1), ("x2", x2)):
         if not -x.ndim <= at < 0 or x.shape[at] != 3 or (axis >= 0 and axis != at + x.ndim):
             raise ShapeError(
                 f"axis {axis} of {name} does not hold vectors of three elements",
-                op="cross",
                 argument="axis",
-                received=f"{name} of shape {x.shape}",
                 expected="an axis of size 3, counted from the last one if the ranks differ",
             )
-    a, b = ([part_of(x, at + x.ndim, i, i + 1) for i in range(3)] for x in tensors)
+    a, b = ([part_of(x, at + x.ndim, i, i + 1) for i in range(3)] for x in (x1, x2))
     parts = [
         subtract(multiply(a[i], b[j]), multiply(a[j], b[i])) for i, j in ((1, 2), (2, 0), (0, 1))
     ]

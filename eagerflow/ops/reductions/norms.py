@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, EagerflowError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes, NumberLike
+from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, sign
@@ -21,7 +21,6 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import INEXACT, expand_reduced, reduction
 from eagerflow.ops.linear_algebra.decompositions import safe_reciprocal, svdvals
-from eagerflow.ops.linear_algebra.matrices import checked
 from eagerflow.ops.linear_algebra.systems import matrices
 from eagerflow.ops.reductions.sums import along
 from eagerflow.ops.reductions.sums import max as largest
@@ -132,6 +131,23 @@ def vector_norm(
     return out if p in (0, 1) else xp.sqrt(out) if p == 2 else out ** (1 / p)
 
 
+def _matrices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = [Sample((make(rng, dtype, shape),)) for shape in ((3, 2), (2, 3, 3), (0, 2, 2))]
+    x = make(rng, dtype, (2, 3, 2), 0.5, 2)
+    orders: tuple[Any, ...] = ("nuc", 2, -2, 1, -1, math.inf, -math.inf)
+    return [*found, *(Sample((x,), {"ord": ord, "keepdims": ord == 2}) for ord in orders)]
+
+
+@composed(
+    samples=_matrices,
+    reference=lambda x, keepdims, ord: np.linalg.matrix_norm(x, keepdims=keepdims, ord=ord),
+    errors=lambda rng: [
+        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((np.ones((2, 0)),), {"ord": -1}, ShapeError, "no smallest"),
+        ErrorSample((np.ones((2, 2)),), {"ord": 5}, EagerflowError, "not an order"),
+    ],
+    dtypes=INEXACT,
+)
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     """Norm of each matrix of a stack.
 
@@ -145,22 +161,21 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     >>> float(ef.linalg.matrix_norm(ef.tensor([[3.0, 0.0], [0.0, 4.0]])))
     5.0
     """
-    tensor = checked(x, matrices, "matrix_norm")
+    matrices(x)
     if ord == "fro":
-        return vector_norm(tensor, axis=(-2, -1), keepdims=keepdims)
+        return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     choose = _smallest if isinstance(ord, int | float) and ord < 0 else _largest
     if ord == "nuc":
-        found = total(svdvals(tensor), axis=-1)
+        found = total(svdvals(x), axis=-1)
     elif ord in (2, -2):
-        found = choose(svdvals(tensor))
+        found = choose(svdvals(x))
     elif ord in (1, -1):
-        found = choose(total(magnitude(tensor), axis=-2))
+        found = choose(total(magnitude(x), axis=-2))
     elif ord in (math.inf, -math.inf):
-        found = choose(total(magnitude(tensor), axis=-1))
+        found = choose(total(magnitude(x), axis=-1))
     else:
         raise EagerflowError(
             f"{ord!r} is not an order of a matrix norm",
-            op="matrix_norm",
             argument="ord",
             expected="'fro', 'nuc', 1, -1, 2, -2, inf or -inf",
         )
@@ -176,7 +191,6 @@ def _smallest(x: Any) -> Any:
     if x.shape[-1] == 0:
         raise ShapeError(
             "an empty matrix has no smallest sum or singular value",
-            op="matrix_norm",
             argument="x",
             expected="at least one row and one column",
             hint="another ord",
@@ -184,6 +198,28 @@ def _smallest(x: Any) -> Any:
     return smallest(x, axis=-1)
 
 
+def _vectors_and_matrices(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    x, several = make(rng, dtype, (3, 2)), make(rng, dtype, (2, 3, 4), 0.5, 2)
+    chosen: list[tuple[Any, dict[str, Any]]] = [
+        (x, {}),
+        (x[0], {"ord": 1}),
+        (x, {"ord": "fro", "keepdims": True}),
+        (several, {"axis": 1}),
+        (several, {"axis": (0, -1), "ord": 1}),
+        (several, {"axis": (2, 0), "keepdims": True}),
+    ]
+    return [Sample((x,), attributes) for x, attributes in chosen]
+
+
+@composed(
+    samples=_vectors_and_matrices,
+    reference=np.linalg.norm,
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 2, 2)),), {"ord": 2}, ShapeError, "3 axes hold neither"),
+        ErrorSample((np.ones(2),), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+    ],
+    dtypes=INEXACT,
+)
 def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """Norm of vectors or matrices, as ``numpy.linalg.norm`` chooses.
 
@@ -196,23 +232,21 @@ def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -
     >>> ef.linalg.norm(ef.tensor([[3.0, 4.0], [0.0, 2.0]]), axis=1)
     Tensor([5., 2.], float32, cpu:0)
     """
-    tensor = as_tensor(x)
     if axis is None and ord is None:
-        return vector_norm(tensor, keepdims=keepdims)
-    axes = normalize_axes(axis, tensor.ndim)
+        return vector_norm(x, keepdims=keepdims)
+    axes = normalize_axes(axis, x.ndim)
     if len(axes) == 1:
-        return vector_norm(tensor, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
+        return vector_norm(x, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
     if len(axes) != 2:
         raise ShapeError(
             f"{len(axes)} axes hold neither vectors nor matrices",
-            op="norm",
             argument="axis",
             expected="an integer or a pair of integers",
             hint="ef.linalg.vector_norm",
         )
-    rest = tuple(i for i in range(tensor.ndim) if i not in axes)
-    moved = permute_dims(tensor, (*rest, *axes))
+    rest = tuple(i for i in range(x.ndim) if i not in axes)
+    moved = permute_dims(x, (*rest, *axes))
     found = matrix_norm(moved, ord="fro" if ord is None else ord)
     if not keepdims:
         return found
-    return reshape(found, tuple(1 if i in axes else n for i, n in enumerate(tensor.shape)))
+    return reshape(found, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))

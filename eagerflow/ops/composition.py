@@ -1,0 +1,145 @@
+"""Composed functions: public functions over ops, with the facts that their tests are made from.
+
+    @composed(samples=reals(), reference=lambda x, nan: np.where(np.isnan(x), nan, x))
+    def nan_to_zero(x, /, nan=0.0):
+        \"\"\"...\"\"\"
+        return where(isnan(x), nan, x)
+
+A tape, a trace and vmap see the ops that such a function calls. What is no op needs no kernel, no
+rule and no file format; the contract tests check values, gradients, batches and graphs as those
+of ops (``tests/contract/test_compositions.py``).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import numpy as np
+
+from eagerflow.display import summary
+from eagerflow.dtypes import NUMERIC, DType
+from eagerflow.errors import EagerflowError, KeywordError
+from eagerflow.op import ErrorSample, Missing, Rule, Sample
+from eagerflow.ops.family import as_operands
+from eagerflow.ops.keywords import translate
+from eagerflow.records import Record
+from eagerflow.tensor import Operators, Tensor
+
+__all__ = ["Composition", "composed", "compositions"]
+
+_EMPTY = inspect.Parameter.empty
+_PLAIN = {Tensor}
+
+
+class Composition(Record):
+    """A public function over ops, and what its tests need to know of it.
+
+    ``data`` names its arguments that are tensors, ``attributes`` the others.
+    ``gradient`` is Missing where none passes, ``small`` where 16-bit floats are not taken,
+    ``sizes`` where sizes have to be known while it is traced, ``batch`` where vmap cannot pass.
+    """
+
+    name: str
+    call: Rule
+    data: tuple[str, ...]
+    attributes: tuple[str, ...]
+    defaults: dict[str, Any]
+    samples: Callable[[np.random.Generator, DType], list[Sample]]
+    reference: Rule | Missing
+    errors: Callable[[np.random.Generator], list[ErrorSample]] = lambda rng: []
+    dtypes: frozenset[DType] = NUMERIC
+    gradient: Missing | None = None
+    small: Missing | None = None
+    sizes: Missing | None = None
+    batch: Missing | None = None
+    singular: bool = False
+
+    def bind(self, args: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], Any]:
+        """Tensors, and all attributes, of a call by the user."""
+        names = (*self.data, *self.attributes)
+        if len(args) > len(names):
+            raise self._refused(f"{len(names)} arguments are taken at most, {len(args)} came")
+        given = dict(zip(names, args, strict=False))
+        for name, value in named.items():
+            meant = (name, value) if name in names else translate(self.name, name, value, names)
+            if meant is not None and meant[0] in given:
+                raise self._refused("this argument came twice", meant[0])
+            given |= [] if meant is None else [meant]
+        for name in names:
+            if name not in given and self.defaults[name] is _EMPTY:
+                raise self._refused("this argument is missing", name)
+        whole = [given.get(name, self.defaults[name]) for name in names]
+        count = len(self.data)
+        return _tensors(whole[:count]), dict(zip(self.attributes, whole[count:], strict=True))
+
+    def _refused(self, problem: str, argument: str | None = None) -> KeywordError:
+        usage = f"{self.name}({', '.join((*self.data, *self.attributes))})"
+        return KeywordError(problem, op=self.name, argument=argument, expected=usage)
+
+    def told(self, error: EagerflowError, args: tuple[Any, ...]) -> EagerflowError:
+        """An error of an op inside, as one of this function and of its arguments."""
+        if error.op != self.name:
+            error.op = self.name
+            if error.argument and error.argument.partition("[")[0] not in self.defaults:
+                error.argument = None
+            names = (*self.data, *self.attributes)
+            given = zip(names, args, strict=False)
+            error.received = ", ".join(f"{name} {summary(x)}" for name, x in given)
+        return error
+
+
+compositions: list[Composition] = []
+"""All composed functions whose modules are loaded."""
+
+
+def _tensors(data: list[Any]) -> tuple[Any, ...]:
+    """What is given as tensors; what is left out stays None."""
+    found = iter(as_operands(*(x for x in data if x is not None)))
+    return tuple(None if x is None else next(found) for x in data)
+
+
+def composed(
+    *, tensors: int | None = None, method: bool = False, **facts: Any
+) -> Callable[[Rule], Any]:
+    """The decorator that makes a function over ops public, with its facts.
+
+    The first ``tensors`` arguments, or else those in front of the function's "/", become tensors;
+    numbers among them join the dtype of the first that is none. Errors of the ops inside tell the
+    function's name and its arguments.
+    """
+
+    def decorate(function: Rule) -> Any:
+        parameters = inspect.signature(function).parameters
+        leading = len([p for p in parameters.values() if p.kind is p.POSITIONAL_ONLY])
+        count = leading if tensors is None else tensors
+        data, attributes = tuple(parameters)[:count], tuple(parameters)[count:]
+        placed = tuple(parameters)[count:leading]  # attributes that are taken by position alone
+        own, enough = set(attributes), -1 if placed else count
+
+        @wraps(function)
+        def call(*args: Any, **named: Any) -> Any:
+            try:
+                if len(args) != enough or not own >= named.keys() or set(map(type, args)) - _PLAIN:
+                    args, named = composition.bind(args, named)
+                    args = *args, *(named.pop(name) for name in placed)
+                return function(*args, **named)
+            except EagerflowError as error:
+                raise composition.told(error, args) from error.__cause__
+
+        composition = Composition(
+            name=function.__name__,
+            call=call,
+            data=data,
+            attributes=attributes,
+            defaults={name: p.default for name, p in parameters.items()},
+            **facts,
+        )
+        compositions.append(composition)
+        if method:
+            setattr(Operators, function.__name__, call)
+        return call
+
+    return decorate
