@@ -13,7 +13,10 @@ from eagerflow.op import ops as registry
 
 _TOP = {
     "elementwise.binary_parts": "cbrt frexp ldexp",
+    "elementwise.closeness": "allclose array_equal isclose",
     "elementwise.divisors": "fmod gcd lcm",
+    "elementwise.formulas": "bitwise_count deg2rad heaviside logaddexp2 logit modf nan_to_num "
+    "rad2deg sinc xlog1py xlogy",
     "elementwise.numbers_over_nan": "fmax fmin",
     "linear_algebra.integer_products": "integer_matmul",
     "nn.attention": "dot_product_attention",
@@ -34,7 +37,13 @@ _TOP = {
     "nanstd nansum nanvar",
     "reductions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
     "reductions.running_extremes": "cummax cummin logcumsumexp",
-    "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
+    "reductions.sets": "intersect1d isin setdiff1d setxor1d union1d",
+    "reductions.unique": "unique unique_all unique_counts unique_inverse unique_values",
+    "shapes.diagonal_matrices": "block_diag diag_embed diag_indices diagflat tril_indices "
+    "triu_indices",
+    "shapes.stacking": "append array_split atleast_1d atleast_2d atleast_3d block column_stack "
+    "dsplit dstack hsplit hstack vsplit vstack",
+    "shapes.turning": "fliplr flipud rot90",
 }
 _LINALG: dict[str, str] = {}
 _UNNAMED = ("nn.adaptive_updates", "nn.mean_differences", "nn.weight_products")
