@@ -18,7 +18,11 @@ _TOP = {
     "elementwise.formulas": "bitwise_count deg2rad heaviside logaddexp2 logit modf nan_to_num "
     "rad2deg sinc xlog1py xlogy",
     "elementwise.numbers_over_nan": "fmax fmin",
+    "creation.spaced": "geomspace logspace",
+    "indexing.flat_places": "argwhere compress extract flatnonzero ravel_multi_index select "
+    "unravel_index",
     "linear_algebra.integer_products": "integer_matmul",
+    "linear_algebra.products": "cdist dot inner kron polyval vander vdot",
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",
     "nn.convolution": "conv conv_filter_gradient conv_input_gradient conv_transpose",
@@ -33,6 +37,10 @@ _TOP = {
     "nn.recurrent": "gru lstm simple_rnn",
     "nn.regularization": "dropout",
     "nn.resizing": "resize resize_gradient",
+    "reductions.histograms": "bincount digitize histogram histogram2d histogram_bin_edges "
+    "histogramdd",
+    "reductions.moments": "average corrcoef cov ptp",
+    "reductions.neighbours": "convolve correlate ediff1d gradient interp trapezoid",
     "reductions.over_nan": "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod "
     "nanstd nansum nanvar",
     "reductions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
