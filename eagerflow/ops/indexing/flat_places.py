@@ -64,8 +64,8 @@ def unravel_index(indices: Any, /, shape: Any) -> Any:
     """Indices along each axis, of indices into a flattened tensor.
 
     ``indices`` is a tensor of integers, negative ones counted from the end; ``shape`` is that of
-    the tensor. The results, one for each axis, are int64. Raises IndexRangeError for indices that the
-    tensor does not have.
+    the tensor. The results, one for each axis, are int64. Raises IndexRangeError for indices that
+    it does not have.
 
     >>> ef.unravel_index(ef.tensor([1, 5]), (2, 3))
     (Tensor([0, 1], int64, cpu:0), Tensor([1, 2], int64, cpu:0))

@@ -329,8 +329,8 @@ def convolve(a: Any, v: Any, /, mode: str = "full") -> Any:
     """Convolution of two vectors: the coefficients of the product of two polynomials.
 
     ``a`` and ``v`` are numeric vectors of n and m elements; ``mode`` is ``"full"`` for all
-    n + m - 1 sums, ``"same"`` for the middle ones, as many as the longer vector has, or ``"valid"`` for those
-    of all elements of the shorter one. It takes n times m numbers of memory; ``ef.conv`` is for
+    n + m - 1 sums, ``"same"`` for the middle ones, as many as the longer vector has, or ``"valid"``
+    for those of all elements of the shorter one. It takes n times m numbers of memory; ``ef.conv`` is for
     batches of signals. Raises ShapeError for what is no vector or empty.
 
     >>> ef.convolve(ef.tensor([1.0, 2.0]), ef.tensor([1.0, -1.0, 3.0]))
