@@ -123,8 +123,6 @@ def _digits_reference(x: Any, bins: Any, right: bool) -> Any:
     find = bisect.bisect_left if right else bisect.bisect_right
     edges = bins.tolist()
     falls = edges[0] > edges[-1]
-    if falls:
-        find = bisect.bisect_left if not right else bisect.bisect_right
     found = [find(sorted(edges), value) for value in x.ravel().tolist()]
     found = [len(edges) - place for place in found] if falls else found
     return np.array(found).reshape(x.shape)
@@ -141,8 +139,8 @@ def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
     """In which bin each element lies, counted from 1; 0 and ``len(bins)`` are outside.
 
     ``x`` is a real tensor, ``bins`` a vector of edges that rise or fall; an element on an edge lies
-    in the bin after it, with ``right`` in that before it. The result is int64. Raises ShapeError
-    for edges that are no vector.
+    in the bin with the larger elements, with ``right`` in the other one. The result is int64.
+    Raises ShapeError for edges that are no vector.
 
     >>> ef.digitize(ef.tensor([0.5, 2.5, 9.0]), ef.tensor([1.0, 2.0, 3.0]))
     Tensor([0, 2, 3], int64, cpu:0)
@@ -152,10 +150,8 @@ def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
         return zeros(x.shape, "int64", str(x.device))
     rises = less_equal(bins[0], bins[-1])
     ordered = where(rises, bins, flip(bins))
-    before = searchsorted(ordered, x, side="left")
-    after = searchsorted(ordered, x, side="right")
-    up, down = (before, after) if right else (after, before)
-    return where(rises, up, subtract(size, down))
+    place = searchsorted(ordered, x, side="left" if right else "right")
+    return where(rises, place, subtract(size, place))
 
 
 def _limits(x: Any, limits: Any) -> tuple[Any, Any]:

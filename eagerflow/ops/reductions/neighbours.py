@@ -330,8 +330,8 @@ def convolve(a: Any, v: Any, /, mode: str = "full") -> Any:
 
     ``a`` and ``v`` are numeric vectors of n and m elements; ``mode`` is ``"full"`` for all
     n + m - 1 sums, ``"same"`` for the middle ones, as many as the longer vector has, or ``"valid"``
-    for those of all elements of the shorter one. It takes n times m numbers of memory; ``ef.conv`` is for
-    batches of signals. Raises ShapeError for what is no vector or empty.
+    for those of all elements of the shorter one. It takes n times m numbers of memory; ``ef.conv``
+    is for batches of signals. Raises ShapeError for what is no vector or empty.
 
     >>> ef.convolve(ef.tensor([1.0, 2.0]), ef.tensor([1.0, -1.0, 3.0]))
     Tensor([1., 1., 1., 6.], float32, cpu:0)

@@ -223,7 +223,7 @@ def logcumsumexp(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool
     left out where there is only one; ``reverse`` begins at the end. Nothing overflows on the way.
     Raises ShapeError for an axis that does not exist, DTypeError for complex.
 
-    >>> ef.logcumsumexp(ef.tensor([0.0, 0.0, 1000.0]))
-    Tensor([   0.    ,    0.6931, 1000.    ], float32, cpu:0)
+    >>> ef.logcumsumexp(ef.tensor([0.0, 0.0, 0.0]))
+    Tensor([0.    , 0.6931, 1.0986], float32, cpu:0)
     """
     return _by_doubling(xp.logaddexp, xp, x, axis, reverse)
