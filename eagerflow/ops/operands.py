@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import index
 from typing import Any
 
 from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, NARROW, REAL, default_dtype
 from eagerflow.dtypes import float32 as single
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
 from eagerflow.ops.creation.cast import astype
 
 __all__ = ["chosen", "floating", "real_numbers", "vector", "whole_number", "wide"]
@@ -62,14 +63,19 @@ def vector(x: Any, argument: str = "x") -> Any:
 
 def whole_number(value: Any, argument: str, least: int | None = None) -> int:
     """An integer of Python's; ArgumentError for all else, and for one below the ``least``."""
-    bad = isinstance(value, bool) or not isinstance(value, int)
-    if bad or (least is not None and value < least):
+    try:
+        found = None if isinstance(value, bool) else index(value)
+    except CaptureError:
+        raise  # a value that is not known while tracing says so
+    except TypeError:
+        found = None
+    if found is None or (least is not None and found < least):
         raise ArgumentError(
             f"{short_repr(value)} is not taken",
             argument=argument,
             expected="an integer" if least is None else f"an integer from {least} on",
         )
-    return int(value)
+    return found
 
 
 def chosen(value: Any, argument: str, choices: Any) -> Any:

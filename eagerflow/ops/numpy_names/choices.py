@@ -12,10 +12,12 @@ from eagerflow.dtypes import BOOL, FLOATS, INEXACT, INTEGERS, as_dtype, is_compl
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros_like
+from eagerflow.ops.elementwise.arithmetic import abs as size_of
 from eagerflow.ops.elementwise.arithmetic import remainder, signbit
 from eagerflow.ops.elementwise.closeness import array_equal
 from eagerflow.ops.elementwise.comparison import (
     isinf,
+    less,
     logical_and,
     logical_not,
     not_equal,
@@ -28,10 +30,12 @@ from eagerflow.ops.family import as_operands
 from eagerflow.ops.indexing.flat_places import ravel_multi_index, unravel_index
 from eagerflow.ops.indexing.gathering import take, take_along_axis
 from eagerflow.ops.indexing.scattering import nonzero
+from eagerflow.ops.inspection import finfo
 from eagerflow.ops.numpy_names.shapes import flattened
 from eagerflow.ops.operands import chosen
 from eagerflow.ops.reductions.sets import isin
 from eagerflow.ops.reductions.sorting import argsort, sort
+from eagerflow.ops.reductions.sums import all as every
 from eagerflow.ops.reductions.unique import unique
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import broadcast_arrays, reshape
@@ -169,6 +173,15 @@ def _angle(z: Any, deg: bool = False) -> Any:
     return rad2deg(angle(z)) if deg else angle(z)
 
 
+def _real_if_close(a: Any, tol: float = 100) -> Any:
+    """Its dtype depends on values, so it cannot be captured: reading them says so."""
+    a = as_tensor(a)
+    if not is_complex(a.dtype):
+        return a
+    limit = tol * finfo(a.dtype).eps if tol > 1 else tol
+    return real(a) if bool(every(less(size_of(imag(a)), limit))) else a
+
+
 def _isin(
     element: Any,
     test_elements: Any,
@@ -244,6 +257,7 @@ FUNCTIONS: dict[str, Call] = {
     "partition": _ordered(sort),
     "piecewise": _piecewise,
     "ravel_multi_index": _ravel_index,
+    "real_if_close": _real_if_close,
     "sort": _ordered(sort),
     "sort_complex": _sort_complex,
     "take": _take,

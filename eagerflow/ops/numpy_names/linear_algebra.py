@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import string
 from collections.abc import Callable
 from typing import Any
 
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
+from eagerflow.dtypes import as_dtype
 from eagerflow.errors import KeywordError, ShapeError
 from eagerflow.ops import linalg
+from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.family import as_operands
+from eagerflow.ops.linear_algebra.einstein import einsum
 from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.ops.shapes.reshaping import moveaxis, reshape
 from eagerflow.spec import normalize_axis
@@ -44,6 +48,22 @@ def _cross(
     return moveaxis(found, -1, axisc)
 
 
+def _einsum(*operands: Any, optimize: Any = False, dtype: Any = None) -> Any:
+    """Subscripts in front, or, as NumPy has it too, integers for the axes behind each operand."""
+    if not isinstance(operands[0], str):
+        tensors, rest = operands[0 : len(operands) - 1 : 2], operands[1::2]
+        given = [*rest, operands[-1]] if len(operands) % 2 else [*rest]
+        words = ["".join(_letter(i) for i in axes) for axes in given]
+        result = f"->{words.pop()}" if len(operands) % 2 else ""
+        operands = (",".join(words) + result, *tensors)
+    found = einsum(*operands)
+    return found if dtype is None else astype(found, as_dtype(dtype))
+
+
+def _letter(axis: Any) -> str:
+    return "..." if axis is Ellipsis else string.ascii_letters[axis]
+
+
 def _tensorinv(a: Any, ind: int = 2) -> Any:
     a = as_tensor(a)
     if not isinstance(ind, int) or not 0 < ind < a.ndim:
@@ -64,6 +84,7 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cross": _cross,
+    "einsum": _einsum,
     "linalg.eigh": lambda a, UPLO="L": linalg.eigh(_whole(a, UPLO)),
     "linalg.eigvalsh": lambda a, UPLO="L": linalg.eigvalsh(_whole(a, UPLO)),
     "linalg.svd": _svd,

@@ -22,7 +22,6 @@ REASONS = {
     "put": _IN_PLACE,
     "put_along_axis": _IN_PLACE,
     "putmask": _IN_PLACE,
-    "real_if_close": "the dtype of the result would depend on values: ef.real(x)",
     "roots": "how many there are depends on values: ef.linalg.eigvals of the companion matrix",
     "unpackbits": _BYTES,
 }

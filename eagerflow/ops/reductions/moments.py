@@ -86,7 +86,8 @@ def _average(x: Any, weights: Any, axis: Any, keepdims: bool) -> Any:
 
 
 def _mean_of(x: Any, weights: Any, axis: Any, returned: bool, keepdims: bool) -> Any:
-    return np.asarray(np.average(x, axis, weights, keepdims=keepdims))
+    of_numpy: Any = np.average
+    return np.asarray(of_numpy(x, axis, weights, keepdims=keepdims))
 
 
 @composed(

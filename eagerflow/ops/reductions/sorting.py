@@ -15,7 +15,7 @@ from eagerflow.dispatch import with_context
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample, spec_of
-from eagerflow.ops.family import batch_along_axis, define, split_others
+from eagerflow.ops.family import batch_along_axis, define, op_of, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.accumulation import part_of
@@ -311,7 +311,7 @@ def top_k(x: Any, /, k: int, axis: int = -1, *, largest: bool = True) -> Any:
     try:
         _top_spec(spec_of(x), k, axis)
     except ShapeError as error:
-        raise with_context(error, _top_k.op, (x,)) from None
+        raise with_context(error, op_of(_top_k), (x,)) from None
     places = part_of(argsort(x, axis=axis), normalize_axis(axis, x.ndim), 0, k)
     return take_along_axis(x, places, axis), places
 
