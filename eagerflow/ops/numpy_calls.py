@@ -56,7 +56,7 @@ class _Counterpart(NamedTuple):
     theirs: inspect.Signature | None  # None: they are the same
     lead: int
     """How many arguments are given by position: those without a default."""
-    names: dict[str, Any]
+    names: dict[str, Any] | None  # None: whatever comes
     plain: Call
     """What is called where only arguments come that ours has too."""
     same: frozenset[str]
@@ -109,18 +109,23 @@ def _of_values(function: Any) -> _Counterpart:
         named = {k: np.asarray(x) if isinstance(x, Operators) else x for k, x in kwargs.items()}
         return function(*arrays, **named)
 
-    return _Counterpart(call, None, 0, {}, call, frozenset())
+    return _Counterpart(call, None, 0, None, call, frozenset())
 
 
 def _arguments(name: str, found: _Counterpart, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Arguments for our function, from those of NumPy's."""
-    if found.theirs is None:
+    if found.names is None:
         return args, kwargs
     given: list[Any] = []
     named: dict[str, Any] = {}
-    places = list(found.theirs.parameters)
-    for key, value in found.theirs.bind(*args, **kwargs).arguments.items():
-        theirs = found.theirs.parameters[key]
+    known: Any = {} if found.theirs is None else found.theirs.parameters
+    places = list(known)
+    if found.theirs is None:
+        given, named, arguments = list(args), dict(kwargs), {}
+    else:
+        arguments = found.theirs.bind(*args, **kwargs).arguments
+    for key, value in arguments.items():
+        theirs = known[key]
         if theirs.kind is theirs.VAR_POSITIONAL:
             given += value
         elif theirs.kind is theirs.VAR_KEYWORD:
@@ -131,7 +136,7 @@ def _arguments(name: str, found: _Counterpart, args: Any, kwargs: Any) -> tuple[
             named[key] = value
     for key in [key for key in named if key not in found.names]:
         value = named.pop(key)
-        default = found.theirs.parameters[key].default if key in found.theirs.parameters else key
+        default = known[key].default if key in known else key
         if value is not default and value is not np._NoValue:
             meant = translate(name, key, value, found.names)
             named |= {} if meant is None else dict([meant])

@@ -80,7 +80,7 @@ CALLS = {
     "argsort": [lambda t: np.argsort(t(X), axis=0), lambda t: np.argsort(t(X), None)],
     "argwhere": [lambda t: np.argwhere(t(B))],
     "around": [lambda t: np.around(t(X), 1)],
-    "array2string": [lambda t: np.array2string(t(V))],
+    "array2string": [lambda t: np.array2string(t(V), precision=2)],
     "array_equal": [lambda t: np.array_equal(t(X), X), lambda t: np.array_equal(t(X), V)],
     "array_equiv": [lambda t: np.array_equiv(t(X[:1]), np.repeat(X[:1], 2, 0))],
     "array_repr": [lambda t: np.array_repr(t(V))],
@@ -177,6 +177,7 @@ CALLS = {
     "hstack": [lambda t: np.hstack([t(V), W], dtype=np.float64)],
     "i0": [lambda t: np.i0(t(V))],
     "imag": [lambda t: np.imag(t(C))],
+    "in1d": [lambda t: np.in1d(t(I), [1, 5])],
     "inner": [lambda t: np.inner(t(X), X)],
     "insert": [
         lambda t: np.insert(t(V), 2, 9.0),

@@ -36,6 +36,7 @@ _BITS = Missing("it has no operators for the bits of numbers")
     saves="y",
     singular=True,
     dtypes=FLOATS,
+    onnx=lambda w, x: w.Mul(w.Sign(x), w.Pow(w.Abs(x), w.constant(1 / 3, x.dtype))),
     samples=reals(0.3, 3),
     reference=each(lambda x: math.copysign(abs(x) ** (1 / 3), x)),
 )

@@ -12,7 +12,7 @@ from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample
 from eagerflow.ops.elementwise.arithmetic import divide, negative
 from eagerflow.ops.elementwise.rounding import trunc
-from eagerflow.ops.family import Missing, Sample, ufunc
+from eagerflow.ops.family import Missing, Onnx, Sample, ufunc
 from eagerflow.ops.samples import each, pairs
 from eagerflow.spec import Array, Namespace
 
@@ -29,12 +29,22 @@ def _off_steps(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return pairs(-2.9, -2.1, 1.6, 1.9)(rng, dtype)
 
 
+def _rest(w: Any, a: Any, b: Any) -> Any:
+    """The rule of ONNX; integers divided by 0 leave 0."""
+    if a.dtype.kind == "f":
+        return w.Mod(a, b, fmod=1)
+    zero = w.constant(0, a.dtype)
+    by_zero = w.Equal(b, zero, dtype=bool)
+    return w.either(by_zero, zero, w.Mod(a, w.either(by_zero, w.constant(1, a.dtype), b), fmod=1))
+
+
 @ufunc(
     partials=(1, lambda y, a, b: negative(trunc(divide(a, b)))),
     saves="x1 x2",
     singular=True,
     dtypes=REAL,
     scalar="fmod",
+    onnx=Onnx("Mod", rule=_rest),
     samples=_off_steps,
     reference=each(lambda a, b: type(a)(math.fmod(a, b))),
 )

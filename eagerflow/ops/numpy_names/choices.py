@@ -247,6 +247,9 @@ FUNCTIONS: dict[str, Call] = {
     "common_type": _common_type,
     "iscomplex": _imaginary,
     "iscomplexobj": lambda x: is_complex(_dtype_of(x)),
+    "in1d": lambda ar1, ar2, assume_unique=False, invert=False: isin(
+        reshape(as_tensor(ar1), (-1,)), ar2, invert=invert
+    ),
     "isin": _isin,
     "isneginf": _is_infinite(True),
     "isposinf": _is_infinite(False),
