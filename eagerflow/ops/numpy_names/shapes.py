@@ -54,9 +54,10 @@ def _cast(arrays: Any, dtype: Any) -> Any:
 
 
 def _concatenate(arrays: Any, axis: Any = 0, dtype: Any = None) -> Any:
-    if axis is None:
-        arrays, axis = [reshape(as_tensor(x), (-1,)) for x in arrays], 0
     return concat(list(_cast(arrays, dtype)), axis=axis)
+
+
+_concatenate.plain = concat  # type: ignore[attr-defined]
 
 
 def _joined(ours: Call) -> Call:
@@ -157,6 +158,9 @@ def _reshape(a: Any, shape: Any, order: str = "C") -> Any:
     # Counted column by column: the axes are reversed before and after.
     sizes = (shape,) if isinstance(shape, int) else tuple(shape)
     return reshape(a.T, sizes[::-1]).T  # type: ignore[attr-defined]
+
+
+_reshape.plain = reshape  # type: ignore[attr-defined]
 
 
 def _ravel(a: Any, order: str = "C") -> Any:
