@@ -59,6 +59,9 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: see late.py.
 if TYPE_CHECKING:
+    from eagerflow.ops.elementwise.binary_parts import *
+    from eagerflow.ops.elementwise.divisors import *
+    from eagerflow.ops.elementwise.numbers_over_nan import *
     from eagerflow.ops.images.cells import *
     from eagerflow.ops.images.colors import *
     from eagerflow.ops.images.coordinates import *
@@ -92,6 +95,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.nn.resizing import *
     from eagerflow.ops.nn.similarity import *
     from eagerflow.ops.reductions.associative import *
+    from eagerflow.ops.reductions.running_extremes import *
     from eagerflow.ops.reductions.unique import *
     from eagerflow.ops.special.bessel import *
     from eagerflow.ops.special.gamma import *

@@ -12,6 +12,15 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "creation.spaced": "geomspace logspace",
+    "elementwise.binary_parts": "cbrt frexp ldexp",
+    "elementwise.closeness": "allclose array_equal isclose",
+    "elementwise.divisors": "fmod gcd lcm",
+    "elementwise.formulas": (
+        "bitwise_count deg2rad heaviside logaddexp2 logit modf nan_to_num rad2deg sinc xlog1py "
+        "xlogy"
+    ),
+    "elementwise.numbers_over_nan": "fmax fmin",
     "images.cells": "adaptive_avg_pool adaptive_max_pool",
     "images.colors": "hsv_to_rgb rgb_to_grayscale rgb_to_hsv",
     "images.coordinates": "affine_grid grid_sample map_coordinates",
@@ -22,8 +31,12 @@ _TOP = {
     "images.pools": "lp_pool max_pool_with_indices max_unpool",
     "images.warping": "affine_transform crop_and_resize homography perspective_transform",
     "indexing.combining": "embedding_bag index_reduce scatter_reduce segment_mean",
+    "indexing.flat_places": (
+        "argwhere compress extract flatnonzero ravel_multi_index select unravel_index"
+    ),
     "indexing.segments": "segment_max segment_min segment_prod segment_sum",
     "linear_algebra.integer_products": "integer_matmul",
+    "linear_algebra.products": "cdist dot inner kron polyval vander vdot",
     "nn.activations": (
         "celu glu hard_shrink hard_tanh prelu soft_shrink softmin sparse_plus sparse_sigmoid "
         "sparsemax squareplus tanh_shrink threshold"
@@ -58,15 +71,37 @@ _TOP = {
         "cosine_embedding_loss cosine_similarity pairwise_distance triplet_margin_loss"
     ),
     "reductions.associative": "associative_scan",
-    "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
+    "reductions.histograms": (
+        "bincount digitize histogram histogram2d histogram_bin_edges histogramdd"
+    ),
+    "reductions.moments": "average corrcoef cov ptp",
+    "reductions.neighbours": "convolve correlate ediff1d gradient interp trapezoid",
+    "reductions.over_nan": (
+        "nanargmax nanargmin nancumprod nancumsum nanmax nanmean nanmin nanprod nanstd nansum "
+        "nanvar"
+    ),
+    "reductions.quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+    "reductions.running_extremes": "cummax cummin logcumsumexp",
+    "reductions.sets": "intersect1d isin setdiff1d setxor1d union1d",
+    "reductions.unique": "unique unique_all unique_counts unique_inverse unique_values",
+    "shapes.diagonal_matrices": (
+        "block_diag diag_embed diag_indices diagflat tril_indices triu_indices"
+    ),
+    "shapes.stacking": (
+        "append array_split atleast_1d atleast_2d atleast_3d block column_stack dsplit dstack "
+        "hsplit hstack vsplit vstack"
+    ),
+    "shapes.turning": "fliplr flipud rot90",
     "special.bessel": "i0 i0e i1 i1e j0 j1 k0 k0e k1 k1e spherical_jn y0 y1",
     "special.gamma": "beta betaln gamma",
     "special.incomplete_beta": "betainc",
     "special.incomplete_gamma": "gammainc gammaincc",
     "special.integrals": "exp1 expi zeta",
     "special.normal": "entr erfcinv erfcx log_ndtr ndtr ndtri rel_entr",
-    "special.polynomials": "eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite "
-    "eval_hermitenorm eval_laguerre eval_legendre",
+    "special.polynomials": (
+        "eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite eval_hermitenorm "
+        "eval_laguerre eval_legendre"
+    ),
 }
 _LINALG: dict[str, str] = {
 

@@ -1,133 +1,49 @@
 """NumPy's functions on tensors: ``np.f(tensor)`` is our function of that name.
 
 NumPy's own signature says which argument is which, so they may come in NumPy's order and with
-NumPy's names; ``ops/keywords.py`` says what becomes of those that ours does not have.
+NumPy's names; ``ops/keywords.py`` says what becomes of those that ours does not have. Where ours
+means something else, or there is none, ``ops/numpy_names`` has one, or says why there is none.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
+from eagerflow.dtypes import as_dtype
 from eagerflow.errors import DTypeError, KeywordError
 from eagerflow.op import ops
-from eagerflow.ops import linalg
 from eagerflow.ops.creation.cast import astype
-from eagerflow.ops.creation.filled import ones_like
-from eagerflow.ops.elementwise.arithmetic import add, divide, multiply
-from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.elementwise.selection import maximum, minimum
-from eagerflow.ops.elementwise.selection import where as select
-from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.keywords import translate
+from eagerflow.ops.late import load
 from eagerflow.ops.other_names import table
-from eagerflow.ops.reductions.statistics import mean
-from eagerflow.ops.reductions.sums import all, any, max, min, prod, sum
-from eagerflow.ops.shapes.diagonals import tril, triu
 from eagerflow.tensor import Operators, Tensor, array_namespace, joining
 
 __all__: list[str] = []
 
 Call = Callable[..., Any]
 
-
-# Functions that take more in NumPy, or mean something else ----------------------------------------
-
-
-def _whole(a: Any, triangle: str) -> Any:
-    """The symmetric (Hermitian) matrices of which one triangle is told."""
-    if triangle not in ("L", "U", "l", "u"):
-        raise KeywordError(
-            f"{triangle!r} is no triangle", op="eigh", argument="UPLO", expected="'L' or 'U'"
-        )
-    a = as_tensor(a)
-    part, rest = (tril(a), tril(a, -1)) if triangle in "Ll" else (triu(a), triu(a, 1))
-    return add(part, conj(rest).mT)
-
-
-def _svd(a: Any, /, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    return linalg.svd(a, full_matrices=full_matrices) if compute_uv else linalg.svdvals(a)
-
-
-def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
-    return nonzero(condition) if x is None and y is None else select(condition, x, y)
-
-
-def _mean(
-    a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = True
-) -> Any:
-    a = as_tensor(a) if dtype is None else astype(a, dtype)
-    if where is True:
-        return mean(a, axis=axis, keepdims=keepdims)
-    count = sum(select(where, ones_like(a), 0), axis=axis, keepdims=keepdims)
-    return divide(sum(select(where, a, 0), axis=axis, keepdims=keepdims), count)
-
-
-def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
-    """A reduction that takes NumPy's ``where`` and ``initial`` as well."""
-
-    def call(
-        a: Any,
-        /,
-        axis: Any = None,
-        keepdims: bool = False,
-        initial: Any = None,
-        where: Any = True,
-        dtype: Any = None,
-    ) -> Any:
-        options = {} if dtype is None else {"dtype": dtype}
-        if where is not True:
-            fill = neutral if neutral is not None else initial
-            if fill is None:
-                raise KeywordError(
-                    "nothing may be left of an axis",
-                    op=ours.__name__,
-                    argument="where",
-                    hint="initial=..., what the result is then",
-                )
-            a = select(where, a, fill)
-        y = ours(a, axis=axis, keepdims=keepdims, **options)
-        return y if initial is None or join is None else join(y, initial)
-
-    call.plain = ours  # type: ignore[attr-defined]
-    return call
-
-
-_OWN: dict[Any, Call] = {
-    np.shape: lambda a, /: a.shape,
-    np.ndim: lambda a, /: a.ndim,
-    np.size: lambda a, /, axis=None: a.size if axis is None else a.shape[axis],
-    np.linalg.eigh: lambda a, /, UPLO="L": linalg.eigh(_whole(a, UPLO)),
-    np.linalg.eigvalsh: lambda a, /, UPLO="L": linalg.eigvalsh(_whole(a, UPLO)),
-    np.linalg.svd: _svd,
-    np.where: _where,
-    np.mean: _mean,
-    np.all: _reduced(all, True, None),
-    np.any: _reduced(any, False, None),
-    np.max: _reduced(max, None, maximum),
-    np.min: _reduced(min, None, minimum),
-    np.prod: _reduced(prod, 1, multiply),
-    np.sum: _reduced(sum, 0, add),
+# Names of NumPy's that we call otherwise; for methods of tensors see ops/methods.py.
+_RENAMED = {
+    "concat": "concat",
+    "copy": "asarray",
+    "fix": "trunc",
+    "transpose": "permute_dims",
 }
+_OWN = ("reductions", "shapes", "choices", "polynomials", "linear_algebra")
 
 
-def _method(name: str) -> Call:
-    method = getattr(Operators, name)
-
-    @wraps(method)
-    def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return method(as_tensor(self), *args, **kwargs)
-
-    return call
-
-
-# The method of a tensor means the same as NumPy's function, ours of that name does not.
-_METHODS = (np.argsort, np.cumprod, np.cumsum, np.diagonal, np.dot, np.ravel, np.round, np.trace)
+@cache
+def _own() -> dict[str, Call]:
+    """Functions for NumPy's names, where ours of that name means something else."""
+    found: dict[str, Call] = {}
+    for module in _OWN:
+        found |= load(f"numpy_names.{module}").FUNCTIONS
+    return found
 
 
 # Which is which ----------------------------------------------------------------------------------
@@ -140,26 +56,40 @@ class _Counterpart(NamedTuple):
     theirs: inspect.Signature | None  # None: they are the same
     lead: int
     """How many arguments are given by position: those without a default."""
-    names: dict[str, Any]
+    names: dict[str, Any] | None  # None: whatever comes
     plain: Call
     """What is called where only arguments come that ours has too."""
     same: frozenset[str]
 
 
-@cache
-def _counterparts() -> dict[Any, Call]:
-    found: dict[Any, Call] = {}
-    for home, numpys in (("", np), ("linalg", np.linalg), ("fft", np.fft)):
-        ours = getattr(array_namespace(), home, None) if home else array_namespace()
-        for name in getattr(ours, "__all__", ()):
-            if callable(function := getattr(numpys, name, None)):
-                found[function] = getattr(ours, name)
-    return found | {f: _method(f.__name__) for f in _METHODS} | _OWN
+def full_name(function: Any) -> str:
+    """NumPy's name of one of its functions, with the module in front that is not ``numpy``."""
+    name: str = function.__name__
+    for home in ("linalg", "fft"):
+        if getattr(getattr(np, home), name, None) is function and (
+            getattr(np, name, None) is not function
+        ):
+            return f"{home}.{name}"
+    return name
+
+
+def _ours(name: str) -> Call | None:
+    own = _own().get(name)
+    if own is not None:
+        return own
+    home, _, last = name.rpartition(".")
+    place = getattr(array_namespace(), home, None) if home else array_namespace()
+    last = _RENAMED.get(last, last)
+    return getattr(place, last) if last in getattr(place, "__all__", ()) else None
 
 
 @cache
 def _counterpart(function: Any) -> _Counterpart | None:
-    call = _counterparts().get(function)
+    name = full_name(function)
+    refused = load("numpy_names.refused")
+    if name in refused.on_values:
+        return _of_values(function)
+    call = None if name in refused.REASONS else _ours(name)
     if call is None:
         return None
     try:
@@ -173,15 +103,29 @@ def _counterpart(function: Any) -> _Counterpart | None:
     return _Counterpart(call, theirs, lead, dict(own), plain, same)
 
 
+def _of_values(function: Any) -> _Counterpart:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        arrays = [np.asarray(x) if isinstance(x, Operators) else x for x in args]
+        named = {k: np.asarray(x) if isinstance(x, Operators) else x for k, x in kwargs.items()}
+        return function(*arrays, **named)
+
+    return _Counterpart(call, None, 0, None, call, frozenset())
+
+
 def _arguments(name: str, found: _Counterpart, args: Any, kwargs: Any) -> tuple[Any, Any]:
     """Arguments for our function, from those of NumPy's."""
-    if found.theirs is None:
+    if found.names is None:
         return args, kwargs
     given: list[Any] = []
     named: dict[str, Any] = {}
-    places = list(found.theirs.parameters)
-    for key, value in found.theirs.bind(*args, **kwargs).arguments.items():
-        theirs = found.theirs.parameters[key]
+    known: Any = {} if found.theirs is None else found.theirs.parameters
+    places = list(known)
+    if found.theirs is None:
+        given, named, arguments = list(args), dict(kwargs), {}
+    else:
+        arguments = found.theirs.bind(*args, **kwargs).arguments
+    for key, value in arguments.items():
+        theirs = known[key]
         if theirs.kind is theirs.VAR_POSITIONAL:
             given += value
         elif theirs.kind is theirs.VAR_KEYWORD:
@@ -192,7 +136,7 @@ def _arguments(name: str, found: _Counterpart, args: Any, kwargs: Any) -> tuple[
             named[key] = value
     for key in [key for key in named if key not in found.names]:
         value = named.pop(key)
-        default = found.theirs.parameters[key].default if key in found.theirs.parameters else key
+        default = known[key].default if key in known else key
         if value is not default and value is not np._NoValue:
             meant = translate(name, key, value, found.names)
             named |= {} if meant is None else dict([meant])
@@ -202,16 +146,45 @@ def _arguments(name: str, found: _Counterpart, args: Any, kwargs: Any) -> tuple[
 # NumPy's protocols -------------------------------------------------------------------------------
 
 
+_UFUNCS = {
+    "absolute": "abs",
+    "conjugate": "conj",
+    "invert": "bitwise_invert",
+    "left_shift": "bitwise_left_shift",
+    "right_shift": "bitwise_right_shift",
+    "rint": "round",
+} | {f"arc{name}": f"a{name}" for name in ("cos", "cosh", "sin", "sinh", "tan", "tan2", "tanh")}
+"""What we call NumPy's element-wise functions otherwise."""
+
 _ufuncs: dict[Any, Any] = {}
 
 
-def _op_of(ufunc: Any) -> Any:
-    """The op that means the same as an element-wise function of NumPy's; None if there is none."""
-    if not _ufuncs:
-        # By object: np.acos is np.arccos, and np.bitwise_left_shift is np.left_shift.
-        named = {getattr(np, op.ufunc or name, None): op for name, op in ops.items()}
-        _ufuncs.update({f: op for f, op in named.items() if isinstance(f, np.ufunc)})
-    return _ufuncs.get(ufunc)
+def _call_of(ufunc: Any) -> Any:
+    """What means the same as an element-wise function of NumPy's; None if nothing does."""
+    name = ufunc.__name__
+    if getattr(np, name, None) is not ufunc:
+        return None
+    found = load("numpy_names.ufuncs").FUNCTIONS.get(name)
+    ours = _UFUNCS.get(name, name)
+    if found is None and ours in array_namespace().__all__:
+        found = getattr(array_namespace(), ours)
+        found = _of_truths(found) if ours.startswith("logical_") else found
+    if found is not None:
+        _ufuncs[ufunc] = found
+    return found
+
+
+def _of_truths(call: Any) -> Call:
+    """A logical function, for which whatever is not zero is true."""
+
+    def of_truths(*inputs: Any) -> Any:
+        return call(*(x if _is_truth(x) else ops["not_equal"].call(x, 0) for x in inputs))
+
+    return of_truths
+
+
+def _is_truth(x: Any) -> bool:
+    return type(x) is bool or getattr(x, "dtype", None) == np.bool_
 
 
 def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
@@ -219,17 +192,47 @@ def _array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **kwargs: Any
         for x in inputs:
             if not joining[type(x)]:
                 return NotImplemented
-    op = _ufuncs.get(ufunc) or _op_of(ufunc)
-    if method != "__call__" or op is None:
-        raise DTypeError(
-            f"numpy.{ufunc.__name__}{'' if method == '__call__' else '.' + method}"
-            " does not take tensors",
-            hint="np.asarray(x) for the values" + (f", or ef.{op.name}(...)" if op else ""),
-        )
+    call = _ufuncs.get(ufunc) or _call_of(ufunc)
+    if method != "__call__" or call is None:
+        return _ufunc_method(ufunc, method, call, inputs, kwargs)
     if kwargs:
-        for key, value in kwargs.items():
-            translate(op.name, key, value, op.data)
-    return op.call(*inputs)
+        inputs = _with_keywords(ufunc.__name__, inputs, kwargs)
+    return call(*inputs)
+
+
+def _with_keywords(name: str, inputs: Any, kwargs: Any) -> Any:
+    """The inputs in the dtype that is asked for; other keywords must mean nothing."""
+    dtype = kwargs.pop("dtype", None)
+    out = kwargs.pop("out", None)
+    for one in out or ():
+        translate(name, "out", one, ())
+    for key, value in kwargs.items():
+        translate(name, key, value, ())
+    return inputs if dtype is None else [astype(x, as_dtype(dtype)) for x in inputs]
+
+
+def _ufunc_method(ufunc: Any, method: str, call: Any, inputs: Any, kwargs: Any) -> Any:
+    name = ufunc.__name__
+    known = load("numpy_names.ufuncs").METHODS.get(method)
+    if call is None or known is None:
+        reason = load("numpy_names.refused").REASONS.get(name)
+        if method == "at":
+            reason = "tensors do not change: x.at[index].add(values) gives a new one"
+        raise DTypeError(
+            f"numpy.{name}{'' if method == '__call__' else '.' + method} does not take tensors"
+            + (f": {reason}" if reason else ""),
+            hint="np.asarray(x) for the values",
+        )
+    dropped = {"out": (None, (None,)), "order": ("K", "C"), "casting": ("same_kind",)}
+    named = {k: x for k, x in kwargs.items() if x is not np._NoValue}
+    for key in [key for key in named if key in dropped and named[key] in dropped[key]]:
+        named.pop(key)
+    try:
+        return known(name, call, *inputs, **named)
+    except TypeError as error:
+        if "keyword" not in str(error) or isinstance(error, KeywordError | DTypeError):
+            raise
+        raise KeywordError(str(error).partition(" got ")[2], op=f"{name}.{method}") from None
 
 
 def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -238,16 +241,22 @@ def _array_function(self: Any, func: Any, types: Any, args: Any, kwargs: Any) ->
             return NotImplemented
     found = _counterpart(func)
     if found is None:
-        here = table("eagerflow").get(func.__name__)
-        raise DTypeError(
-            f"{func.__module__}.{func.__name__} does not take tensors",
-            hint=(f"{here}; or " if here else "")
-            + "np.asarray(x) for the values; gradients do not pass through NumPy",
-        )
+        raise _refused(func)
     if len(args) <= found.lead and (not kwargs or kwargs.keys() <= found.same):
         return found.plain(*args, **kwargs)
     args, kwargs = _arguments(func.__name__, found, args, kwargs)
     return found.call(*args, **kwargs)
+
+
+def _refused(func: Any) -> DTypeError:
+    reason = load("numpy_names.refused").REASONS.get(full_name(func))
+    here = table("eagerflow").get(func.__name__)
+    return DTypeError(
+        f"{func.__module__}.{func.__name__} does not take tensors"
+        + (f": {reason}" if reason else ""),
+        hint=(f"{here}; or " if here else "")
+        + "np.asarray(x) for the values; gradients do not pass through NumPy",
+    )
 
 
 Operators.__array_ufunc__ = _array_ufunc  # type: ignore[attr-defined]

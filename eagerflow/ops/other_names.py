@@ -19,10 +19,9 @@ __all__ = ["explain_methods", "members", "table"]
 _MODULES = """
 abs_ absolute fabs: ef.abs(x)
 add_n: sum([x, y, z]), or ef.sum(ef.stack(tensors), axis=0)
-all_close allclose: np.allclose(x, y)
-amax nanmax reduce_max: ef.max(x, axis=...)
-amin nanmin reduce_min: ef.min(x, axis=...)
-append: ef.concat([x, y], axis=0)
+all_close: np.allclose(x, y)
+amax reduce_max: ef.max(x, axis=...)
+amin reduce_min: ef.min(x, axis=...)
 arccos: ef.acos(x)
 arccosh: ef.acosh(x)
 arcsin: ef.asin(x)
@@ -30,15 +29,10 @@ arcsinh: ef.asinh(x)
 arctan: ef.atan(x)
 arctan2: ef.atan2(y, x)
 arctanh: ef.atanh(x)
-argwhere: ef.stack(ef.nonzero(x), axis=-1)
 array constant convert_to_tensor from_numpy: ef.tensor(values), or ef.asarray(array)
-array_equal: np.array_equal(x, y)
-atleast_1d: ef.reshape(x, (-1,)) for one number
-atleast_2d: x[None, :] for a vector
-average reduce_mean nanmean: ef.mean(x, axis=...)
-batch_matmul bmm mm mv inner vdot dot: ef.matmul(x, y), or x @ y
+reduce_mean: ef.mean(x, axis=...)
+batch_matmul bmm mm mv: ef.matmul(x, y), or x @ y
 bernoulli: ef.random.bernoulli(...)
-bincount: ef.segment_sum(...)
 bitwise_not invert: ef.bitwise_invert(x)
 bool_: ef.bool
 boolean_mask: ef.masked_select(x, mask), or x[mask]
@@ -47,68 +41,56 @@ cat concatenate concat_ hconcat: ef.concat(tensors, axis=0)
 cast: ef.astype(x, dtype)
 cdouble: ef.complex128
 cfloat: ef.complex64
-chunk array_split: ef.split(x, sections, axis=0)
+chunk: ef.split(x, sections, axis=0)
 clamp clip_by_value: ef.clip(x, low, high)
 clip_by_norm clip_by_global_norm: ef.nn.optimizers.SGD(rate, clipnorm=..., global_clipnorm=...)
 clone copy deepcopy array_copy: x itself: tensors do not change; ef.tensor(x) copies
-column_stack: ef.stack(vectors, axis=-1)
 compat v1: ef.capture.Session for graphs and feeds
 compile jit pmap tf_function: ef.function(f)
 complex_: ef.complex128
 conj_ conjugate: ef.conj(x)
 conv1d conv2d conv3d convolution: ef.conv(x, w, ...)
 conv2d_transpose conv_transpose2d: ef.conv_transpose(x, w, ...)
-convolve: ef.conv(x, w, ...) for batches of images
 cumprod: ef.cumulative_prod(x, axis=...), or x.cumprod()
 cumsum: ef.cumulative_sum(x, axis=...), or x.cumsum()
 default_rng Generator PRNGKey manual_seed set_seed set_random_seed: ef.random.seed(0), \
 ef.random.Generator
-degrees rad2deg: x * (180 / ef.pi)
+degrees: x * (180 / ef.pi)
 detach no_gradient: ef.stop_gradient(x)
 device_count list_devices local_devices: ef.devices()
 device_get: x.numpy()
 device_put: ef.to_device(x, device), or x.to(device)
-diag_embed: ef.diag(x)
 diag_part: ef.diagonal(x)
 div true_divide truediv realdiv: ef.divide(x, y), or x / y
 double: ef.float64
-dstack: ef.stack(tensors, axis=-1)
 eigvals eig: ef.linalg.eigh(x) for symmetric matrices
 eq: ef.equal(x, y), or x == y
 expand broadcast: ef.broadcast_to(x, shape)
 expit: ef.sigmoid(x)
-extract: x[mask]
 fill: ef.full(shape, value)
 fix: ef.trunc(x)
 flatten ravel: ef.reshape(x, (-1,)), or x.flatten()
-fliplr: ef.flip(x, axis=1)
-flipud: ef.flip(x, axis=0)
 float_: ef.float64
 floordiv: ef.floor_divide(x, y), or x // y
-floormod mod fmod: ef.remainder(x, y), or x % y
-fmax: ef.maximum(x, y)
-fmin: ef.minimum(x, y)
+floormod mod: ef.remainder(x, y), or x % y
 foldl foldr reduce accumulate: ef.scan(...)
 from_array frombuffer fromiter: ef.tensor(np.frombuffer(...)), through NumPy
 ge: ef.greater_equal(x, y), or x >= y
 get_default_dtype set_default_dtype: dtype=... of each call: Python floats become float32
-gradient gradients backward: ef.grad(f), or tape.gradient(loss, variables) of ef.GradientTape()
+gradients backward: ef.grad(f), or tape.gradient(loss, variables) of ef.GradientTape()
 gt: ef.greater(x, y), or x > y
 half: ef.float16
-hstack: ef.concat(tensors, axis=-1)
 identity: ef.eye(n)
 if_else: ef.cond(...)
 index_select: ef.take(x, indices, axis=...)
 init_scope name_scope variable_scope: ef.capture.scope(name)
 int_ long: ef.int64
 is_tensor is_tensor_like: isinstance(x, ef.Tensor)
-isclose: ef.abs(x - y) <= tolerance
 isneginf: x == -ef.inf
 isposinf: x == ef.inf
 isreal iscomplex iscomplexobj isrealobj: ef.isdtype(x.dtype, "complex floating")
 jacfwd jacrev: ef.jacobian(f)
 keras layers: ef.nn
-kron: ef.einsum("ij,kl->ikjl", x, y) and ef.reshape
 l2_normalize normalize: x / ef.linalg.vector_norm(x, axis=-1, keepdims=True)
 le: ef.less_equal(x, y), or x <= y
 ln: ef.log(x)
@@ -121,12 +103,9 @@ make_graph make_jaxpr: ef.capture.trace(f, *specs)
 map_fn vectorized_map vectorize: ef.vmap(f), or ef.map(...)
 masked_fill: ef.where(mask, value, x)
 mat matrix asmatrix: ef.tensor(values)
-median percentile quantile nanmedian: ef.sort(x) and an index
 mul: ef.multiply(x, y), or x * y
 multinomial: ef.random.categorical(...)
 multi_dot: a @ b @ c
-nan_to_num: ef.where(ef.isnan(x), 0, x)
-nansum: ef.sum(ef.where(ef.isnan(x), 0, x))
 ndarray DeviceArray Array EagerTensor: ef.Tensor
 ndim rank: x.ndim
 ne: ef.not_equal(x, y), or x != y
@@ -157,8 +136,7 @@ relu_: ef.relu(x)
 remat: ef.checkpoint(f)
 repeat_interleave: ef.repeat(x, repeats, axis=...)
 reverse flipped: ef.flip(x, axis=...)
-rot90: ef.flip(ef.permute_dims(x, axes), axis=0)
-row_stack vstack: ef.concat(tensors, axis=0), or ef.stack(vectors)
+row_stack: ef.concat(tensors, axis=0), or ef.stack(vectors)
 save: graph.save(file) of a traced graph, or np.save
 scatter_add index_put unsorted_segment_sum: x.at[index].add(values)
 seed: ef.random.seed(0)
@@ -178,12 +156,9 @@ tensor_split: ef.split(x, sections, axis=0)
 to_numpy asnumpy: x.numpy()
 topk: ef.top_k(x, k)
 tree_map tree_util: Python's own loops over lists and dicts; ef.grad takes nests of tensors
-tril_indices triu_indices: ef.nonzero(ef.tril(ef.ones((n, n))))
 unbind unpack: ef.unstack(x, axis=0)
-unique: ef.unique_values(x), ef.unique_counts(x), ef.unique_inverse(x)
 unsqueeze: ef.expand_dims(x, axis)
 while_: ef.while_loop(...)
-xlogy: ef.multiply_no_nan(ef.log(y), x)
 zeros_: ef.zeros(shape)
 """
 

@@ -16,7 +16,6 @@ strict = array_api_strict
 
 EXCEPTIONS = {
     "fft": "an optional extension that is not there yet",
-    "isin": "of the version after 2024.12",
     "ArrayAPIStrictFlags": "array_api_strict's own",
     "get_array_api_strict_flags": "array_api_strict's own",
     "reset_array_api_strict_flags": "array_api_strict's own",

@@ -195,11 +195,9 @@ def test_numpy_functions_that_have_a_counterpart(name):
 
 
 REFUSED = {
-    "add.reduce": lambda x: np.add.reduce(x),
     "add.at": lambda x: np.add.at(np.zeros((2, 3)), 0, x),
-    "percentile": lambda x: np.percentile(x, 50),
-    "linalg.lstsq": lambda x: np.linalg.lstsq(x, x),
-    "cov": lambda x: np.cov(x),
+    "put": lambda x: np.put(x, 0, 1.0),
+    "packbits": lambda x: np.packbits(x),
 }
 
 

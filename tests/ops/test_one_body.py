@@ -18,6 +18,8 @@ TWICE = {
     "any": "NumPy has it in one step",
     "clip": "either bound may be left out",
     "count_nonzero": "NumPy has it in two steps",
+    "fmax": "NumPy has it in one step",
+    "fmin": "NumPy has it in one step",
     "logaddexp": "NumPy has it in one step",
     "logsumexp": "along any axes at once, as NumPy reduces",
     "max": "NumPy has it in one step",

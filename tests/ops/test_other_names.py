@@ -58,7 +58,7 @@ def test_no_name_in_a_table_exists():
 @pytest.mark.parametrize(
     "name",
     "concatenate transpose cast array cumsum no_grad jit constant reduce_sum convert_to_tensor "
-    "Linear cat clamp unsqueeze permute amax dot arctan2 placeholder vstack".split(),
+    "Linear cat clamp unsqueeze permute amax mm arctan2 placeholder topk".split(),
 )
 def test_names_of_others(name):
     place = ef.nn if name == "Linear" else ef
@@ -103,7 +103,8 @@ def test_every_callable_has_a_signature(value):
         if callable(found) and not name.startswith("_"):
             signature = inspect.signature(found)
             assert str(signature).startswith("(")
-            assert not {"self", "xp"} & set(signature.parameters), name
+            own = {"xp"} if name == "interp" else set()  # its points have NumPy's name
+            assert not {"self", "xp"} & set(signature.parameters) - own, name
             count += 1
     assert count > 5
 

@@ -41,7 +41,7 @@ from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 __all__ = ["cumulative_prod", "cumulative_sum", "diff", "linear_recurrence"]
 
 
-def _scan_axis(rank: int, axis: Any) -> int:
+def scan_axis(rank: int, axis: Any) -> int:
     """The axis of a running total; it may be left out where there is only one."""
     if axis is None and rank != 1:
         raise ShapeError(
@@ -59,7 +59,7 @@ def _scan_spec(
     reverse: bool = False,
     dtype: Any = None,
 ) -> TensorSpec:
-    at = _scan_axis(x.ndim, axis)
+    at = scan_axis(x.ndim, axis)
     size = x.shape[at] + 1 if include_initial else x.shape[at]
     return x.like((*x.shape[:at], size, *x.shape[at + 1 :]), dtype or wide_dtype(x.dtype))
 
@@ -70,7 +70,7 @@ def _scan_kernel(name: str, first: int) -> Callable[..., Any]:
     def kernel(
         xp: Namespace, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
     ) -> Any:
-        at = _scan_axis(x.ndim, axis)
+        at = scan_axis(x.ndim, axis)
         there = (slice(None),) * at
         backwards = (*there, slice(None, None, -1))
         total = getattr(xp, name, None) or getattr(xp, name.replace("ulative_", ""))
@@ -98,7 +98,7 @@ def _numpy_scan(ufunc: Any, first: int) -> Callable[..., Any]:
         reverse: bool = False,
         dtype: Any = None,
     ) -> Any:
-        at = _scan_axis(x.ndim, axis)
+        at = scan_axis(x.ndim, axis)
         if not include_initial and not reverse:
             return ufunc.accumulate(x, at, accumulator(dtype) or _wide[x.dtype])
         shape = list(x.shape)
@@ -183,7 +183,7 @@ def _scan(ufunc: Any, first: int, function: Any, **facts: Any) -> Any:
         "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes)},
         "batch": Batch(
             lambda call, args, batched, size, axis, **more: call(
-                args[0], axis=_scan_axis(args[0].ndim - 1, axis) + 1, **more
+                args[0], axis=scan_axis(args[0].ndim - 1, axis) + 1, **more
             )
         ),
         "split": split_others,
@@ -204,7 +204,7 @@ def _inner_gradient(g: Any, at: int, include_initial: bool, reverse: bool) -> An
 def _sum_rule(
     g: Any, y: Any, x: Any, axis: Any, include_initial: bool, reverse: bool, dtype: Any
 ) -> Any:
-    at = _scan_axis(x.ndim, axis)
+    at = scan_axis(x.ndim, axis)
     g = _inner_gradient(g, at, include_initial, reverse)
     return cumulative_sum(g, axis=at, reverse=not reverse)
 
@@ -212,7 +212,7 @@ def _sum_rule(
 def _sum_operator(
     w: Any, x: Any, *, axis: Any, include_initial: bool, reverse: bool, dtype: Any
 ) -> Any:
-    at, x = _scan_axis(x.ndim, axis), w.wide(x)
+    at, x = scan_axis(x.ndim, axis), w.wide(x)
     if include_initial:
         shape = (*x.shape[:at], 1, *x.shape[at + 1 :])
         zeros = w.filled(0, shape, x.dtype)
@@ -260,7 +260,7 @@ def _prod_rule(
     d/dx[j] of the running products is before[j] * s[j], where s[j] = g[j] + x[j+1] s[j+1].
     Nothing is divided, so zeros do no harm.
     """
-    at = _scan_axis(x.ndim, axis)
+    at = scan_axis(x.ndim, axis)
     g = _inner_gradient(g, at, include_initial, reverse)
     others = cumulative_prod(x, axis=at, include_initial=True, reverse=reverse)
     if reverse:
@@ -280,7 +280,7 @@ def _product_operator(
     w: Any, x: Any, *, axis: Any, include_initial: bool, reverse: bool, dtype: Any
 ) -> Any:
     """The rule of ONNX: each round multiplies what is twice as far apart."""
-    at, x = _scan_axis(x.ndim, axis), w.wide(x)
+    at, x = scan_axis(x.ndim, axis), w.wide(x)
 
     def ones(count: int) -> Any:
         return w.filled(1, (*x.shape[:at], count, *x.shape[at + 1 :]), x.dtype)

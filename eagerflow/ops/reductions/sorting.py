@@ -9,14 +9,17 @@ from typing import Any, Literal
 import numpy as np
 
 from eagerflow.codegen.numpy.rows import add_up
+from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim, product
+from eagerflow.dispatch import with_context
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.op import ErrorSample, Missing, Sample
-from eagerflow.ops.family import batch_along_axis, define, split_others
+from eagerflow.op import ErrorSample, Missing, Sample, spec_of
+from eagerflow.ops.family import batch_along_axis, define, op_of, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.indexing.indices import extremes
-from eagerflow.ops.reductions.sums import INDEX_RESULT
+from eagerflow.ops.reductions.accumulation import part_of
+from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -282,20 +285,36 @@ def _top_reference(x: Any, k: int, axis: int) -> Any:
     ],
     reference=_top_reference,
 )
-def top_k(xp: Namespace, x: Array, /, k: int, axis: int = -1) -> Any:
-    """The ``k`` largest elements along an axis, largest first, and their indices.
-
-    ``x`` is a real tensor with at least ``k`` elements along ``axis``. The results are
-    ``(values, indices)``; of equal elements the first come first; the indices are int64. NaN
-    counts as largest. Raises ShapeError where there are fewer than ``k`` elements.
-
-    >>> ef.top_k(ef.tensor([1.0, 5.0, 3.0, 5.0]), 3)
-    (Tensor([5., 5., 3.], float32, cpu:0), Tensor([1, 3, 2], int64, cpu:0))
-    """
+def _top_k(xp: Namespace, x: Array, /, k: int, axis: int = -1) -> Any:
+    """The ``k`` largest elements along an axis, largest first, and their indices."""
     at = normalize_axis(axis, x.ndim)
     order = xp.argsort(x, axis=at, descending=True, stable=True)
     places = order[(*(slice(None),) * at, slice(0, k), ...)]
     return xp.take_along_axis(x, places, axis=at), places
+
+
+def top_k(x: Any, /, k: int, axis: int = -1, *, largest: bool = True) -> Any:
+    """The ``k`` largest elements along an axis, largest first, and their indices.
+
+    ``x`` is a real tensor with at least ``k`` elements along ``axis``; with ``largest=False`` it is
+    the smallest ones, smallest first. The results are ``(values, indices)``; of equal elements the
+    first come first; the indices are int64. NaN counts as largest. Raises ShapeError where there
+    are fewer than ``k`` elements.
+
+    >>> ef.top_k(ef.tensor([1.0, 5.0, 3.0, 5.0]), 3)
+    (Tensor([5., 5., 3.], float32, cpu:0), Tensor([1, 3, 2], int64, cpu:0))
+    >>> ef.top_k(ef.tensor([1.0, 5.0, 3.0]), 2, largest=False)[0]
+    Tensor([1., 3.], float32, cpu:0)
+    """
+    if largest:
+        return _top_k(x, k, axis)
+    x = as_tensor(x)
+    try:
+        _top_spec(spec_of(x), k, axis)
+    except ShapeError as error:
+        raise with_context(error, op_of(_top_k), (x,)) from None
+    places = part_of(argsort(x, axis=axis), normalize_axis(axis, x.ndim), 0, k)
+    return take_along_axis(x, places, axis), places
 
 
 # Places in sorted values -------------------------------------------------------------------------

@@ -8,9 +8,11 @@ import numpy as np
 
 from eagerflow.convert import as_tensor, from_array
 from eagerflow.dtypes import FLOATS
+from eagerflow.ops.indexing.gathering import take
+from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
-__all__ = ["unique_all", "unique_counts", "unique_inverse", "unique_values"]
+__all__ = ["unique", "unique_all", "unique_counts", "unique_inverse", "unique_values"]
 
 
 class UniqueAll(NamedTuple):
@@ -111,3 +113,47 @@ def unique_values(x: Any) -> Tensor:
     Tensor([1, 3], int64, cpu:0)
     """
     return _unique("unique_values", x).values
+
+
+def unique(
+    x: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+) -> Any:
+    """The different values of a tensor in ascending order, or its different slices along an axis.
+
+    ``x`` is a tensor; without ``axis`` it is flattened. With ``return_index``, ``return_inverse``
+    and ``return_counts`` come, in this order, where each one is first, which of them each element
+    is, and how many are: int64. NaN equals itself with ``equal_nan``. The gradient goes to the
+    first of equal ones. Raises CaptureError while a graph is captured, since the shape depends on
+    values, and ShapeError for an axis that does not exist.
+
+    >>> ef.unique(ef.tensor([3, 1, 3]), return_counts=True)
+    (Tensor([1, 3], int64, cpu:0), Tensor([1, 2], int64, cpu:0))
+    >>> ef.unique(ef.tensor([[1, 2], [0, 5], [1, 2]]), axis=0).tolist()
+    [[0, 5], [1, 2]]
+    """
+    x = as_tensor(x)
+    at = None if axis is None else normalize_axis(axis, x.ndim)
+    array = x._values("unique")
+    wide = array.astype(np.float32) if x.dtype in FLOATS and x.dtype.itemsize == 2 else array
+    _, first, inverse, counts = np.unique(
+        wide,
+        return_index=True,
+        return_inverse=True,
+        return_counts=True,
+        axis=at,
+        equal_nan=equal_nan,
+    )
+    places, number, often = (
+        from_array(part.astype(np.int64), x.device)
+        for part in (first, inverse.reshape(x.shape if at is None else (-1,)), counts)
+    )
+    values = take(x, places, axis=at)
+    wanted = (return_index, places), (return_inverse, number), (return_counts, often)
+    more = [part for asked, part in wanted if asked]
+    return (values, *more) if more else values

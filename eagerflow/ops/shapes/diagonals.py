@@ -206,6 +206,8 @@ def diag(x: Any, k: int = 0) -> Any:
             expected="one or two axes, and an integer",
         )
     size = x.shape[0] + abs(k)
+    if size == 0:
+        return reshape(x, (0, 0))
     if x.shape[0] == 0:
         return index_scatter(x, shape=(size, size), index=(slice(0, 0), 0))
     steps = _diagonal_steps(size, size, k)

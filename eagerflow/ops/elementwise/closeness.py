@@ -1,0 +1,137 @@
+"""Whether tensors are equal, or nearly so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import symbolic
+from eagerflow.dtypes import INEXACT, NUMERIC, DType
+from eagerflow.errors import ShapeError
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.filled import zeros
+from eagerflow.ops.elementwise.arithmetic import abs, add, multiply, subtract
+from eagerflow.ops.elementwise.comparison import (
+    equal,
+    isfinite,
+    isnan,
+    less_equal,
+    logical_and,
+    logical_or,
+)
+from eagerflow.ops.reductions.sums import all as every
+from eagerflow.ops.samples import make, pairs
+
+__all__ = ["allclose", "array_equal", "isclose"]
+
+_TRUTH = Missing("the result is a truth value")
+
+
+def _close_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = pairs()(rng, dtype)
+    x = make(rng, dtype, (2, 3))
+    found += [Sample((x, x)), Sample((x, x + dtype.type(1)), {"rtol": 0.5, "atol": 0.25})]
+    if dtype.kind in "fc":
+        y = x.copy()
+        y[0] = np.nan, np.inf, -np.inf
+        z = x * dtype.type(1 + 3e-6)
+        found += [Sample((y, y)), Sample((y, y), {"equal_nan": True}), Sample((x, z))]
+        found += [Sample((y, x)), Sample((x, y))]
+    return found
+
+
+def _no_fit(rng: np.random.Generator) -> list[ErrorSample]:
+    return [ErrorSample((np.ones(2), np.ones(3)), {}, ShapeError, "broadcast")]
+
+
+def _isclose(x1: Any, x2: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
+    same = equal(x1, x2)
+    # Of whole numbers, differences are taken where they fit.
+    x1, x2 = (x if x.dtype in INEXACT else astype(x, "float64") for x in (x1, x2))
+    limit = add(atol, multiply(rtol, abs(x2)))
+    near = logical_and(less_equal(abs(subtract(x1, x2)), limit), isfinite(x2))
+    found = logical_or(same, near)
+    return logical_or(found, logical_and(isnan(x1), isnan(x2))) if equal_nan else found
+
+
+@composed(
+    samples=_close_pairs,
+    reference=lambda a, b, **more: np.isclose(a, b, **more),
+    errors=_no_fit,
+    dtypes=NUMERIC,
+    gradient=_TRUTH,
+)
+def isclose(
+    x1: Any, x2: Any, /, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> Any:
+    """Whether the elements of two tensors differ by ``atol + rtol * abs(x2)`` at most.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; ``rtol`` and ``atol``
+    are numbers or tensors that broadcast with them; infinities are close to themselves alone, and
+    so is NaN with ``equal_nan``. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.isclose(ef.tensor([1.0, 2.0]), ef.tensor([1.000001, 2.1]))
+    Tensor([ True, False], bool, cpu:0)
+    """
+    return _isclose(x1, x2, rtol, atol, equal_nan)
+
+
+@composed(
+    samples=_close_pairs,
+    reference=lambda a, b, **more: np.array(np.allclose(a, b, **more)),
+    errors=_no_fit,
+    dtypes=NUMERIC,
+    gradient=_TRUTH,
+)
+def allclose(
+    x1: Any, x2: Any, /, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False
+) -> Any:
+    """Whether all elements of two tensors are close: see ``ef.isclose``.
+
+    The result is a tensor without axes. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.allclose(ef.tensor([1.0, 2.0]), ef.tensor([1.000001, 2.0]))
+    Tensor(True, bool, cpu:0)
+    """
+    return every(_isclose(x1, x2, rtol, atol, equal_nan))
+
+
+def _equal_pairs(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    x = make(rng, dtype, (2, 3))
+    found = [
+        Sample((x, x)),
+        Sample((x, x[0])),
+        Sample((x, x + dtype.type(1))),
+        Sample((x[:0], x[:0])),
+    ]
+    if dtype.kind in "fc":
+        y = x.copy()
+        y[0, 0] = np.nan
+        found += [Sample((y, y)), Sample((y, y), {"equal_nan": True})]
+    return found
+
+
+@composed(
+    samples=_equal_pairs,
+    reference=lambda a, b, **more: np.array(np.array_equal(a, b, **more)),
+    dtypes=NUMERIC,
+    gradient=_TRUTH,
+)
+def array_equal(x1: Any, x2: Any, /, equal_nan: bool = False) -> Any:
+    """Whether two tensors have the same shape and equal elements.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers; with ``equal_nan`` NaN equals itself. The
+    result is a tensor without axes.
+
+    >>> ef.array_equal(ef.tensor([1, 2]), ef.tensor([1.0, 2.0]))
+    Tensor(True, bool, cpu:0)
+    """
+    if x1.ndim != x2.ndim or (not symbolic((*x1.shape, *x2.shape)) and x1.shape != x2.shape):
+        return zeros((), "bool", str(x1.device))
+    same = equal(x1, x2)
+    if equal_nan:
+        same = logical_or(same, logical_and(isnan(x1), isnan(x2)))
+    return every(same)

@@ -1,0 +1,312 @@
+"""Functions of one or two numbers that are short formulas of others."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import BOOL, FLOATS, INEXACT, INTEGERS, NUMERIC, REAL, DType
+from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.elementwise.arithmetic import (
+    abs,
+    add,
+    divide,
+    multiply,
+    multiply_no_nan,
+    negative,
+    subtract,
+)
+from eagerflow.ops.elementwise.bitwise import bitwise_and, bitwise_right_shift
+from eagerflow.ops.elementwise.comparison import (
+    equal,
+    greater,
+    isinf,
+    isnan,
+    less,
+    logical_and,
+)
+from eagerflow.ops.elementwise.complexes import imag, real
+from eagerflow.ops.elementwise.exponential import log, log1p, logaddexp
+from eagerflow.ops.elementwise.powers import square
+from eagerflow.ops.elementwise.rounding import trunc
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.elementwise.trigonometric import sin
+from eagerflow.ops.inspection import finfo
+from eagerflow.ops.operands import floating, real_numbers, wide
+from eagerflow.ops.samples import each, make, pairs, reals
+
+__all__ = [
+    "bitwise_count",
+    "deg2rad",
+    "heaviside",
+    "logaddexp2",
+    "logit",
+    "modf",
+    "nan_to_num",
+    "rad2deg",
+    "sinc",
+    "xlog1py",
+    "xlogy",
+]
+
+
+def _no_text(rng: np.random.Generator) -> list[ErrorSample]:
+    return [ErrorSample(("text",), {}, DTypeError, "str")]
+
+
+def _no_fit(rng: np.random.Generator) -> list[ErrorSample]:
+    return [ErrorSample((np.ones(2), np.ones(3)), {}, ShapeError, "broadcast")]
+
+
+# Angles ------------------------------------------------------------------------------------------
+
+
+@composed(samples=reals(-200, 200), reference=each(math.radians), errors=_no_text, dtypes=REAL)
+def deg2rad(x: Any, /) -> Any:
+    """Angles in degrees as radians.
+
+    ``x`` is a real tensor; integers are taken as float32. Raises DTypeError for complex.
+
+    >>> ef.deg2rad(ef.tensor([180.0, 90.0]))
+    Tensor([3.1416, 1.5708], float32, cpu:0)
+    """
+    return multiply(floating(x), math.pi / 180)
+
+
+@composed(samples=reals(-4, 4), reference=each(math.degrees), errors=_no_text, dtypes=REAL)
+def rad2deg(x: Any, /) -> Any:
+    """Angles in radians as degrees.
+
+    ``x`` is a real tensor; integers are taken as float32. Raises DTypeError for complex.
+
+    >>> ef.rad2deg(ef.tensor([ef.pi, ef.pi / 2]))
+    Tensor([180.,  90.], float32, cpu:0)
+    """
+    return multiply(floating(x), 180 / math.pi)
+
+
+# Sine and logarithms ------------------------------------------------------------------------------
+
+
+def _sinc(x: Any) -> Any:
+    y = multiply(x, math.pi)
+    small = less(abs(y), 0.1)
+    # There the first terms of the series have all digits, and so have those of its derivatives.
+    t = square(where(small, y, 0))
+    series: Any = 0
+    for n in (8, 6, 4, 2):
+        series = multiply(add(series, 1), negative(divide(t, n * (n + 1))))
+    far = where(small, 1, y)
+    return where(small, add(series, 1), divide(sin(far), far))
+
+
+@composed(samples=reals(-3, 3), reference=lambda x: np.sinc(x), errors=_no_text)
+def sinc(x: Any, /) -> Any:
+    """Sine of π times each element, divided by that; 1 at 0.
+
+    ``x`` is a numeric tensor; integers are taken as float32. Raises DTypeError for bools.
+
+    >>> ef.sinc(ef.tensor([0.0, 0.5, 1.5]))
+    Tensor([ 1.    ,  0.6366, -0.2122], float32, cpu:0)
+    """
+    return wide(_sinc, floating(real_numbers(x, "x", NUMERIC), "x", INEXACT))
+
+
+@composed(
+    samples=pairs(0.1, 2, 0.2, 3),
+    reference=each(lambda x, y: x * math.log(y)),
+    errors=_no_fit,
+    dtypes=FLOATS,
+    singular=True,
+)
+def xlogy(x1: Any, x2: Any, /) -> Any:
+    """``x1`` times the logarithm of ``x2``, and 0 where ``x1`` is 0.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; integers are taken as
+    float32. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.xlogy(ef.tensor([0.0, 2.0]), ef.tensor([0.0, 1.0]))
+    Tensor([0., 0.], float32, cpu:0)
+    """
+    x1, x2 = floating(x1, "x1", INEXACT), floating(x2, "x2", INEXACT)
+    return where(isnan(x2), add(x1, x2), multiply_no_nan(x1, log(x2)))
+
+
+@composed(
+    samples=pairs(0.1, 2, -0.5, 3),
+    reference=each(lambda x, y: x * math.log1p(y)),
+    errors=_no_fit,
+    dtypes=FLOATS,
+    singular=True,
+)
+def xlog1py(x1: Any, x2: Any, /) -> Any:
+    """``x1`` times the logarithm of ``1 + x2``, and 0 where ``x1`` is 0.
+
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; integers are taken as
+    float32. Raises ShapeError where the shapes do not broadcast.
+
+    >>> ef.xlog1py(ef.tensor([0.0, 2.0]), ef.tensor([-1.0, 1e-10]))
+    Tensor([0.e+00, 2.e-10], float32, cpu:0)
+    """
+    x1, x2 = floating(x1, "x1", INEXACT), floating(x2, "x2", INEXACT)
+    return where(isnan(x2), add(x1, x2), multiply_no_nan(x1, log1p(x2)))
+
+
+def _logit(x: Any) -> Any:
+    return subtract(log(x), log1p(negative(x)))
+
+
+@composed(
+    samples=reals(0.1, 0.9),
+    reference=each(lambda x: math.log(x / (1 - x))),
+    errors=_no_text,
+    dtypes=FLOATS,
+)
+def logit(x: Any, /) -> Any:
+    """Logarithm of the odds x / (1 - x): the inverse of ``ef.sigmoid``.
+
+    ``x`` holds probabilities from 0, which gives -infinity, to 1, which gives infinity; elsewhere
+    it is NaN. Raises DTypeError for complex.
+
+    >>> ef.logit(ef.tensor([0.5, 0.75]))
+    Tensor([0.    , 1.0986], float32, cpu:0)
+    """
+    return wide(_logit, floating(x))
+
+
+def _logaddexp2(x1: Any, x2: Any) -> Any:
+    natural = logaddexp(multiply(x1, math.log(2)), multiply(x2, math.log(2)))
+    return divide(natural, math.log(2))
+
+
+@composed(
+    samples=pairs(0, 3),
+    reference=each(lambda a, b: math.log2(2**a + 2**b)),
+    errors=_no_fit,
+    dtypes=REAL,
+)
+def logaddexp2(x1: Any, x2: Any, /) -> Any:
+    """Logarithm to base 2 of the sum of two powers of 2, without overflow on the way.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
+    taken as float32. Raises ShapeError where the shapes do not broadcast, DTypeError for complex.
+
+    >>> ef.logaddexp2(ef.tensor([0.0, 3.0]), ef.tensor([0.0, 3.0]))
+    Tensor([1., 4.], float32, cpu:0)
+    """
+    return wide(_logaddexp2, floating(x1, "x1"), floating(x2, "x2"))
+
+
+# Steps and parts ----------------------------------------------------------------------------------
+
+
+@composed(
+    samples=lambda rng, dtype: [
+        Sample((a * dtype.type(-1) if i % 2 and dtype.kind == "f" else a, b))
+        for i, (a, b) in enumerate(sample.args for sample in pairs(0.2, 2)(rng, dtype))
+    ],
+    reference=each(lambda x, h: h if x == 0 else float(x > 0)),
+    errors=_no_fit,
+    dtypes=FLOATS,
+)
+def heaviside(x1: Any, x2: Any, /) -> Any:
+    """0 where ``x1`` is negative, 1 where it is positive, and ``x2`` where it is 0.
+
+    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers are
+    taken as float32. Raises ShapeError where the shapes do not broadcast, DTypeError for complex.
+
+    >>> ef.heaviside(ef.tensor([-1.0, 0.0, 2.0]), 0.5)
+    Tensor([0. , 0.5, 1. ], float32, cpu:0)
+    """
+    x1, x2 = floating(x1, "x1"), floating(x2, "x2")
+    step = where(isnan(x1), x1, astype(greater(x1, 0), x1.dtype))
+    return where(equal(x1, 0), x2, step)
+
+
+@composed(
+    samples=reals(1.1, 1.9),
+    reference=lambda x: (np.modf(x)[0], np.modf(x)[1]),
+    errors=_no_text,
+    dtypes=FLOATS,
+)
+def modf(x: Any, /) -> Any:
+    """The fraction of each element, and what is left: the next integer towards 0.
+
+    ``x`` is a real tensor; integers are taken as float32. The results are ``(fractions,
+    integers)``, both of the dtype of ``x``. Raises DTypeError for complex.
+
+    >>> ef.modf(ef.tensor([1.5, -2.25]))
+    (Tensor([ 0.5 , -0.25], float32, cpu:0), Tensor([ 1., -2.], float32, cpu:0))
+    """
+    whole = trunc(floating(x))
+    return where(isinf(x), 0, subtract(floating(x), whole)), whole
+
+
+def _replaced(x: Any, nan: Any, posinf: Any, neginf: Any) -> Any:
+    most = float(finfo(x.dtype).max)
+    high, low = (most if posinf is None else posinf), (-most if neginf is None else neginf)
+    infinite = isinf(x)
+    x = where(logical_and(infinite, greater(x, 0)), high, x)
+    x = where(logical_and(infinite, less(x, 0)), low, x)
+    return where(isnan(x), nan, x)
+
+
+def _strange(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    found = reals()(rng, dtype)
+    if dtype.kind in "fc":
+        x = make(rng, dtype, (2, 4))
+        x[0, 1] = np.nan
+        found.append(Sample((x.copy(),)))
+        x[0, :3] = np.nan, np.inf, -np.inf  # the largest number differs from dtype to dtype
+        found.append(Sample((x,), {"nan": 1.5, "posinf": 2.0, "neginf": -3.0}))
+    return found
+
+
+@composed(samples=_strange, reference=lambda x, **more: np.nan_to_num(x, **more), errors=_no_text)
+def nan_to_num(
+    x: Any, /, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """The elements, with numbers in place of NaN and of infinities.
+
+    ``x`` is a tensor of any dtype; of complex numbers both parts are replaced. ``posinf`` and
+    ``neginf`` default to the largest and smallest finite numbers of the dtype. The gradient of what
+    is replaced is 0. Raises DTypeError for what is no number.
+
+    >>> ef.nan_to_num(ef.tensor([1.0, ef.nan, ef.inf]), posinf=9.0)
+    Tensor([1., 0., 9.], float32, cpu:0)
+    """
+    if x.dtype in BOOL | INTEGERS:
+        return x
+    if x.dtype in FLOATS:
+        return _replaced(x, nan, posinf, neginf)
+    parts = [_replaced(part, nan, posinf, neginf) for part in (real(x), imag(x))]
+    return add(astype(parts[0], x.dtype), multiply(astype(parts[1], x.dtype), 1j))
+
+
+@composed(
+    samples=reals(-99, 99),
+    reference=each(lambda x: bin(int(x)).count("1")),
+    errors=lambda rng: [ErrorSample((np.ones(2),), {}, DTypeError, "float64 is not taken")],
+    dtypes=INTEGERS,
+    gradient=Missing("the result is a count, which does not change smoothly"),
+)
+def bitwise_count(x: Any, /) -> Any:
+    """How many bits of the size of each integer are set, as uint8.
+
+    ``x`` is a tensor of integers. Raises DTypeError for other dtypes.
+
+    >>> ef.bitwise_count(ef.tensor([0, 7, -8]))
+    Tensor([0, 3, 1], uint8, cpu:0)
+    """
+    bits = astype(abs(real_numbers(x, "x", INTEGERS)), "uint64")
+    # Pairs of bits, then four, then eight, are summed in their own place.
+    bits = subtract(bits, bitwise_and(bitwise_right_shift(bits, 1), 0x5555555555555555))
+    fours = 0x3333333333333333
+    bits = add(bitwise_and(bits, fours), bitwise_and(bitwise_right_shift(bits, 2), fours))
+    bits = bitwise_and(add(bits, bitwise_right_shift(bits, 4)), 0x0F0F0F0F0F0F0F0F)
+    return astype(bitwise_right_shift(multiply(bits, 0x0101010101010101), 56), "uint8")

@@ -1,0 +1,34 @@
+"""Functions of NumPy's that take no tensors, and why."""
+
+from __future__ import annotations
+
+__all__ = ["REASONS", "on_values"]
+
+_IN_PLACE = "tensors do not change: x.at[index].set(values) gives a new one"
+_DATES = "tensors hold no dates"
+_BYTES = "bits packed into bytes are a matter of storage: ef.bitwise_right_shift takes them apart"
+
+REASONS = {
+    "busday_count": _DATES,
+    "busday_offset": _DATES,
+    "copyto": _IN_PLACE,
+    "datetime_as_string": _DATES,
+    "einsum_path": "ef.einsum orders its products itself",
+    "fill_diagonal": _IN_PLACE,
+    "is_busday": _DATES,
+    "isnat": _DATES,
+    "packbits": _BYTES,
+    "place": _IN_PLACE,
+    "put": _IN_PLACE,
+    "put_along_axis": _IN_PLACE,
+    "putmask": _IN_PLACE,
+    "roots": "how many there are depends on values: ef.linalg.eigvals of the companion matrix",
+    "unpackbits": _BYTES,
+}
+"""By NumPy's name, with the module in front of it where that is not ``numpy`` itself."""
+
+on_values = frozenset(
+    "array2string array_repr array_str may_share_memory save savetxt savez savez_compressed"
+    " shares_memory".split()
+)
+"""What looks at values, writes them or shows them: it gets arrays, and gives nothing back to us."""

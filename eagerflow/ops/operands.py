@@ -1,0 +1,89 @@
+"""What functions made of ops ask of their arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import index
+from typing import Any
+
+from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, NARROW, REAL, default_dtype
+from eagerflow.dtypes import float32 as single
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
+from eagerflow.ops.creation.cast import astype
+
+__all__ = ["chosen", "floating", "real_numbers", "vector", "whole_number", "wide"]
+
+
+def _refuse(x: Any, argument: str, allowed: Any) -> None:
+    raise DTypeError(
+        f"dtype {x.dtype.name} is not taken",
+        argument=argument,
+        expected="one of " + ", ".join(sorted(t.name for t in allowed)),
+        hint=f"{argument}.astype(...)",
+    )
+
+
+def floating(x: Any, argument: str = "x", allowed: Any = FLOATS) -> Any:
+    """A tensor of floats, as which integers and bools are taken; DTypeError for others."""
+    if x.dtype in allowed:
+        return x
+    if x.dtype not in BOOL | INTEGERS:
+        _refuse(x, argument, allowed)
+    return astype(x, default_dtype(float))
+
+
+def real_numbers(x: Any, argument: str = "x", allowed: Any = REAL | BOOL) -> Any:
+    """A tensor of one of the allowed dtypes, as it is; DTypeError for others."""
+    if x.dtype not in allowed:
+        _refuse(x, argument, allowed)
+    return x
+
+
+def wide(function: Callable[..., Any], *tensors: Any, **attributes: Any) -> Any:
+    """``function`` of tensors of which 16-bit floats are float32; its result is cast back.
+
+    Each step on the way would round.
+    """
+    small = next((x.dtype for x in tensors if x is not None and x.dtype in NARROW), None)
+    if small is None:
+        return function(*tensors, **attributes)
+    given = [astype(x, single) if x is not None and x.dtype in NARROW else x for x in tensors]
+    found = function(*given, **attributes)
+    if type(found) is tuple:
+        return tuple(astype(y, small) if y.dtype == single else y for y in found)
+    return astype(found, small) if found.dtype == single else found
+
+
+def vector(x: Any, argument: str = "x") -> Any:
+    """A tensor with one axis; ShapeError for others."""
+    if x.ndim != 1:
+        raise ShapeError(f"{x.ndim} axes, where one is needed", argument=argument)
+    return x
+
+
+def whole_number(value: Any, argument: str, least: int | None = None) -> int:
+    """An integer of Python's; ArgumentError for all else, and for one below the ``least``."""
+    try:
+        found = None if isinstance(value, bool) else index(value)
+    except CaptureError:
+        raise  # a value that is not known while tracing says so
+    except TypeError:
+        found = None
+    if found is None or (least is not None and found < least):
+        raise ArgumentError(
+            f"{short_repr(value)} is not taken",
+            argument=argument,
+            expected="an integer" if least is None else f"an integer from {least} on",
+        )
+    return found
+
+
+def chosen(value: Any, argument: str, choices: Any) -> Any:
+    """One of some words; ArgumentError for others."""
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentError(
+            f"{short_repr(value)} is not one of them",
+            argument=argument,
+            expected=", ".join(repr(choice) for choice in choices),
+        )
+    return value

@@ -1,0 +1,435 @@
+"""Medians, quantiles and percentiles: between which of the sorted elements they lie."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow.backends.numpy import quietly
+from eagerflow.convert import as_tensor, number_type
+from eagerflow.dims import product
+from eagerflow.dtypes import REAL, DType
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
+from eagerflow.op import ErrorSample, Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype, stop_gradient
+from eagerflow.ops.creation.filled import ones
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, remainder, subtract
+from eagerflow.ops.elementwise.comparison import equal, isnan, less, logical_not
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.rounding import ceil, floor, round
+from eagerflow.ops.elementwise.selection import maximum, minimum, where
+from eagerflow.ops.indexing.gathering import take, take_along_axis
+from eagerflow.ops.operands import floating
+from eagerflow.ops.reductions.accumulation import part_of
+from eagerflow.ops.reductions.cumulative import cumulative_sum
+from eagerflow.ops.reductions.sorting import argsort, sort
+from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.samples import distinct
+from eagerflow.ops.shapes.reshaping import (
+    broadcast_to,
+    expand_dims,
+    moveaxis,
+    permute_dims,
+    reshape,
+)
+from eagerflow.spec import normalize_axes
+
+__all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
+
+# How the methods of Hyndman and Fan ("Sample quantiles in statistical packages", 1996) that
+# interpolate place the q-th quantile of n sorted elements: at n q + a + q (1 - a - b) - 1.
+_PLOTTING = {
+    "interpolated_inverted_cdf": (0.0, 1.0),
+    "hazen": (0.5, 0.5),
+    "weibull": (0.0, 0.0),
+    "median_unbiased": (1 / 3, 1 / 3),
+    "normal_unbiased": (3 / 8, 3 / 8),
+}
+
+
+def _step(place: Any, at_step: Any) -> Any:
+    """The element after a place, and ``at_step`` of the way to it where the place is exact."""
+    low = floor(place)
+    return add(low, where(equal(place, low), at_step, 1.0))
+
+
+def _middle(place: Any) -> Any:
+    return divide(add(floor(place), ceil(place)), 2)
+
+
+# Those that choose, or meet halfway; ``last`` is the last index, ``q`` the share below.
+_CHOICES: dict[str, Callable[[Any, Any], Any]] = {
+    "linear": lambda last, q: multiply(last, q),
+    "lower": lambda last, q: floor(multiply(last, q)),
+    "higher": lambda last, q: ceil(multiply(last, q)),
+    "midpoint": lambda last, q: _middle(multiply(last, q)),
+    "nearest": lambda last, q: round(multiply(last, q)),
+    "inverted_cdf": lambda last, q: _step(_before(last, q), 0.0),
+    "averaged_inverted_cdf": lambda last, q: _step(_before(last, q), 0.5),
+    # Of two that are equally near, the one that is even when counted from 1.
+    "closest_observation": lambda last, q: _nearest_even(subtract(_before(last, q), 0.5)),
+}
+
+
+def _before(last: Any, q: Any) -> Any:
+    return subtract(multiply(add(last, 1), q), 1)
+
+
+def _nearest_even(place: Any) -> Any:
+    stays = equal(remainder(floor(place), 2), 1)
+    return _step(place, astype(logical_not(stays), place.dtype))
+
+
+def _places(method: Any, last: Any, q: Any) -> Any:
+    """Where quantiles lie among the sorted elements, between the first and the last one."""
+    if method in _CHOICES:
+        found = _CHOICES[method](last, q)
+    elif method in _PLOTTING:
+        a, b = _PLOTTING[method]
+        found = add(_before(last, q), add(multiply(q, 1 - a - b), a))
+    else:
+        raise ArgumentError(
+            f"{short_repr(method)} is not a method",
+            argument="method",
+            expected="one of " + ", ".join(sorted({*_CHOICES, *_PLOTTING})),
+        )
+    return maximum(minimum(found, last), 0)
+
+
+# What quantiles share ----------------------------------------------------------------------------
+
+
+def _shares(q: Any, hundred: bool) -> Any:
+    """Probabilities in float64, in which places among many elements are exact."""
+    if number_type(q) is not None:
+        low, high = quietly(np.min, q, initial=0), quietly(np.max, q, initial=0)
+        most = 100 if hundred else 1
+        if not 0 <= low <= high <= most:
+            raise ArgumentError(
+                f"{short_repr(q)} is out of range", argument="q", expected=f"from 0 to {most}"
+            )
+    found = as_tensor(q, "float64")
+    return divide(found, 100) if hundred else found
+
+
+def _rows(x: Any, axis: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
+    """``x`` with the reduced axes as its last one; the shapes of results without and with them."""
+    x = floating(x)
+    axes = normalize_axes(axis, x.ndim)
+    if any(type(x.shape[i]) is int and x.shape[i] == 0 for i in axes):
+        raise ShapeError("nothing to reduce: an axis has size 0", expected="non-empty axes")
+    kept = [i for i in range(x.ndim) if i not in axes]
+    rest = tuple(x.shape[i] for i in kept)
+    whole = tuple(1 if i in axes else size for i, size in enumerate(x.shape))
+    rows = reshape(permute_dims(x, (*kept, *axes)), (*rest, product(x.shape[i] for i in axes)))
+    return rows, rest, whole
+
+
+def _last(rows: Any, ignored: bool) -> Any:
+    """The index of the last element, in float64; ``ignored``: of the last one that is no NaN."""
+    if ignored:
+        numbers = astype(logical_not(isnan(rows)), "float64")
+        return subtract(total(numbers, axis=-1, keepdims=True), 1)
+    size = rows.shape[-1]
+    if type(size) is int:
+        return as_tensor(size - 1, "float64", rows.device)
+    return subtract(total(ones((size,), "float64", str(rows.device))), 1)
+
+
+def _between(ordered: Any, places: Any) -> Any:
+    """Elements of sorted rows, and between them where places are no whole numbers."""
+    where_low = floor(stop_gradient(places))
+    low, high = (astype(place, "int64") for place in (where_low, ceil(stop_gradient(places))))
+    if places.ndim == 1:
+        first, after = take(ordered, low, axis=-1), take(ordered, high, axis=-1)
+    else:
+        first, after = take_along_axis(ordered, low, -1), take_along_axis(ordered, high, -1)
+    part = astype(subtract(places, where_low), ordered.dtype)
+    way = where(equal(first, after), 0, subtract(after, first))  # also between two infinities
+    return where(
+        less(part, 0.5),
+        add(first, multiply(way, part)),
+        subtract(after, multiply(way, subtract(1, part))),
+    )
+
+
+def _by_weight(rows: Any, weights: Any, q: Any, method: Any) -> Any:
+    """The sorted rows, and the places where shares of all weight are reached."""
+    if method != "inverted_cdf":
+        raise ArgumentError(
+            f"{short_repr(method)} takes no weights", argument="method", expected="'inverted_cdf'"
+        )
+    order = argsort(rows, axis=-1)
+    ordered = take_along_axis(rows, order, -1)
+    summed = cumulative_sum(astype(take_along_axis(weights, order, -1), "float64"), axis=-1)
+    reached = divide(summed, part_of(summed, rows.ndim - 1, -1, None))
+    reached = where(equal(reached, 0), -1, reached)  # what weighs nothing is passed
+    before = less(expand_dims(reached, -1), q)
+    places = total(astype(before, "float64"), axis=-2)
+    return ordered, minimum(places, _last(rows, False))
+
+
+def _weights(weights: Any, x: Any, axis: Any) -> Any:
+    """Weights of the shape of ``x``: as they are, or those along its one axis."""
+    weights = as_tensor(weights)
+    if weights.ndim == 1 and x.ndim > 1 and isinstance(axis, int):
+        at = normalize_axes(axis, x.ndim)[0]
+        weights = reshape(weights, tuple(-1 if i == at else 1 for i in range(x.ndim)))
+    return _rows(broadcast_to(weights, x.shape), axis)[0]
+
+
+def _quantiles(
+    x: Any, q: Any, axis: Any, method: Any, keepdims: bool, weights: Any, ignored: bool
+) -> Any:
+    rows, rest, whole = _rows(x, axis)
+    flat = reshape(q, (-1,))
+    if weights is not None:
+        weights = _weights(weights, x, axis)
+        if ignored:
+            weights = where(isnan(rows), 0, weights)
+        ordered, places = _by_weight(rows, weights, flat, method)
+    else:
+        ordered = sort(rows, axis=-1)
+        places = _places(method, _last(rows, ignored), flat)
+    found = in_float32(_between)(ordered, places)
+    if not ignored:
+        found = where(isnan(part_of(ordered, rows.ndim - 1, -1, None)), math.nan, found)
+    return reshape(moveaxis(found, -1, 0), (*q.shape, *(whole if keepdims else rest)))
+
+
+# Samples and references ---------------------------------------------------------------------------
+
+
+def _median_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    return [
+        Sample((distinct(rng, dtype, shape),), {"axis": axis, "keepdims": keepdims})
+        for shape, axis in (
+            ((5,), None),
+            ((6,), 0),
+            ((1,), -1),
+            ((3, 4), 0),
+            ((3, 5), (0, 1)),
+            ((2, 3, 4), (0, 2)),
+            ((4, 0), 0),
+        )
+        for keepdims in (False, True)
+    ]
+
+
+def _quantile_samples(most: float) -> Any:
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        x = distinct(rng, dtype, (3, 4))
+        shares = np.array([0.13, 0.57, 0.91]) * most
+        found = [
+            Sample((x, most * q, axis), {"keepdims": keepdims})
+            for q, axis, keepdims in ((0.3, None, False), (0.77, 1, True), (0.6, (0, 1), False))
+        ]
+        found += [Sample((x, shares, 0)), Sample((x[:, ::2].T, shares.reshape(3, 1), 1))]
+        found += [Sample((x, [0.0, most], 1)), Sample((x[0], 0.5 * most))]
+        found += [
+            Sample((distinct(rng, dtype, (2, 7)), 0.37 * most, 1), {"method": method})
+            for method in sorted({*_CHOICES, *_PLOTTING})
+        ]
+        return found
+
+    return samples
+
+
+def _along(function: Callable[[list[float], float], float], most: float = 1) -> Any:
+    """A reference that sorts each row and asks ``function`` for a share of it."""
+
+    def reference(x: Any, q: Any = 0.5, axis: Any = None, *, keepdims: bool, **more: Any) -> Any:
+        x = np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32)
+        axes = normalize_axes(axis, x.ndim)
+        kept = [i for i in range(x.ndim) if i not in axes]
+        rows = x.transpose(*kept, *axes).reshape(
+            *(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)
+        )
+        shape = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+        shares = np.asarray(q, np.float64) / most
+        out = np.empty((*shares.shape, *rows.shape[:-1]), x.dtype)
+        for at in np.ndindex(shares.shape):
+            for place in np.ndindex(rows.shape[:-1]):
+                row = sorted(rows[place].tolist())
+                out[(*at, *place)] = function(row, float(shares[at]), **more)
+        return out.reshape(*shares.shape, *shape) if keepdims else out
+
+    return reference
+
+
+def _of_row(row: list[float], q: float, method: str = "linear", weights: Any = None) -> float:
+    """The quantile by the definitions of Hyndman and Fan, with elements counted from 1."""
+    n = len(row)
+    if method in _PLOTTING or method == "linear":
+        a, b = _PLOTTING.get(method, (1, 1))
+        h = n * q + a + q * (1 - a - b)
+    elif method in ("lower", "higher", "midpoint", "nearest"):
+        h = (n - 1) * q + 1
+        ends = math.floor(h), math.ceil(h)
+        nearest = builtins.round(h - 1) + 1
+        h = {"lower": ends[0], "higher": ends[1], "midpoint": builtins.sum(ends) / 2}.get(
+            method, nearest
+        )
+    else:
+        h = n * q if method != "closest_observation" else n * q - 0.5
+        j, g = math.floor(h), h - math.floor(h)
+        exact = {"inverted_cdf": 0.0, "averaged_inverted_cdf": 0.5}.get(method, float(j % 2))
+        h = j + (1.0 if g > 0 else exact)
+    h = builtins.min(builtins.max(h, 1), n)
+    low, high = row[math.floor(h) - 1], row[math.ceil(h) - 1]
+    return low + (high - low) * (h - math.floor(h))
+
+
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.standard_normal((2, 3))
+    return [
+        ErrorSample((x, 1000.0), {}, ArgumentError, "out of range"),
+        ErrorSample((x, 0.5), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x[:0], 0.5), {"axis": 0}, ShapeError, "nothing to reduce"),
+        ErrorSample((x, 0.5), {"method": "middle"}, ArgumentError, "is not a method"),
+        ErrorSample((x, 0.5), {"weights": x}, ArgumentError, "takes no weights"),
+        ErrorSample(("text", 0.5), {}, DTypeError, "str"),
+    ]
+
+
+def _composed(most: float = 1, **facts: Any) -> Any:
+    own = {
+        "samples": _quantile_samples(most),
+        "errors": _errors,
+        "reference": _along(_of_row, most),
+        "dtypes": REAL,
+    }
+    return composed(**own | facts)
+
+
+_MEDIAN: dict[str, Any] = {
+    "samples": _median_samples,
+    "reference": _along(lambda row, q: statistics.median(row)),
+    "errors": lambda rng: [
+        ErrorSample((np.ones((2, 0)),), {"axis": 1}, ShapeError, "nothing to reduce"),
+        ErrorSample((np.ones(2) * 1j,), {}, DTypeError, "complex128 is not taken"),
+    ],
+}
+
+
+# The functions ------------------------------------------------------------------------------------
+
+
+@_composed(**_MEDIAN)
+def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    """The middle one of the sorted elements over axes, or the mean of the middle two.
+
+    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. Integers and bools give float32; NaN where there is
+    one. Raises ShapeError where a reduced axis has size 0, DTypeError for complex numbers.
+
+    >>> ef.median(ef.tensor([[1.0, 9.0, 2.0], [4.0, 3.0, 8.0]]), axis=1)
+    Tensor([2., 4.], float32, cpu:0)
+    """
+    return _quantiles(x, as_tensor(0.5, "float64"), axis, "linear", keepdims, None, False)
+
+
+@_composed(**_MEDIAN)
+def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
+    """The median over axes of those elements that are not NaN.
+
+    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. NaN where no element is left. Raises ShapeError
+    where a reduced axis has size 0, DTypeError for complex numbers.
+
+    >>> ef.nanmedian(ef.tensor([1.0, ef.nan, 2.0, 6.0]))
+    Tensor(2., float32, cpu:0)
+    """
+    return _quantiles(x, as_tensor(0.5, "float64"), axis, "linear", keepdims, None, True)
+
+
+@_composed()
+def quantile(
+    x: Any,
+    /,
+    q: Any,
+    axis: Any = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+) -> Any:
+    """What lies above shares ``q`` of the elements over axes.
+
+    ``x`` is a real tensor, ``q`` a number from 0 to 1 or a tensor of them, whose axes come first in
+    the result; ``axis`` is an integer, a tuple of integers or None for all axes; ``keepdims`` keeps
+    reduced axes with size 1. ``method`` is one of those of Hyndman and Fan ("Sample quantiles in
+    statistical packages", 1996), as NumPy calls them, or "lower", "higher", "midpoint", "nearest".
+    ``weights``, of the shape of ``x`` or along its one ``axis``, are for ``"inverted_cdf"``.
+    Integers give float32; NaN where there is one. Raises ShapeError where a reduced axis has size
+    0, ArgumentError for other methods and shares.
+
+    >>> ef.quantile(ef.tensor([1.0, 2.0, 4.0, 8.0]), [0.25, 0.5])
+    Tensor([1.75, 3.  ], float32, cpu:0)
+    """
+    return _quantiles(x, _shares(q, False), axis, method, keepdims, weights, False)
+
+
+@_composed(100)
+def percentile(
+    x: Any,
+    /,
+    q: Any,
+    axis: Any = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+) -> Any:
+    """What lies above ``q`` per cent of the elements over axes: ``ef.quantile`` of ``q / 100``.
+
+    Raises what that raises.
+
+    >>> ef.percentile(ef.tensor([1.0, 2.0, 4.0, 8.0]), 50)
+    Tensor(3., float32, cpu:0)
+    """
+    return _quantiles(x, _shares(q, True), axis, method, keepdims, weights, False)
+
+
+@_composed()
+def nanquantile(
+    x: Any,
+    /,
+    q: Any,
+    axis: Any = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+) -> Any:
+    """The quantiles over axes of those elements that are not NaN: see ``ef.quantile``.
+
+    NaN where no element is left. Raises what that raises.
+
+    >>> ef.nanquantile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 0.5)
+    Tensor(4., float32, cpu:0)
+    """
+    return _quantiles(x, _shares(q, False), axis, method, keepdims, weights, True)
+
+
+@_composed(100)
+def nanpercentile(
+    x: Any,
+    /,
+    q: Any,
+    axis: Any = None,
+    method: str = "linear",
+    keepdims: bool = False,
+    weights: Any = None,
+) -> Any:
+    """The percentiles over axes of those elements that are not NaN: see ``ef.quantile``.
+
+    NaN where no element is left. Raises what that raises.
+
+    >>> ef.nanpercentile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 50)
+    Tensor(4., float32, cpu:0)
+    """
+    return _quantiles(x, _shares(q, True), axis, method, keepdims, weights, True)
