@@ -30,6 +30,10 @@ _TOP = {
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
 _LINALG: dict[str, str] = {}
+_RANDOM = {
+    "distributions": "beta binomial cauchy chi_square dirichlet gamma geometric gumbel laplace \
+logistic lognormal multinomial poisson randint shuffle student_t von_mises",
+}
 _UNNAMED = ("nn.adaptive_updates", "nn.mean_differences", "nn.weight_products")
 
 
@@ -41,6 +45,8 @@ TOP = _by_name(_TOP)
 """Public names of ``ef``, and the modules that they come from."""
 LINALG = _by_name(_LINALG)
 """Public names of ``ef.linalg``, and the modules that they come from."""
+RANDOM = _by_name(_RANDOM)
+"""Public names of ``ef.random``, and the modules that they come from."""
 
 
 def load(module: str) -> Any:
@@ -50,7 +56,7 @@ def load(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops."""
-    for module in (*_TOP, *_LINALG, *_UNNAMED):
+    for module in (*_TOP, *_LINALG, *_RANDOM, *_UNNAMED):
         load(module)
 
 

@@ -152,7 +152,7 @@ def lgamma(xp: Namespace, x: Array, /) -> Array:
     return special.lgamma(xp, x)
 
 
-def _digamma_of_number(x: float) -> float:
+def digamma_of_number(x: float) -> float:
     """The recurrence up to 200, then three terms of the asymptotic series."""
     total = math.fsum(-1 / (x + k) for k in range(200))
     x += 200
@@ -165,7 +165,7 @@ def _digamma_of_number(x: float) -> float:
     singular=True,
     samples=reals(1.8, 12),
     ulp=6,
-    reference=each(_digamma_of_number),
+    reference=each(digamma_of_number),
 )
 def digamma(xp: Namespace, x: Array, /) -> Array:
     """Derivative of the logarithm of the gamma function at each element.
@@ -189,7 +189,7 @@ def _polygamma_spec(x: TensorSpec, n: Any) -> TensorSpec:
 
 def _polygamma_of_number(x: float, n: int) -> float:
     if n == 0:
-        return _digamma_of_number(x)
+        return digamma_of_number(x)
     s, end = n + 1, x + 2000
     total = math.fsum((x + k) ** -s for k in range(2000))
     total += end**-n / n + end**-s / 2 + s * end ** -(s + 1) / 12

@@ -3,6 +3,7 @@
 Each is there once, is read by people, and calls others of this package by their names.
 """
 
+from eagerflow.codegen.numpy import rejection
 from eagerflow.standalone.functions import (
     attention,
     elements,
@@ -16,6 +17,7 @@ from eagerflow.standalone.functions import (
 )
 
 MODULES = (
+    rejection,
     attention,
     elements,
     images,
