@@ -108,7 +108,8 @@ def check_nested(op, group, where):
     wanted = [np.stack(p).reshape(2, EXAMPLES, *p[0].shape) for p in zip(*each, strict=True)]
     rtol = max(tolerance(y.dtype) for y in wanted) * 100
     check_all_close(actual, wanted, rtol, "two levels")
-    if len(free) > 1 and op.family != "random":  # the first argument has examples in the outer level, the rest in the inner
+    # The first argument has examples in the outer level, the rest in the inner.
+    if len(free) > 1 and op.family != "random":
         outer, *inner = (x[:2] for x in whole)
         level = ef.vmap(f, in_axes=(None, *(0 for _ in inner)))
         crossed = results(ef.vmap(level, in_axes=(0, *(None for _ in inner)))(outer, *inner))

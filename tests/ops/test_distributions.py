@@ -72,6 +72,7 @@ def test_counts(name):
     x = draw(generator(5), (COUNT,)).numpy()
     assert x.dtype == np.int64
     edges = np.unique(distribution.ppf(np.linspace(0, 1, 25)[1:-1]))
+    edges = edges[edges < distribution.support()[1]]
     chances = np.diff([0, *distribution.cdf(edges), 1])
     found = np.bincount(np.searchsorted(edges, x), minlength=len(chances))
     assert stats.chisquare(found, chances * COUNT).pvalue > LEVEL
@@ -160,7 +161,9 @@ def test_a_longer_draw_begins_like_a_shorter_one_and_free_sizes_are_taken():
     short = ef.random.Generator(2).poisson(3.0, (1,)).item()
     assert ef.random.Generator(2).poisson(3.0, (9,)).tolist()[0] == short
     g = generator(2)
-    f = ef.function(lambda x: g.gamma(2.0, x.shape), signature=[ef.TensorSpec((None,), "float32")])
+    f = ef.function(
+        lambda x: g.gamma(2.0, x.shape), input_signature=[ef.TensorSpec((None,), "float32")]
+    )
     assert f(ef.zeros((3,))).tolist() == generator(2).gamma(2.0, (3,)).tolist()
     assert f(ef.zeros((5,))).shape == (5,)
 
@@ -171,7 +174,7 @@ def test_a_captured_draw_is_saved_and_loaded(tmp_path):
         ef.TensorSpec((3,), "uint64"),
         ef.TensorSpec((), "float32"),
     )
-    ef.capture.save(graph, tmp_path / "gamma.ef")
+    graph.save(tmp_path / "gamma.ef")
     loaded = ef.capture.load(tmp_path / "gamma.ef")
     state = generator(6).state.value
     wanted = ef.random.Generator(state).gamma(ef.tensor(1.5), (3,))
@@ -181,18 +184,24 @@ def test_a_captured_draw_is_saved_and_loaded(tmp_path):
 # Gradients ---------------------------------------------------------------------------------------
 
 
+def moved_gamma(shape, x):
+    """How fast ``x`` moves with the shape while its probability stays."""
+    with mpmath.workdps(30):
+        cdf = mpmath.diff(lambda a: mpmath.gammainc(a, 0, x, regularized=True), shape)
+        density = mpmath.mpf(x) ** (shape - 1) * mpmath.exp(-x) / mpmath.gamma(shape)
+        return float(-cdf / density)
+
+
 @pytest.mark.parametrize("shape", [1e-3, 0.4, 1.0, 1.4, 7.0, 300.0])
 def test_gamma_numbers_move_at_fixed_probability(shape):
+    op = ops["gamma_sample_slope"]
     for chance in (1e-9, 0.1, 0.5, 0.7, 0.999, 1 - 1e-8):
         x = float(special.gammaincinv(shape, chance))
         if x < 1e-280:
             continue
-        with mpmath.workdps(30):
-            cdf = mpmath.diff(lambda a: mpmath.gammainc(a, 0, x, regularized=True), shape)
-            density = mpmath.mpf(x) ** (shape - 1) * mpmath.exp(-x) / mpmath.gamma(shape)
-            wanted = float(-cdf / density)
-        found = ops["gamma_sample_slope"].call(np.float64(shape), np.float64(x)).item()
-        logs = ops["gamma_sample_slope"].call(np.float64(shape), np.log(x), log=True).item()
+        wanted = moved_gamma(shape, x)
+        found = op.call(np.float64(shape), np.float64(x)).item()
+        logs = op.call(np.float64(shape), np.log(x), log=True).item()
         assert found == pytest.approx(wanted, rel=1e-10)
         assert logs * x == pytest.approx(wanted, rel=1e-9)
 
@@ -206,19 +215,25 @@ def test_two_ways_for_large_shapes_agree(scale):
     np.testing.assert_allclose(found.numpy() - 1, wanted - 1, rtol=1e-4, atol=1e-9)
 
 
+def moved_angle(concentration, angle):
+    """How fast an angle moves with the concentration while its probability stays."""
+
+    def part(k, x):
+        whole = 2 * mpmath.pi * mpmath.besseli(0, k) * mpmath.exp(-k)
+        return mpmath.quad(lambda t: mpmath.exp(k * (mpmath.cos(t) - 1)), [0, x]) / whole
+
+    with mpmath.workdps(25):
+        density = mpmath.diff(lambda x: part(concentration, x), angle)
+        return float(-mpmath.diff(lambda k: part(k, angle), concentration) / density)
+
+
 @pytest.mark.parametrize("concentration", [1e-3, 0.7, 4.0, 200.0])
 def test_von_mises_numbers_move_at_fixed_probability(concentration):
-    for angle in (-3.0, -0.5, -0.01, 0.3, 2.0):
-        angle /= max(1.0, np.sqrt(concentration))
-        with mpmath.workdps(25):
-            weight = lambda t, k: mpmath.exp(k * (mpmath.cos(t) - 1))
-            whole = lambda k: 2 * mpmath.pi * mpmath.besseli(0, k) * mpmath.exp(-k)
-            part = lambda k: mpmath.quad(lambda t: weight(t, k), [0, angle]) / whole(k)
-            density = weight(angle, concentration) / whole(concentration)
-            wanted = float(-mpmath.diff(part, concentration) / density)
+    for whole in (-3.0, -0.5, -0.01, 0.3, 2.0):
+        angle = whole / max(1.0, np.sqrt(concentration))
         op = ops["von_mises_sample_slope"]
         found = op.call(np.float64(concentration), np.float64(angle)).item()
-        assert found == pytest.approx(wanted, rel=1e-9)
+        assert found == pytest.approx(moved_angle(concentration, angle), rel=1e-9)
 
 
 MEANS = {

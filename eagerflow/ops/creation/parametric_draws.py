@@ -280,6 +280,11 @@ def _gamma_vjp(g: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: 
     return None, astype(unbroadcast(found, alpha.shape), alpha.dtype)
 
 
+def _gamma_jvp(tangents: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: Any) -> Any:
+    moved = multiply(tangents[1], gamma_sample_slope(alpha, y, log=log))
+    return astype(moved, y.dtype)
+
+
 _gamma_vjp.stated = "its gradient is at fixed probability, not for fixed bits"  # type: ignore[attr-defined]
 
 
@@ -287,6 +292,7 @@ _gamma_vjp.stated = "its gradient is at fixed probability, not for fixed bits"  
     1,
     infer=_spec(FLOATS, None),
     vjp=_gamma_vjp,
+    jvp=_gamma_jvp,
     saves="alpha y",
     samples=lambda rng, dtype: [
         *_samples((0.2, 9))(rng, dtype),
@@ -422,6 +428,10 @@ def _von_mises_vjp(g: Any, y: Any, state: Any, concentration: Any, **attributes:
     return None, astype(unbroadcast(found, concentration.shape), concentration.dtype)
 
 
+def _von_mises_jvp(tangents: Any, y: Any, state: Any, concentration: Any, **attributes: Any) -> Any:
+    return astype(multiply(tangents[1], von_mises_sample_slope(concentration, y)), y.dtype)
+
+
 _von_mises_vjp.stated = _gamma_vjp.stated  # type: ignore[attr-defined]
 
 
@@ -429,6 +439,7 @@ _von_mises_vjp.stated = _gamma_vjp.stated  # type: ignore[attr-defined]
     1,
     infer=_spec(FLOATS, None),
     vjp=_von_mises_vjp,
+    jvp=_von_mises_jvp,
     saves="concentration y",
     samples=_samples((0, 9)),
     errors=_errors(1.0, bad=[(-1.0,), (float("nan"),)], dtype="int32"),

@@ -168,16 +168,18 @@ def random_integers(state, shape, low, high, dtype):
     return drawn(state, shape, dtype, fill)
 
 
+def words_of(state):
+    """The words of a state as a function of their count and of the retry."""
+    return lambda count, retry: random_words(state, count, retry)
+
+
 def drawn_with(state, parameters, shape, dtype, numbers):
     """``numbers(draw, *parameters)`` for each state, in a shape that parameters broadcast to."""
     shape = (*state.shape[:-1], *(shape if isinstance(shape, tuple) else (shape,)))
     states = state.reshape(-1, 3)
     given = [np.broadcast_to(np.asarray(x, np.float64), shape) for x in parameters]
     rows = [x.reshape(len(states), -1) if x.size else [x.ravel()] * len(states) for x in given]
-    found = [
-        numbers(lambda count, retry: random_words(one, count, retry), *(x[i] for x in rows))
-        for i, one in enumerate(states)
-    ]
+    found = [numbers(words_of(one), *(x[i] for x in rows)) for i, one in enumerate(states)]
     return np.array(found).reshape(shape).astype(dtype)
 
 
