@@ -14,6 +14,7 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.dtypes import FLOATS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.creation import draws
+from eagerflow.ops.creation.parameters import moved
 from eagerflow.ops.creation.parametric_draws import (
     random_binomial,
     random_gamma,
@@ -27,34 +28,12 @@ from eagerflow.ops.elementwise.powers import sqrt
 from eagerflow.ops.elementwise.rounding import floor
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.elementwise.trigonometric import cos, tan
-from eagerflow.ops.random import Generator, default_generator, moved
 from eagerflow.ops.reductions.softmax import softmax
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.spec import as_shape, broadcast
 from eagerflow.tensor import Tensor
-
-__all__ = [
-    "beta",
-    "binomial",
-    "cauchy",
-    "chi_square",
-    "dirichlet",
-    "gamma",
-    "geometric",
-    "gumbel",
-    "laplace",
-    "logistic",
-    "lognormal",
-    "multinomial",
-    "poisson",
-    "randint",
-    "shuffle",
-    "student_t",
-    "von_mises",
-]
-
 
 # Parameters --------------------------------------------------------------------------------------
 
@@ -74,7 +53,7 @@ def _shape(shape: Any, *parameters: Any) -> tuple[Any, ...]:
     return broadcast(*(p.shape for p in parameters)) if shape is None else as_shape(shape)
 
 
-def _state(generator: Generator, like: Tensor) -> Tensor:
+def _state(generator: Any, like: Tensor) -> Tensor:
     """The state of the next draw, on the device of the parameters."""
     return _moved_to(generator.advance(), like)
 
@@ -147,7 +126,7 @@ class Distributions:
         Marsaglia and Tsang, 2000; Figurnov, Mohamed and Mnih, 2018.
 
         >>> ef.random.Generator(0).gamma(ef.tensor([0.5, 5.0]))
-        Tensor([1.6247, 7.8246], float32, cpu:0)
+        Tensor([0.4058, 3.9778], float32, cpu:0)
         """
         given = _parameter(alpha, dtype, device)
         size = scale if number_type(scale) is not None else as_tensor(scale)
@@ -372,7 +351,7 @@ class Distributions:
         DTypeError or ArgumentError. Source: Hörmann, 1993.
 
         >>> ef.random.Generator(0).poisson(30.0, (4,))
-        Tensor([36, 21, 25, 33], int64, cpu:0)
+        Tensor([21, 36, 22, 22], int64, cpu:0)
         """
         given = _wide(rate, device)
         return random_poisson(_state(self, given), given, shape=_shape(shape, given), dtype=dtype)  # type: ignore[no-any-return]
@@ -392,7 +371,7 @@ class Distributions:
         No gradient passes. Raises ShapeError, DTypeError or ArgumentError. Source: Hörmann, 1993.
 
         >>> ef.random.Generator(0).binomial(100, 0.5, (4,))
-        Tensor([55, 42, 46, 52], int64, cpu:0)
+        Tensor([54, 56, 44, 43], int64, cpu:0)
         """
         given = _wide(count, device), _wide(probability, device)
         whole = _shape(shape, *given)
@@ -491,22 +470,3 @@ class Distributions:
         """
         found: Tensor = self.permutation(as_tensor(x), axis)
         return found
-
-
-beta = default_generator.beta
-binomial = default_generator.binomial
-cauchy = default_generator.cauchy
-chi_square = default_generator.chi_square
-dirichlet = default_generator.dirichlet
-gamma = default_generator.gamma
-geometric = default_generator.geometric
-gumbel = default_generator.gumbel
-laplace = default_generator.laplace
-logistic = default_generator.logistic
-lognormal = default_generator.lognormal
-multinomial = default_generator.multinomial
-poisson = default_generator.poisson
-randint = default_generator.randint
-shuffle = default_generator.shuffle
-student_t = default_generator.student_t
-von_mises = default_generator.von_mises

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eagerflow.codegen.numpy.philox import WORDS
-from eagerflow.convert import as_tensor, plain_number
+from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ops
 from eagerflow.ops.creation import draws
+from eagerflow.ops.creation.parameters import fitting, moved
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
-from eagerflow.ops.family import as_operand
 from eagerflow.ops.late import RANDOM as LATE
 from eagerflow.ops.late import load
 from eagerflow.ops.other_names import members
-from eagerflow.spec import as_shape, broadcast, normalize_axis
+from eagerflow.spec import as_shape, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
@@ -210,7 +210,7 @@ class Generator(_Late):
         Tensor([ 0.5798, -0.8255], float32, cpu:0)
         """
         u = draws.random_uniform(self.advance(), shape, dtype, device)
-        low, high = _fitting(low, u, "low"), _fitting(high, u, "high")
+        low, high = fitting(low, u, "low"), fitting(high, u, "high")
         plain = not isinstance(low, Operators) and not isinstance(high, Operators)
         return moved(u, low, high - low if plain else subtract(high, low), dtype)
 
@@ -246,7 +246,7 @@ class Generator(_Late):
         if shape is None:
             shape = p.shape if hasattr(p, "shape") else ()
         u = draws.random_uniform(self.advance(), shape, None, device)
-        found: Tensor = ops["less"].call(u, _fitting(p, u, "p"))
+        found: Tensor = ops["less"].call(u, fitting(p, u, "p"))
         return found
 
     def exponential(
@@ -391,35 +391,6 @@ def _checked_state(state: Any) -> Any:
     return state
 
 
-def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:
-    """A number as Python's, or a tensor that broadcasts to the drawn numbers."""
-    if isinstance(value, int | float | np.number):
-        return plain_number(value)
-    tensor = as_operand(value, numbers)
-    if broadcast(tensor.shape, numbers.shape) != numbers.shape:
-        raise ShapeError(
-            "the value does not broadcast to the shape to draw",
-            op="random",
-            argument=argument,
-            received=summary(tensor),
-            expected=f"a shape that broadcasts to {numbers.shape}",
-        )
-    return tensor
-
-
-def moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
-    """``numbers * scale + offset``, without the steps that change nothing.
-
-    Tensors may widen the dtype, unless it is given.
-    """
-    scale, offset = _fitting(scale, numbers, "scale"), _fitting(offset, numbers, "offset")
-    if isinstance(scale, Operators) or scale != 1:
-        numbers = multiply(numbers, scale)
-    if isinstance(offset, Operators) or offset != 0:
-        numbers = add(numbers, offset)
-    return numbers if dtype is None else numbers.astype(dtype)
-
-
 # The global generator ----------------------------------------------------------------------
 
 default_generator = Generator()
@@ -534,4 +505,8 @@ def choice(x: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: i
     return default_generator.choice(x, shape, replace, p, axis)
 
 
-__getattr__, __dir__ = members(__name__, __all__, LATE)
+_missing, __dir__ = members(__name__, __all__)
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(default_generator, name) if name in LATE else _missing(name)

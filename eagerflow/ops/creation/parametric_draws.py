@@ -269,7 +269,7 @@ def gamma_sample_slope(xp: Namespace, x1: Array, x2: Array, /, *, log: bool = Fa
     logarithms. Within 1e-10 in float64. Source: Figurnov, Mohamed and Mnih, 2018.
 
     >>> gamma_sample_slope(np.float64(2.0), np.float64(1.5))
-    Tensor(0.8894, float64, cpu:0)
+    Tensor(0.9366, float64, cpu:0)
     """
     wide = [xp.astype(x, xp.float64) for x in (x1, x2)]
     return xp.astype(_gamma_slope(xp, *wide, log), x1.dtype)
@@ -317,7 +317,7 @@ def random_gamma(
     Marsaglia and Tsang, 2000; for the gradient Figurnov, Mohamed and Mnih, 2018.
 
     >>> random_gamma(np.zeros(3, np.uint64), np.float64(2.5), 2)
-    Tensor([5.5411, 4.2447], float64, cpu:0)
+    Tensor([2.5789, 1.7088], float64, cpu:0)
     """
     values = host(alpha)
     _demand(values >= 0, "alpha", "numbers of at least 0")
@@ -354,7 +354,7 @@ def random_poisson(
     (default int64). Raises ShapeError, DTypeError, ArgumentError. Source: Hörmann, 1993 (PTRS).
 
     >>> random_poisson(np.zeros(3, np.uint64), np.float64(30.0), 4)
-    Tensor([36, 21, 25, 33], int64, cpu:0)
+    Tensor([21, 36, 22, 22], int64, cpu:0)
     """
     values = host(rate)
     _demand((values >= 0) & (values <= _MOST), "rate", "numbers from 0 to 2**62")
@@ -391,7 +391,7 @@ def random_binomial(
     1993 (BTRS).
 
     >>> random_binomial(np.zeros(3, np.uint64), np.float64(100), np.float64(0.5), 4)
-    Tensor([55, 42, 46, 52], int64, cpu:0)
+    Tensor([54, 56, 44, 43], int64, cpu:0)
     """
     trials, p = host(count).astype(np.float64), host(probability)
     whole = (trials >= 0) & (trials <= 2.0**53) & (trials == np.floor(trials))
@@ -417,7 +417,7 @@ def von_mises_sample_slope(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     float64. Source: Figurnov, Mohamed and Mnih, 2018.
 
     >>> von_mises_sample_slope(np.float64(2.0), np.float64(0.5))
-    Tensor(-0.1695, float64, cpu:0)
+    Tensor(-0.1555, float64, cpu:0)
     """
     wide = [xp.astype(x, xp.float64) for x in (x1, x2)]
     return xp.astype(implicit.von_mises_slope(xp, *wide), x1.dtype)
@@ -454,7 +454,7 @@ def random_von_mises(
     Raises ShapeError, DTypeError, ArgumentError. Source: Best and Fisher, 1979.
 
     >>> random_von_mises(np.zeros(3, np.uint64), np.float64(3.0), 2)
-    Tensor([-0.7, -0.1], float64, cpu:0)
+    Tensor([-0.0793,  0.0916], float64, cpu:0)
     """
     _demand(host(concentration) >= 0, "concentration", "numbers of at least 0")
     found = as_dtype(dtype or concentration.dtype)

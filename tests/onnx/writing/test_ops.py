@@ -41,11 +41,17 @@ BFLOAT16 = exported.BFLOAT16
 REFUSED = {
     "eigh": "what converges is not written as a loop",
     "eigvalsh": "what converges is not written as a loop",
+    "gamma_sample_slope": "not written as operators",
     "nextafter": "no operators for the bits of numbers",
     "nonzero": "depends on the values",
     "pinv": "what converges is not written as a loop",
+    "random_binomial": "not written as operators",
+    "random_gamma": "not written as operators",
+    "random_poisson": "not written as operators",
+    "random_von_mises": "not written as operators",
     "svd": "what converges is not written as a loop",
     "svdvals": "what converges is not written as a loop",
+    "von_mises_sample_slope": "not written as operators",
 }
 """Ops that are not exported, and why."""
 
