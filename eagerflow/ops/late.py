@@ -29,7 +29,12 @@ _TOP = {
     "nn.resizing": "resize resize_gradient",
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
-_LINALG: dict[str, str] = {}
+_LINALG = {
+    "linear_algebra.eigenvalues": "eig eigvals",
+    "linear_algebra.elimination": "lu lu_factor lu_solve",
+    "linear_algebra.exponentials": "expm",
+    "linear_algebra.triangles": "cholesky_inverse cholesky_solve solve_triangular",
+}
 _RANDOM = {
     "distributions": "beta binomial cauchy chi_square dirichlet gamma geometric gumbel laplace \
 logistic lognormal multinomial poisson randint shuffle student_t von_mises",

@@ -276,7 +276,6 @@ vonmises: ef.random.von_mises(mean, concentration)
 _LINALG = """
 cond: ef.linalg.svdvals(x): the first over the last
 inverse: ef.linalg.inv(x)
-lu: ef.linalg.solve(x, y), ef.linalg.det(x)
 """
 
 

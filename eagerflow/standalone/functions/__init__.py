@@ -3,6 +3,7 @@
 Each is there once, is read by people, and calls others of this package by their names.
 """
 
+from eagerflow.codegen.numpy import matrices as factorizations
 from eagerflow.codegen.numpy import rejection
 from eagerflow.standalone.functions import (
     attention,
@@ -17,6 +18,7 @@ from eagerflow.standalone.functions import (
 )
 
 MODULES = (
+    factorizations,
     rejection,
     attention,
     elements,
