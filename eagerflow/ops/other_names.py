@@ -274,7 +274,6 @@ vonmises: ef.random.von_mises(mean, concentration)
 """
 
 _LINALG = """
-cond: ef.linalg.svdvals(x): the first over the last
 inverse: ef.linalg.inv(x)
 """
 

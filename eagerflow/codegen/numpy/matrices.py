@@ -33,9 +33,9 @@ def lu_packed(x, block=32):
             moved = a[each, at]
             a[each, at] = a[:, j]
             a[:, j] = moved
-            top = a[:, j, j]
-            a[:, j + 1 :, j] /= np.where(top == 0, 1, top)[:, None]
-            a[:, j + 1 :, j + 1 : end] -= a[:, j + 1 :, j, None] * a[:, j, None, j + 1 : end]
+            top, below = a[:, j, j], a[:, j + 1 :]
+            below[:, :, j] /= np.where(top == 0, 1, top)[:, None]
+            below[:, :, j + 1 : end] -= below[:, :, j, None] * a[:, j, None, j + 1 : end]
         if end < columns:
             right = solve_unit_lower(a[:, start:end, start:end], a[:, start:end, end:])
             a[:, start:end, end:] = right

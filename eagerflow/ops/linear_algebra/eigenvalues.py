@@ -125,6 +125,7 @@ def _values_spec(x: TensorSpec) -> TensorSpec:
     cost=lambda x: cubic(x, flops=25),
     samples=_samples,
     errors=_errors,
+    onnx=Missing("there are no operators for complex numbers"),
     reference=Missing("the vectors are checked by their product with the matrix"),
     ulp=1024,
 )
@@ -153,6 +154,7 @@ def eig(xp: Namespace, x: Array, /) -> Any:
     cost=lambda x: cubic(x, flops=10),
     samples=_samples,
     errors=_errors,
+    onnx=Missing("there are no operators for complex numbers"),
     reference=Missing("they are compared with those of the polynomial in the tests"),
     ulp=1024,
 )

@@ -248,5 +248,5 @@ def cholesky_inverse(x: Any, /, *, upper: bool = False) -> Any:
     Tensor([[0.25, 0.  ],
             [0.  , 1.  ]], shape=(2, 2), float32, cpu:0)
     """
-    unit = broadcast_to(identity_like(x), square(x).shape)
+    unit = broadcast_to(identity_like(square(x)), x.shape)
     return cholesky_solve(x, unit, upper=upper)
