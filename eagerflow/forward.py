@@ -167,16 +167,18 @@ def transpose(
     """Tangents of ``ys`` from backward rules: these are linear in the gradients that they pull
     back, so their own gradient pushes tangents forward.
     """
+    smooth = [is_inexact(y.dtype) for y in ys]  # what is counted does not move
     units = tuple(zeros_like(y) for y in ys)  # any values do
+    sources = [unit for unit, moves in zip(units, smooth, strict=True) if moves]
     with GradientTape(persistent=True) as tape:
-        tape.watch(units)
+        tape.watch(sources)
         parts = rules(units)
     used = [
         (part, t)
         for part, t in zip(parts, tangents, strict=True)
         if part is not None and t is not None
     ]
-    moved = tape.gradient(
-        [part for part, _ in used], list(units), [t for _, t in used], unconnected="zero"
+    moved = iter(
+        tape.gradient([part for part, _ in used], sources, [t for _, t in used], unconnected="zero")
     )
-    return tuple(moved)
+    return tuple(next(moved) if moves else None for moves in smooth)

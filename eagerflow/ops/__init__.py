@@ -53,7 +53,7 @@ __all__ = sorted(
         for path, module in sys.modules.items()
         if path.startswith(f"{__name__}.")
         for name in getattr(module, "__all__", ())
-        if globals().get(name) is getattr(module, name)
+        if name in globals() and globals()[name] is vars(module).get(name)
     }
 )
 

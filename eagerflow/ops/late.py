@@ -104,7 +104,11 @@ _TOP = {
     ),
 }
 _LINALG: dict[str, str] = {
-
+    "linear_algebra.eigenvalues": "eig eigvals",
+    "linear_algebra.elimination": "lu lu_factor lu_solve",
+    "linear_algebra.exponentials": "expm",
+    "linear_algebra.least_squares": "cond lstsq multi_dot tensorinv tensorsolve",
+    "linear_algebra.triangles": "cholesky_inverse cholesky_solve solve_triangular",
 }
 _UNNAMED = ('nn.adaptive_updates', 'nn.mean_differences', 'nn.weight_products')
 

@@ -13,7 +13,6 @@ from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.reshaping import matrix_transpose
 
 __all__ = [
-    *LINALG,
     "cholesky",
     "cross",
     "det",
@@ -39,5 +38,6 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+__all__ = sorted([*__all__, *LINALG])
 
 __getattr__, __dir__ = members(__name__, __all__, LINALG)

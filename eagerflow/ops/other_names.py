@@ -235,17 +235,19 @@ init: ef.nn.initializers
 
 _RANDOM = """
 key RandomState new_key fold_in: ef.random.Generator(seed)
-beta gamma poisson binomial dirichlet laplace lognormal gumbel logistic: NumPy's generator, and \
-ef.tensor of what it draws
+chisquare: ef.random.chi_square(df)
 get_state set_state: ef.random.Generator(seed), which is a value
 multivariate_normal: ef.random.normal(shape) @ ef.cholesky(covariance).mT
 random random_sample: ef.random.uniform(shape)
+standard_cauchy: ef.random.cauchy(shape)
+standard_exponential: ef.random.exponential(shape)
+standard_gamma: ef.random.gamma(alpha)
+standard_t t: ef.random.student_t(df)
+vonmises: ef.random.von_mises(mean, concentration)
 """
 
 _LINALG = """
-cond: ef.linalg.svdvals(x): the first over the last
 inverse: ef.linalg.inv(x)
-lu: ef.linalg.solve(x, y), ef.linalg.det(x)
 """
 
 

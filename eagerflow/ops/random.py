@@ -6,6 +6,8 @@ same seed gives the same bits on every device and with any number of threads, an
 loaded and recomputed programs draw the numbers that eager ones do. How bits become numbers
 stands in ``eagerflow/codegen/numpy/philox.py``.
 
+Other distributions are methods, too, and are loaded late: ``eagerflow/ops/distributions.py``.
+
 The state is a Variable. Inside ``vmap`` a generator from outside gives each example numbers
 of its own; a generator of a batch of states (``Generator.states``) gives each example those
 of its own state.
@@ -14,42 +16,54 @@ of its own state.
 from __future__ import annotations
 
 import os
-from typing import Any
+from types import MethodType
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from eagerflow.codegen.numpy.philox import WORDS
-from eagerflow.convert import as_tensor, plain_number
+from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ops
 from eagerflow.ops.creation import draws
+from eagerflow.ops.creation.parameters import fitting, moved
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
-from eagerflow.ops.family import as_operand
+from eagerflow.ops.late import RANDOM as LATE
+from eagerflow.ops.late import load
 from eagerflow.ops.other_names import members
-from eagerflow.spec import as_shape, broadcast, normalize_axis
+from eagerflow.spec import as_shape, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 from eagerflow.variable import Variable
 
-__all__ = [
-    "Generator",
-    "bernoulli",
-    "categorical",
-    "choice",
-    "exponential",
-    "integers",
-    "normal",
-    "permutation",
-    "seed",
-    "split",
-    "truncated_normal",
-    "uniform",
-]
+__all__ = sorted(
+    [
+        *LATE,
+        "Generator",
+        "bernoulli",
+        "categorical",
+        "choice",
+        "exponential",
+        "integers",
+        "normal",
+        "permutation",
+        "seed",
+        "split",
+        "truncated_normal",
+        "uniform",
+    ]
+)
 
 _STEP = np.array([0, 0, 1], np.uint64)
 
 
-class Generator:
+if TYPE_CHECKING:
+    from eagerflow.ops.distributions import Distributions as _Late
+else:
+    _Late = object
+
+
+class Generator(_Late):
     """A source of random numbers with a state of its own.
 
     ``seed`` is an integer from 0 to below 2**128, or None for one from the system's entropy.
@@ -103,6 +117,16 @@ class Generator:
             if self._state is state:  # between these two Python lets nobody in
                 self._state = moved
                 return state
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in LATE:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
+        return MethodType(getattr(load(LATE[name]).Distributions, name), self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *LATE})
 
     def __repr__(self) -> str:
         state = self._state.current if isinstance(self._state, Variable) else self._state
@@ -158,7 +182,7 @@ class Generator:
         Tensor([8.0153, 6.841 ], float32, cpu:0)
         """
         z = draws.random_normal(self.advance(), shape, dtype, device)
-        return _moved(z, mean, stddev, dtype)
+        return moved(z, mean, stddev, dtype)
 
     def truncated_normal(
         self, shape: Any, mean: Any = 0.0, stddev: Any = 1.0, dtype: Any = None, device: Any = None
@@ -172,7 +196,7 @@ class Generator:
         True
         """
         z = draws.random_truncated_normal(self.advance(), shape, dtype, device)
-        return _moved(z, mean, stddev, dtype)
+        return moved(z, mean, stddev, dtype)
 
     def uniform(
         self, shape: Any, low: Any = 0.0, high: Any = 1.0, dtype: Any = None, device: Any = None
@@ -186,9 +210,9 @@ class Generator:
         Tensor([ 0.5798, -0.8255], float32, cpu:0)
         """
         u = draws.random_uniform(self.advance(), shape, dtype, device)
-        low, high = _fitting(low, u, "low"), _fitting(high, u, "high")
+        low, high = fitting(low, u, "low"), fitting(high, u, "high")
         plain = not isinstance(low, Operators) and not isinstance(high, Operators)
-        return _moved(u, low, high - low if plain else subtract(high, low), dtype)
+        return moved(u, low, high - low if plain else subtract(high, low), dtype)
 
     def integers(
         self,
@@ -222,7 +246,7 @@ class Generator:
         if shape is None:
             shape = p.shape if hasattr(p, "shape") else ()
         u = draws.random_uniform(self.advance(), shape, None, device)
-        found: Tensor = ops["less"].call(u, _fitting(p, u, "p"))
+        found: Tensor = ops["less"].call(u, fitting(p, u, "p"))
         return found
 
     def exponential(
@@ -236,7 +260,7 @@ class Generator:
         Tensor([1.5601, 0.0913], float32, cpu:0)
         """
         z = draws.random_exponential(self.advance(), shape, dtype, device)
-        return _moved(z, 0.0, scale, dtype)
+        return moved(z, 0.0, scale, dtype)
 
     def categorical(self, logits: Any, num_samples: int | None = None) -> Tensor:
         """Indices along the last axis, drawn with probabilities ``softmax(logits)``.
@@ -367,35 +391,6 @@ def _checked_state(state: Any) -> Any:
     return state
 
 
-def _fitting(value: Any, numbers: Tensor, argument: str) -> Any:
-    """A number as Python's, or a tensor that broadcasts to the drawn numbers."""
-    if isinstance(value, int | float | np.number):
-        return plain_number(value)
-    tensor = as_operand(value, numbers)
-    if broadcast(tensor.shape, numbers.shape) != numbers.shape:
-        raise ShapeError(
-            "the value does not broadcast to the shape to draw",
-            op="random",
-            argument=argument,
-            received=summary(tensor),
-            expected=f"a shape that broadcasts to {numbers.shape}",
-        )
-    return tensor
-
-
-def _moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
-    """``numbers * scale + offset``, without the steps that change nothing.
-
-    Tensors may widen the dtype, unless it is given.
-    """
-    scale, offset = _fitting(scale, numbers, "scale"), _fitting(offset, numbers, "offset")
-    if isinstance(scale, Operators) or scale != 1:
-        numbers = multiply(numbers, scale)
-    if isinstance(offset, Operators) or offset != 0:
-        numbers = add(numbers, offset)
-    return numbers if dtype is None else numbers.astype(dtype)
-
-
 # The global generator ----------------------------------------------------------------------
 
 default_generator = Generator()
@@ -510,4 +505,8 @@ def choice(x: Any, shape: Any = (), replace: bool = True, p: Any = None, axis: i
     return default_generator.choice(x, shape, replace, p, axis)
 
 
-__getattr__, __dir__ = members(__name__, __all__)
+_missing, __dir__ = members(__name__, __all__)
+
+
+def __getattr__(name: str) -> Any:
+    return getattr(default_generator, name) if name in LATE else _missing(name)

@@ -65,7 +65,10 @@ def function_of(op, sample):
         args = list(sample.args)
         for i, x in zip(where, xs, strict=True):
             args[i] = x
-        return op.call(*args, **sample.attributes)
+        out = op.call(*args, **sample.attributes)
+        if type(out) is not tuple:
+            return out
+        return tuple(y for y in out if ef.dtypes.is_inexact(y.dtype))  # integers are counted
 
     return f, tuple(sample.args[i] for i in where)
 

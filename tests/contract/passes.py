@@ -31,10 +31,15 @@ def variants(op, count):
         yield group if len(shapes) == len(attributes) == 1 else (group[0],) * count
 
 
-def batches(sample):
-    """Which arguments hold examples: each alone, then all."""
+def batches(sample, random=False):
+    """Which arguments hold examples: each alone, then all.
+
+    The state of a random op is among them: one that examples share gives each its own numbers.
+    """
     where = [i for i, x in enumerate(sample.args) if isinstance(x, np.ndarray)]
     alone = [[i] for i in where] if len(where) > 1 else []
+    if random:
+        alone = alone[:1]
     return [*alone, where] if where else []
 
 
@@ -54,7 +59,7 @@ def mapped(op, sample, axes):
 def batch(op):
     """vmap computes what a loop over the examples does, whichever arguments are batched."""
     for group in spread(variants(op, EXAMPLES), 6):
-        for where in batches(group[0]):
+        for where in batches(group[0], op.family == "random"):
             with about(op, group[0]):
                 check_batch(op, group, where)
 
@@ -84,7 +89,7 @@ def replaced(sample, other, where):
 def nested_batch(op):
     """Two levels of vmap compute what two loops do, also with one argument in each level."""
     for group in spread(variants(op, 2 * EXAMPLES), 2):
-        where = batches(group[0])
+        where = batches(group[0], op.family == "random")
         if not where:
             continue
         with about(op, group[0]):
@@ -103,7 +108,8 @@ def check_nested(op, group, where):
     wanted = [np.stack(p).reshape(2, EXAMPLES, *p[0].shape) for p in zip(*each, strict=True)]
     rtol = max(tolerance(y.dtype) for y in wanted) * 100
     check_all_close(actual, wanted, rtol, "two levels")
-    if len(free) > 1:  # the first argument has examples in the outer level, the rest in the inner
+    # The first argument has examples in the outer level, the rest in the inner.
+    if len(free) > 1 and op.family != "random":
         outer, *inner = (x[:2] for x in whole)
         level = ef.vmap(f, in_axes=(None, *(0 for _ in inner)))
         crossed = results(ef.vmap(level, in_axes=(0, *(None for _ in inner)))(outer, *inner))

@@ -13,6 +13,8 @@ How words become numbers, so that generated kernels can make the same ones:
 * normal: uniforms ``u`` and ``v``, neighbours ``2 i`` and ``2 i + 1``, give the neighbours
   ``r cos(2 pi v)`` and ``r sin(2 pi v)`` with ``r = sqrt(-2 log(1 - u))`` (Box and Muller,
   1958). float16 and bfloat16 are rounded from float32.
+* gamma, Poisson, binomial and von Mises numbers: by rejection, two words for each try; see
+  ``rejection.py``.
 * integers below ``n``: the word modulo ``n``; words from the last multiple of ``n`` on are
   drawn again in the next retry, so that all integers are equally likely.
 """

@@ -23,6 +23,7 @@ from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import DeviceName, DTypeLike, Sizes
 from eagerflow.ops.family import Batch, define
+from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape
 
 __all__ = [
@@ -38,18 +39,18 @@ __all__ = [
 
 Fill = Callable[[Any, int], Any]
 _NO_GRADIENT = Missing("random numbers do not depend smoothly on the state they are made from")
-_UINT64 = frozenset({np.dtype("uint64")})
+UINT64 = frozenset({np.dtype("uint64")})
 
 
-def _host(array: Any) -> Any:
-    """The state in NumPy's memory, where the bits are made."""
+def host(array: Any) -> Any:
+    """An array, such as the state, in NumPy's memory, where the bits are made."""
     home = device_of(array)
     return array if home is None else home.backend.to_numpy(array)
 
 
 def _drawn(xp: Namespace, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any:
     """``fill(state, count)`` for each state, in ``shape`` and in the library of ``xp``."""
-    states = _host(state)
+    states = host(state)
     count = math.prod(shape)
     if states.ndim == 1:
         values = fill(states, count).reshape(shape)
@@ -61,7 +62,8 @@ def _drawn(xp: Namespace, state: Any, shape: Any, dtype: Any, fill: Fill) -> Any
     return values if xp is np else xp.asarray(values)
 
 
-def _shape_of(state: TensorSpec, shape: Any) -> tuple[Any, ...]:
+def shape_of(state: TensorSpec, shape: Any) -> tuple[Any, ...]:
+    """The shape of a draw: that which is asked for, behind the axes of the states."""
     if not state.ndim or state.shape[-1] != philox.WORDS:
         raise ShapeError(
             f"a state has {philox.WORDS} words along its last axis",
@@ -81,7 +83,7 @@ def _float_spec(
             argument="dtype",
             expected="float16, bfloat16, float32 or float64",
         )
-    return TensorSpec(_shape_of(state, shape), found, None, device)
+    return TensorSpec(shape_of(state, shape), found, None, device)
 
 
 def _samples(**attributes: Any) -> Callable[[Any, Any], list[Sample]]:
@@ -148,7 +150,7 @@ def _each_state(fill: Callable[..., list[Any]]) -> Callable[..., Any]:
 def _random(**facts: Any) -> Callable[[Any], Any]:
     """An op of the random family: ``(xp, state, /, shape, ...)``."""
     own: dict[str, Any] = {
-        "dtypes": _UINT64,
+        "dtypes": UINT64,
         "vjp": _NO_GRADIENT,
         "batch": Batch(_batched),
         "split": lambda state, shape, **_: [Split((i,), i) for i in range(state.ndim - 1)],
@@ -161,7 +163,10 @@ def _random(**facts: Any) -> Callable[[Any], Any]:
 
 
 def _batched(call: Any, args: Any, batched: Any, size: int, shape: Any, **attributes: Any) -> Any:
-    return call(args[0], shape if batched[0] else (size, *as_shape(shape)), **attributes)
+    if batched[0]:
+        return call(args[0], shape, **attributes)
+    out, lead = call(args[0], (size, *as_shape(shape)), **attributes), args[0].ndim - 1
+    return permute_dims(out, (lead, *(i for i in range(out.ndim) if i != lead))) if lead else out
 
 
 def _cost(state: TensorSpec, shape: Any, **attributes: Any) -> Cost:
@@ -175,7 +180,7 @@ def _float(dtype: Any) -> Any:
 
 @_random(
     infer=lambda state, shape, device=None: TensorSpec(
-        _shape_of(state, shape), "uint64", None, device
+        shape_of(state, shape), "uint64", None, device
     ),
     samples=_samples(),
     errors=_errors,
@@ -304,7 +309,7 @@ def _integers_spec(
             argument="high",
             expected=f"low < high, from {limits.min} to {int(limits.max) + 1}",
         )
-    return TensorSpec(_shape_of(state, shape), found, None, device)
+    return TensorSpec(shape_of(state, shape), found, None, device)
 
 
 def _integer_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
@@ -448,7 +453,7 @@ def _permutation_spec(state: TensorSpec, shape: Any, device: Any = None) -> Tens
     whole = as_shape(shape)
     if not whole:
         raise ShapeError("a permutation has an axis", argument="shape", expected="a size")
-    return TensorSpec(_shape_of(state, whole), "int64", None, device)
+    return TensorSpec(shape_of(state, whole), "int64", None, device)
 
 
 def _slow_permutations(state: Any, shape: Any, device: Any) -> Any:

@@ -194,7 +194,8 @@ def square_errors(rng: np.random.Generator, *rest: Any) -> list[ErrorSample]:
 # solve -------------------------------------------------------------------------------------------
 
 
-def _solve_shape(x1: Any, x2: Any) -> tuple[Any, ...]:
+def solve_shape(x1: Any, x2: Any) -> tuple[Any, ...]:
+    """The shape of the solution of systems."""
     square(x1, "x1")
     if x2.ndim == 0:
         raise ShapeError(
@@ -224,6 +225,20 @@ def _solve_vjp(g: Any, y: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return left, unbroadcast(right, shape)
 
 
+def lined_up(args: Any, batched: Any) -> tuple[Any, Any, bool]:
+    """Both sides of systems with the batch axes in line, and whether one vector was right."""
+    a, b = args
+    vector = b.ndim - batched[1] == 1
+    if vector:
+        b = as_column(b)
+    rank = max(a.ndim - batched[0], b.ndim - batched[1])
+    a, b = (
+        reshape(x, (*x.shape[:1], *(1,) * (rank + 1 - x.ndim), *x.shape[1:])) if own else x
+        for x, own in zip((a, b), batched, strict=True)
+    )
+    return a, b, vector
+
+
 def _solve_batch(args: Any, batched: Any, size: Any) -> Any:
     a, b = args
     vector = b.ndim - batched[1] == 1
@@ -234,22 +249,17 @@ def _solve_batch(args: Any, batched: Any, size: Any) -> Any:
         rows_first = permute_dims(b, (last - 1, *range(last - 1), last))
         out = solve(a, reshape(rows_first, (a.shape[0], product(rows_first.shape[1:]))))
         return permute_dims(reshape(out, rows_first.shape), (*range(1, last), 0, last))
-    if vector:
-        b = as_column(b)
-    rank = max(a.ndim - batched[0], b.ndim - batched[1])
-    a, b = (
-        reshape(x, (*x.shape[:1], *(1,) * (rank + 1 - x.ndim), *x.shape[1:])) if own else x
-        for x, own in zip((a, b), batched, strict=True)
-    )
+    a, b, _ = lined_up(args, batched)
     out = solve(a, b)
     return reshape(out, out.shape[:-1]) if vector else out
 
 
-def _solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
+def solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
+    """Along the stack, and along the right sides."""
     found = split_elementwise(x1.like(x1.shape[:-2]), x2.like(x2.shape[:-2]))
     if x2.ndim == 1:
         return found
-    return [*found, Split((None, x2.ndim - 1), len(_solve_shape(x1, x2)) - 1)]
+    return [*found, Split((None, x2.ndim - 1), len(solve_shape(x1, x2)) - 1)]
 
 
 def _solve_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
@@ -286,7 +296,8 @@ def eliminated(rows: list[list[Any]], right: list[list[Any]]) -> list[list[Any]]
     return [row[n:] for row in work]
 
 
-def _solve_reference(x1: Any, x2: Any) -> Any:
+def solve_reference(x1: Any, x2: Any) -> Any:
+    """The solution of systems, each by elimination in Python."""
     a, b, batch = met(x1, x2[:, None] if x2.ndim == 1 else x2)
     out = np.zeros(b.shape, np.result_type(x1, x2))
     for at in np.ndindex(*batch):
@@ -297,11 +308,11 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
 @define(
     "contraction",
     dtypes=INEXACT,
-    infer=lambda x1, x2: x1.like(_solve_shape(x1, x2)),
+    infer=lambda x1, x2: x1.like(solve_shape(x1, x2)),
     vjp=in_float32(_solve_vjp),
     saves="x1 y",
     batch=_solve_batch,
-    split=_solve_split,
+    split=solve_split,
     cost=cubic,
     samples=_solve_samples,
     errors=lambda rng: [
@@ -311,7 +322,7 @@ def _solve_reference(x1: Any, x2: Any) -> Any:
         ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
         ErrorSample((np.ones((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
     ],
-    reference=_solve_reference,
+    reference=solve_reference,
     ulp=256,
     fails=True,
 )
@@ -328,7 +339,7 @@ def solve(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     try:
         return xp.linalg.solve(x1, x2)
     except np.linalg.LinAlgError as error:
-        _solve_shape(x1, x2)  # which may be what is wrong
+        solve_shape(x1, x2)  # which may be what is wrong
         raise EagerflowError("a matrix is singular", argument="x1", hint=_SINGULAR) from error
 
 

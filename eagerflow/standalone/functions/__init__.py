@@ -3,6 +3,8 @@
 Each is there once, is read by people, and calls others of this package by their names.
 """
 
+from eagerflow.codegen.numpy import matrices as factorizations
+from eagerflow.codegen.numpy import rejection
 from eagerflow.standalone.functions import (
     attention,
     elements,
@@ -16,6 +18,8 @@ from eagerflow.standalone.functions import (
 )
 
 MODULES = (
+    factorizations,
+    rejection,
     attention,
     elements,
     images,

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from eagerflow.codegen.numpy.matrices import exponential, lu_packed, swapped_rows
+
 
 def with_positive_tops(x):
     """Columns whose largest element is real and positive, and the factors that make them so."""
@@ -47,3 +49,29 @@ def svd(x, full_matrices=True):
     back = np.conj(factor).mT[..., : s.shape[-1], :]
     first, rest = np.split(vh, [s.shape[-1]], axis=-2)
     return u, s, np.concatenate([first * back, rest], axis=-2)
+
+
+def eig(x, dtype):
+    """Eigenvalues and eigenvectors of square matrices, as complex numbers."""
+    values, vectors = np.linalg.eig(x)
+    return values.astype(dtype), with_positive_tops(vectors.astype(dtype))[0]
+
+
+def eigvals(x, dtype):
+    """Eigenvalues of square matrices, as complex numbers."""
+    return np.linalg.eigvals(x).astype(dtype)
+
+
+def lu_factor(x):
+    """Both triangles of elimination in one matrix, and the swaps of rows."""
+    return lu_packed(x)
+
+
+def lu_permutation(x, rows):
+    """Where each row of the triangles was before the swaps."""
+    return swapped_rows(x, rows)
+
+
+def expm(x):
+    """The exponential of square matrices."""
+    return exponential(x)

@@ -4,6 +4,13 @@ import math
 
 import numpy as np
 
+from eagerflow.codegen.numpy.rejection import (
+    binomial_numbers,
+    gamma_numbers,
+    poisson_numbers,
+    von_mises_numbers,
+)
+
 
 def random_words(state, count, retry=0):
     """Words of 64 bits: a counter enciphered by the first two words of a state."""
@@ -159,6 +166,41 @@ def random_integers(state, shape, low, high, dtype):
         return (words + np.uint64(low % 2**64)).astype(dtype)
 
     return drawn(state, shape, dtype, fill)
+
+
+def words_of(state):
+    """The words of a state as a function of their count and of the retry."""
+    return lambda count, retry: random_words(state, count, retry)
+
+
+def drawn_with(state, parameters, shape, dtype, numbers):
+    """``numbers(draw, *parameters)`` for each state, in a shape that parameters broadcast to."""
+    shape = (*state.shape[:-1], *(shape if isinstance(shape, tuple) else (shape,)))
+    states = state.reshape(-1, 3)
+    given = [np.broadcast_to(np.asarray(x, np.float64), shape) for x in parameters]
+    rows = [x.reshape(len(states), -1) if x.size else [x.ravel()] * len(states) for x in given]
+    found = [numbers(words_of(one), *(x[i] for x in rows)) for i, one in enumerate(states)]
+    return np.array(found).reshape(shape).astype(dtype)
+
+
+def random_gamma(state, alpha, shape, log, dtype):
+    """Numbers of the gamma distribution, or their logarithms."""
+    return drawn_with(state, [alpha], shape, dtype, lambda draw, a: gamma_numbers(draw, a, log))
+
+
+def random_poisson(state, rate, shape, dtype):
+    """Numbers of the Poisson distribution."""
+    return drawn_with(state, [rate], shape, dtype, poisson_numbers)
+
+
+def random_binomial(state, count, probability, shape, dtype):
+    """Numbers of successes among independent trials."""
+    return drawn_with(state, [count, probability], shape, dtype, binomial_numbers)
+
+
+def random_von_mises(state, concentration, shape, dtype):
+    """Angles of the von Mises distribution around 0."""
+    return drawn_with(state, [concentration], shape, dtype, von_mises_numbers)
 
 
 def random_permutation(state, shape):

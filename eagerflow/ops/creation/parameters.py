@@ -1,0 +1,44 @@
+"""Parameters of distributions: numbers, or tensors that broadcast to what is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import plain_number
+from eagerflow.display import summary
+from eagerflow.errors import ShapeError
+from eagerflow.ops.elementwise.arithmetic import add, multiply
+from eagerflow.ops.family import as_operand
+from eagerflow.spec import broadcast
+from eagerflow.tensor import Operators, Tensor
+
+
+def fitting(value: Any, numbers: Tensor, argument: str) -> Any:
+    """A number as Python's, or a tensor that broadcasts to the drawn numbers."""
+    if isinstance(value, int | float | np.number):
+        return plain_number(value)
+    tensor = as_operand(value, numbers)
+    if broadcast(tensor.shape, numbers.shape) != numbers.shape:
+        raise ShapeError(
+            "the value does not broadcast to the shape to draw",
+            op="random",
+            argument=argument,
+            received=summary(tensor),
+            expected=f"a shape that broadcasts to {numbers.shape}",
+        )
+    return tensor
+
+
+def moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
+    """``numbers * scale + offset``, without the steps that change nothing.
+
+    Tensors may widen the dtype, unless it is given.
+    """
+    scale, offset = fitting(scale, numbers, "scale"), fitting(offset, numbers, "offset")
+    if isinstance(scale, Operators) or scale != 1:
+        numbers = multiply(numbers, scale)
+    if isinstance(offset, Operators) or offset != 0:
+        numbers = add(numbers, offset)
+    return numbers if dtype is None else numbers.astype(dtype)
