@@ -30,7 +30,7 @@ _TOP = {
     "reductions.unique": "unique_all unique_counts unique_inverse unique_values",
 }
 _LINALG: dict[str, str] = {}
-_UNNAMED = ("nn.adaptive_updates", "nn.mean_differences", "nn.weight_products")
+_UNNAMED = ("fft", "nn.adaptive_updates", "nn.mean_differences", "nn.weight_products", "signal")
 
 
 def _by_name(table: dict[str, str]) -> dict[str, str]:

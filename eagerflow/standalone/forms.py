@@ -72,7 +72,7 @@ def numpy_form(w: Writer, node: Node, xs: Sequence[Any]) -> Expression | None:
 @cache
 def _function(op: Op) -> str | None:
     """The name of NumPy's function of the name that an op has."""
-    for name in (op.ufunc, op.name, f"linalg.{op.name}"):
+    for name in (op.ufunc, op.name, f"linalg.{op.name}", f"fft.{op.name}"):
         found: Any = np
         for part in (name or "-").split("."):
             found = getattr(found, part, None)
