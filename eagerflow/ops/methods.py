@@ -158,7 +158,39 @@ def _trace(
     return sum(diagonal(self, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
+# DLPack -------------------------------------------------------------------------------------------
+
+
+def _dlpack(
+    self: Any,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """The values for another library, as the standard says; what is shared is read-only."""
+    given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+    told = {name: value for name, value in given.items() if value is not None}
+    x = as_tensor(self)
+    if not x.device.backend.host:
+        return x._leave("__dlpack__").__dlpack__(**told)
+    array = x._values("__dlpack__")
+    if max_version is not None and max_version >= (1,) and copy is not True:
+        array.flags.writeable = False
+    else:  # before version 1, DLPack cannot say "read-only"
+        array = array.copy()
+    return array.__dlpack__(**told)
+
+
+def _dlpack_device(self: Any) -> tuple[int, int]:
+    """DLPack's type and number of the device that holds the values."""
+    device: tuple[int, int] = as_tensor(self)._array.__dlpack_device__()
+    return device
+
 _METHODS = {
+    "__dlpack__": _dlpack,
+    "__dlpack_device__": _dlpack_device,
     "abs": abs,
     "argsort": argsort,
     "astype": _astype,
