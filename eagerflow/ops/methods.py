@@ -188,6 +188,7 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
     device: tuple[int, int] = as_tensor(self)._array.__dlpack_device__()
     return device
 
+
 _METHODS = {
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
