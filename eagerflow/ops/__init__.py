@@ -59,6 +59,7 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: see late.py.
 if TYPE_CHECKING:
+    from eagerflow.ops.creation.bits import *
     from eagerflow.ops.linear_algebra.integer_products import *
     from eagerflow.ops.nn.attention import *
     from eagerflow.ops.nn.batch_normalization import *

@@ -12,6 +12,7 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "creation.bits": "complex polar view",
     "linear_algebra.integer_products": "integer_matmul",
     "nn.attention": "dot_product_attention",
     "nn.batch_normalization": "batch_norm",

@@ -19,6 +19,7 @@ from eagerflow.ops.elementwise.rounding import round
 from eagerflow.ops.elementwise.selection import clip
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.keywords import check_same
+from eagerflow.ops.late import load
 from eagerflow.ops.linear_algebra.contraction import matmul, tensordot
 from eagerflow.ops.reductions.cumulative import cumulative_prod, cumulative_sum
 from eagerflow.ops.reductions.sorting import argsort, searchsorted, sort
@@ -189,6 +190,11 @@ def _dlpack_device(self: Any) -> tuple[int, int]:
     return device
 
 
+def _view(self: Any, dtype: Any) -> Any:
+    """The bits, read as numbers of another dtype; see ``ef.view``."""
+    return load("creation.bits").view(self, dtype)
+
+
 _METHODS = {
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
@@ -211,6 +217,7 @@ _METHODS = {
     "to": _to,
     "to_device": _to_device,
     "trace": _trace,
+    "view": _view,
 }
 
 for _name, _method in _METHODS.items():

@@ -142,6 +142,12 @@ def _cast(w: Writer, node: Node, x: Expression) -> Expression:
     return method(x, "astype", literal(node.outputs[0].dtype))
 
 
+@form("view")
+def _bits(w: Writer, node: Node, x: Expression) -> Expression:
+    x = call("np.ascontiguousarray", x) if node.inputs[0].shape else x
+    return method(x, "view", literal(node.outputs[0].dtype))
+
+
 @form("reshape", "squeeze")
 def _reshape(w: Writer, node: Node, x: Expression) -> Expression:
     shape = node.outputs[0].shape
