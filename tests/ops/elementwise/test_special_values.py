@@ -70,7 +70,7 @@ def test_complex_functions(name, dtype):
         except (OverflowError, ValueError):  # where C99 raises a flag
             continue
         if name == "acosh" and a == 0 and math.isnan(b):
-            wanted = complex(NAN, math.pi / 2)  # cmath has the older values
+            continue  # NumPy 2.0 and cmath have older values
         finite = math.isfinite(a) and math.isfinite(b)
         found = getattr(ef, name)(ef.tensor([complex(a, b)], dtype=dtype))[0].item()
         if finite:
