@@ -42,7 +42,7 @@ def complex_dtype(dtype: DType) -> DType:
 
 def checked_norm(norm: Any) -> str:
     """``norm`` if it is one; else ArgumentError."""
-    if norm not in DUAL:
+    if not isinstance(norm, str) or norm not in DUAL:
         raise ArgumentError(
             f"{short_repr(norm)} is not a norm", argument="norm", expected=f"one of {list(DUAL)}"
         )
