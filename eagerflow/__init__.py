@@ -108,12 +108,15 @@ _LAZY = (
     "nn",
     "testing",
 )  # loaded when they are first used, to keep the import short
+_OPS = ("fft", "signal")  # modules of functions, loaded late as well
 _CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
 
 
 def __getattr__(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
+    if name in _OPS:
+        return importlib.import_module(f"{__name__}.ops.{name}")
     if name in _CAPTURE:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
     if name in ops.LATE:
@@ -160,6 +163,7 @@ __all__ = sorted(
         "vmap",
         *_CAPTURE,
         *_LAZY,
+        *_OPS,
         *_DTYPES,
         *ops.__all__,
         *ops.LATE,

@@ -8,6 +8,7 @@ and errors are explained after they happened, never looked for before.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable
@@ -65,6 +66,7 @@ class _Internal(dict[str, bool]):
 internal = _Internal()
 
 Call = Callable[..., Any]
+OF_OPERATORS = inspect.signature(lambda self, other, /: None)
 MAX_PASSED = 1024  # calls that an op remembers as fine
 
 
@@ -189,7 +191,9 @@ def bind_attribute(op: Op) -> Call:
     """The function for one array and one attribute, which may be given by position or name."""
     table = op.table
 
-    def call(x: Any, value: Any) -> Any:
+    def call(x: Any, value: Any, **more: Any) -> Any:
+        if more:
+            return _with_keywords(op, x, value, more)
         if not process.recorders:
             try:
                 kind = x._kind
@@ -243,14 +247,16 @@ def bind_operator(op: Op) -> Call:
     """The method for Python's operator: what comes before tensors gets to compute it."""
     if _shape_of_call(op) is not bind_binary:
         return op.call  # type: ignore[no-any-return]
-    return _named(op, bind_binary(op, operator=True))
+    call = _named(op, bind_binary(op, operator=True))
+    call.__signature__ = OF_OPERATORS  # type: ignore[attr-defined]
+    return call
 
 
 def _named(op: Op, call: Any) -> Call:
     call.__name__ = call.__qualname__ = op.name
     call.__doc__ = op.doc
     call.__module__ = op.kernel.__module__
-    call.__signature__ = LateSignature(partial(signature_of, op.kernel))
+    call.__signature__ = LateSignature(partial(signature_of, op))
     call.op = op
     return call  # type: ignore[no-any-return]
 
@@ -263,6 +269,13 @@ def _shape_of_call(op: Op) -> Callable[[Op], Call]:
     if len(op.attributes) == 1 and len(op.data) == 1:
         return bind_attribute
     return bind_general
+
+
+def _with_keywords(op: Op, x: Any, value: Any, more: dict[str, Any]) -> Any:
+    """A call with keywords of others, and perhaps with a device for the result."""
+    place = more.pop("device", None) if "device" in op.also else None
+    out = _long(op, (x, value), more)
+    return out if place is None else ops["to_device"].call(out, str(as_device(place)))
 
 
 # The long way --------------------------------------------------------------------------------

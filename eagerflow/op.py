@@ -172,7 +172,8 @@ class Op(Record):
     its operator cannot be had. What is ``Missing`` is refused.
 
     ``since`` tells in which ``version`` attributes were added: graphs saved before have their
-    defaults. All versions from the first of these on differ in nothing else.
+    defaults. All versions from the first of these on differ in nothing else. ``also`` has keywords of the Array API standard, and their defaults, that calls take beside the
+    attributes: ``copy``, which asks for nothing, and ``device``, for the result.
 
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.
@@ -216,6 +217,7 @@ class Op(Record):
     threaded: bool | Rule = False
     recorded: Op | None = None
     optional: frozenset[int] = frozenset()
+    also: Mapping[str, Any] = fresh(default_factory=dict)
     outputs: int = 1
     compiled: bool = False
     ulp: int = 4
@@ -372,9 +374,16 @@ class LateSignature(inspect.Signature):
         return self._find().replace(**changes)
 
 
-def signature_of(kernel: Rule) -> inspect.Signature:
-    """The signature of an op's public function: the kernel's, without the namespace."""
-    own = list(inspect.signature(kernel).parameters.values())[1:]
+def signature_of(op: Op) -> inspect.Signature:
+    """The signature of an op's public function: the kernel's, without the namespace.
+
+    Tensors that may be left out may be given by name, and there are the keywords in ``also``.
+    """
+    own = list(inspect.signature(op.kernel).parameters.values())[1:]
+    for i in () if op.variadic else op.optional:
+        own[i] = own[i].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    kind = inspect.Parameter.KEYWORD_ONLY
+    own += [inspect.Parameter(name, kind, default=value) for name, value in op.also.items()]
     return inspect.Signature([p.replace(annotation=p.empty) for p in own])
 
 

@@ -41,15 +41,15 @@ class Operators(metaclass=_Tidy):
 
         def __getitem__(self, index: Any) -> Any: ...
 
-    def __setitem__(self, index: Any, value: Any) -> NoReturn:
+    def __setitem__(self, key: Any, value: Any, /) -> NoReturn:
         raise DTypeError(
             "tensors cannot be changed in place",
             op=f"{type(self).__name__}.__setitem__",
             hint="y = x.at[index].set(value), or .add, .multiply, .min, .max",
         )
 
-    def __delitem__(self, index: Any) -> NoReturn:
-        self.__setitem__(index, None)
+    def __delitem__(self, key: Any, /) -> NoReturn:
+        self.__setitem__(key, None)
 
     __hash__ = object.__hash__
 
@@ -192,20 +192,6 @@ class Tensor(Operators, metaclass=_Refusing):
         if api_version not in (None, "2022.12", "2023.12", "2024.12"):
             raise EagerflowError(f"Array API version {api_version!r} is not known")
         return array_namespace()
-
-    def __dlpack__(self, **options: Any) -> Any:
-        if not self._kind.device.backend.host:
-            return self._leave("__dlpack__").__dlpack__(**options)
-        array = self._values("__dlpack__")
-        if (options.get("max_version") or (0,)) >= (1,) and options.get("copy") is not True:
-            array.flags.writeable = False
-        else:  # before version 1, DLPack cannot say "read-only"
-            array = array.copy()
-        return array.__dlpack__(**options)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        device: tuple[int, int] = self._array.__dlpack_device__()
-        return device
 
     # Python's protocols ------------------------------------------------------------------
 

@@ -291,8 +291,6 @@ for _name in (
     "__index__",
     "__array__",
     "__array_namespace__",
-    "__dlpack__",
-    "__dlpack_device__",
     "__len__",
     "__iter__",
     "__contains__",

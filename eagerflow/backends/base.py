@@ -12,7 +12,7 @@ import numpy as np
 
 from eagerflow.codegen.numpy.pointwise import whole
 from eagerflow.devices import as_device, current_device, device_of
-from eagerflow.dtypes import NARROW, DType, bfloat16, float16, float32
+from eagerflow.dtypes import COMPLEX, NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
 from eagerflow.op import Op
 
@@ -130,6 +130,8 @@ class Backend:
                 pass
         if op.family in MOVERS:
             return kernel
+        if dtype in COMPLEX and (own := op.overrides.get("complex")):
+            return partial(own, self.xp)
         if dtype in NARROW and (small := op.overrides.get(f"{self.name}, small floats")):
             return partial(small, self.xp)
         if dtype == bfloat16 or (dtype == float16 and (several or op.family != "elementwise")):

@@ -59,6 +59,7 @@ __all__ = sorted(
 
 # These are loaded when one of their names is asked for: see late.py.
 if TYPE_CHECKING:
+    from eagerflow.ops.creation.bits import *
     from eagerflow.ops.elementwise.binary_parts import *
     from eagerflow.ops.elementwise.divisors import *
     from eagerflow.ops.elementwise.numbers_over_nan import *

@@ -153,12 +153,12 @@ def _attach_operator(op: Op, name: str) -> None:
         return
     setattr(Operators, f"__{name}__", method)
     if name in _REFLECTED:
-        setattr(Operators, f"__r{name}__", lambda self, other: call(other, self))
+        setattr(Operators, f"__r{name}__", lambda self, other, /: call(other, self))
 
 
 def _comparison(call: Call) -> Call:
     # x == None and x == "a" are questions of identity, as everywhere in Python.
-    def compare(self: Any, other: Any) -> Any:
+    def compare(self: Any, other: Any, /) -> Any:
         if other is None or isinstance(other, str | bytes):
             return NotImplemented
         return call(self, other)

@@ -12,6 +12,7 @@ from typing import Any
 from eagerflow.op import ops as registry
 
 _TOP = {
+    "creation.bits": "complex polar view",
     "creation.spaced": "geomspace logspace",
     "elementwise.binary_parts": "cbrt frexp ldexp",
     "elementwise.closeness": "allclose array_equal isclose",
@@ -110,7 +111,7 @@ _LINALG: dict[str, str] = {
     "linear_algebra.least_squares": "cond lstsq multi_dot tensorinv tensorsolve",
     "linear_algebra.triangles": "cholesky_inverse cholesky_solve solve_triangular",
 }
-_UNNAMED = ('nn.adaptive_updates', 'nn.mean_differences', 'nn.weight_products')
+_UNNAMED = ('fft', 'nn.adaptive_updates', 'nn.mean_differences', 'nn.weight_products', 'signal')
 
 
 def _by_name(table: dict[str, str]) -> dict[str, str]:

@@ -19,6 +19,7 @@ from eagerflow.ops.elementwise.rounding import round
 from eagerflow.ops.elementwise.selection import clip
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.keywords import check_same
+from eagerflow.ops.late import load
 from eagerflow.ops.linear_algebra.contraction import matmul, tensordot
 from eagerflow.ops.reductions.cumulative import cumulative_prod, cumulative_sum
 from eagerflow.ops.reductions.sorting import argsort, searchsorted, sort
@@ -158,7 +159,45 @@ def _trace(
     return sum(diagonal(self, offset, axis1, axis2), axis=-1, dtype=dtype)
 
 
+# DLPack -------------------------------------------------------------------------------------------
+
+
+def _dlpack(
+    self: Any,
+    *,
+    stream: Any = None,
+    max_version: tuple[int, int] | None = None,
+    dl_device: tuple[int, int] | None = None,
+    copy: bool | None = None,
+) -> Any:
+    """The values for another library, as the standard says; what is shared is read-only."""
+    given = {"stream": stream, "max_version": max_version, "dl_device": dl_device, "copy": copy}
+    told = {name: value for name, value in given.items() if value is not None}
+    x = as_tensor(self)
+    if not x.device.backend.host:
+        return x._leave("__dlpack__").__dlpack__(**told)
+    array = x._values("__dlpack__")
+    if max_version is not None and max_version >= (1,) and copy is not True:
+        array.flags.writeable = False
+    else:  # before version 1, DLPack cannot say "read-only"
+        array = array.copy()
+    return array.__dlpack__(**told)
+
+
+def _dlpack_device(self: Any) -> tuple[int, int]:
+    """DLPack's type and number of the device that holds the values."""
+    device: tuple[int, int] = as_tensor(self)._array.__dlpack_device__()
+    return device
+
+
+def _view(self: Any, dtype: Any) -> Any:
+    """The bits, read as numbers of another dtype; see ``ef.view``."""
+    return load("creation.bits").view(self, dtype)
+
+
 _METHODS = {
+    "__dlpack__": _dlpack,
+    "__dlpack_device__": _dlpack_device,
     "abs": abs,
     "argsort": argsort,
     "astype": _astype,
@@ -178,6 +217,7 @@ _METHODS = {
     "to": _to,
     "to_device": _to_device,
     "trace": _trace,
+    "view": _view,
 }
 
 for _name, _method in _METHODS.items():

@@ -168,7 +168,7 @@ x.at[index].set(values): tensors do not change; an ef.Variable does
 as_numpy asnumpy to_numpy cpu: x.numpy(), x.to("cpu:0")
 backward grad requires_grad requires_grad_ retain_grad is_leaf grad_fn: ef.grad(f), or \
 tape.gradient(y, x) of ef.GradientTape()
-base ctypes data flags strides view data_ptr storage stride untyped_storage tobytes tofile \
+base ctypes data flags strides data_ptr storage stride untyped_storage tobytes tofile \
 tostring: x.numpy() and NumPy's attribute of that name
 block_until_ready: nothing: x.numpy() waits where it must
 bool: x.astype("bool")

@@ -72,7 +72,7 @@ def numpy_form(w: Writer, node: Node, xs: Sequence[Any]) -> Expression | None:
 @cache
 def _function(op: Op) -> str | None:
     """The name of NumPy's function of the name that an op has."""
-    for name in (op.ufunc, op.name, f"linalg.{op.name}"):
+    for name in (op.ufunc, op.name, f"linalg.{op.name}", f"fft.{op.name}"):
         found: Any = np
         for part in (name or "-").split("."):
             found = getattr(found, part, None)
@@ -140,6 +140,12 @@ def _own_results(w: Writer, node: Node, *xs: Expression) -> list[Expression]:
 @form("astype")
 def _cast(w: Writer, node: Node, x: Expression) -> Expression:
     return method(x, "astype", literal(node.outputs[0].dtype))
+
+
+@form("view")
+def _bits(w: Writer, node: Node, x: Expression) -> Expression:
+    x = call("np.ascontiguousarray", x) if node.inputs[0].shape else x
+    return method(x, "view", literal(node.outputs[0].dtype))
 
 
 @form("reshape", "squeeze")

@@ -184,6 +184,10 @@ class Lookalike(types.ModuleType):
             ),
         )
         self.linalg = types.SimpleNamespace()
+        transforms = ("fft", "ifft", "rfft", "irfft")
+        self.fft = types.SimpleNamespace(
+            **{name: Function(self, getattr(np.fft, name)) for name in transforms}
+        )
 
     def count_devices(self):
         if not self.count:

@@ -48,6 +48,7 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
     ),
     batch=stacked,
     split=split_elementwise,
+    also={"copy": True, "device": None},
     onnx=lambda w, x, *, dtype: w.cast(x, dtype),
     samples=lambda rng, dtype: [
         Sample((x,), {"dtype": to})
@@ -65,8 +66,9 @@ def _cast_back(g: Any, y: Any, x: Any, dtype: Any) -> Any:
 def astype(xp: Namespace, x: Array, /, dtype: DTypeLike) -> Array:
     """The values in another dtype; a tensor that has it already is shared.
 
-    ``x`` is a tensor, ``dtype`` a name or dtype. Floats lose their fraction on the way to
-    integers. Raises DTypeError for complex values to a real dtype. Gradients are cast back.
+    ``x`` is a tensor, ``dtype`` a name or dtype; ``device`` is where the result is to be. Floats
+    lose their fraction on the way to integers. Raises DTypeError for complex values to a real
+    dtype. Gradients are cast back.
 
     >>> ef.astype(ef.tensor([1.5, -2.5]), "int32")
     Tensor([ 1, -2], int32, cpu:0)

@@ -181,6 +181,7 @@ def _like(value: int) -> Callable[[Any], Any]:
         fills=True,
         dtypes=ANY,
         infer=lambda x, dtype=None: x.like(dtype=dtype),
+        also={"device": None},
         direct=_fill_like(value),
         vjp=Missing("the values of the argument are not used"),
         batch=stacked,
@@ -196,7 +197,7 @@ def _like(value: int) -> Callable[[Any], Any]:
 
 @_like(0)
 def zeros_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
-    """Zeros of the shape and, unless ``dtype`` is given, the dtype of a tensor.
+    """Zeros of the shape and, unless ``dtype`` and ``device`` are given, those of a tensor.
 
     >>> ef.zeros_like(ef.tensor([1.0, 2.0]))
     Tensor([0., 0.], float32, cpu:0)
@@ -206,7 +207,7 @@ def zeros_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
 
 @_like(1)
 def ones_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
-    """Ones of the shape and, unless ``dtype`` is given, the dtype of a tensor.
+    """Ones of the shape and, unless ``dtype`` and ``device`` are given, those of a tensor.
 
     >>> ef.ones_like(ef.tensor([1.0, 2.0]))
     Tensor([1., 1.], float32, cpu:0)
@@ -214,8 +215,8 @@ def ones_like(xp: Namespace, x: Array, /, dtype: DTypeLike = None) -> Array:
     return xp.ones(x.shape, dtype=dtype or x.dtype)
 
 
-def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
-    """One number in the shape and, unless ``dtype`` is given, the dtype of a tensor.
+def full_like(x: Any, /, fill_value: Any, dtype: Any = None, device: Any = None) -> Any:
+    """One number in the shape and, unless ``dtype`` and ``device`` are given, those of a tensor.
 
     ``x`` is a tensor, ``fill_value`` a number or a tensor that broadcasts to its shape.
     Raises DTypeError for a number with a fraction where the dtype has none.
@@ -233,7 +234,7 @@ def full_like(x: Any, fill_value: Any, dtype: Any = None) -> Any:
             received=summary(fill_value),
             hint="dtype='float32'",
         )
-    return broadcast_to(as_tensor(fill_value, made, x.device), x.shape)
+    return broadcast_to(as_tensor(fill_value, made, device or x.device), x.shape)
 
 
 def _eye_operator(w: Any, **attributes: Any) -> Any:
@@ -298,13 +299,13 @@ def empty(shape: Any, dtype: Any = None, device: Any = None) -> Any:
     return zeros(shape, dtype, device)
 
 
-def empty_like(x: Any, dtype: Any = None) -> Any:
-    """A tensor of any values in the shape and, unless ``dtype`` is given, the dtype of another.
+def empty_like(x: Any, /, dtype: Any = None, device: Any = None) -> Any:
+    """A tensor of any values in the shape and, unless given, dtype and device of another.
 
     >>> ef.empty_like(ef.ones((2, 3))).shape
     (2, 3)
     """
-    return zeros_like(x, dtype)
+    return zeros_like(x, dtype, device=device)
 
 
 def from_dlpack(x: Any, device: Any = None, copy: bool | None = None) -> Any:

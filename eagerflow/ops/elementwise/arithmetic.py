@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.generated import MIN_COMPILED_ELEMENTS
+from eagerflow.codegen.instructions import is_float
 from eagerflow.dtypes import REAL, DType, is_complex
 from eagerflow.ops.elementwise.complexes import conj, real
 from eagerflow.ops.family import (
@@ -223,10 +225,24 @@ def _divided(w: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return tuple(w.either(by_zero, zero, x) for x in (found, rest))
 
 
-@ufunc(
+def _of_infinities(s: Any, x1: Any, x2: Any) -> Any:
+    """The quotient rounded down, with the standard's values where one of two floats is infinite."""
+    down = s.floor_divide(x1, x2)
+    if not is_float(str(down.dtype)):
+        return down
+    numbers = [x for x in (x1, x2) if isinstance(x, int | float)]
+    if any(map(math.isinf, numbers)):
+        return s.floor(s.divide(x1, x2))
+    infinite = [s.isinf(x) for x in (x1, x2) if not isinstance(x, int | float)]
+    return s.select(reduce(s.logical_or, infinite), s.floor(s.divide(x1, x2)), down)
+
+
+@elementwise(
     partials=(0, 0),
     dtypes=REAL,
     operator="floordiv",
+    scalar=_of_infinities,
+    aliases=False,
     onnx=Onnx("Div", rule=lambda w, a, b: _divided(w, a, b)[0]),
     samples=_off_steps,
 )
@@ -234,13 +250,22 @@ def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Quotient of two tensors, rounded down.
 
     ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast. Integers
-    divided by 0 give 0; floats give infinity or NaN. The gradient is 0.
-    Raises ShapeError where the shapes do not broadcast, DTypeError for bools and complex.
+    divided by 0 give 0; floats give infinity or NaN. With infinities it is ``floor(x1 / x2)``, as
+    the Array API standard has it, not NumPy's NaN and -1. The gradient is 0. Raises ShapeError
+    where the shapes do not broadcast, DTypeError for bools and complex.
 
     >>> ef.tensor([7, -7]) // 2
     Tensor([ 3, -4], int64, cpu:0)
     """
-    return xp.floor_divide(x1, x2)
+    down = xp.floor_divide(x1, x2)
+    if down.dtype.kind in "iu":
+        return down
+    infinite = xp.logical_or(_infinite(xp, x1), _infinite(xp, x2))
+    return xp.where(infinite, xp.floor(x1 / x2), down) if xp.any(infinite) else down
+
+
+def _infinite(xp: Namespace, x: Any) -> Any:
+    return math.isinf(x) if isinstance(x, int | float) else xp.isinf(x)
 
 
 @ufunc(

@@ -64,11 +64,18 @@ def exp2(xp: Namespace, x: Array, /) -> Array:
     return xp.exp2(x)
 
 
+def _complex_expm1(xp: Namespace, x: Any) -> Any:
+    """The standard's values of infinities and NaN, which are those of the exponential."""
+    y, finite = xp.expm1(x), xp.isfinite(x)
+    return y if xp.all(finite) else xp.where(finite, y, xp.exp(x) - 1)
+
+
 @analytic(
     lambda y, x: y + 1,
     saves="y",
     between=(-2, 2),
     compiled=True,
+    overrides={"complex": _complex_expm1},
     onnx=lambda w, x: w.Mul(
         w.Add(w.Exp(x), w.constant(1, x.dtype)), w.Tanh(w.Mul(x, w.constant(0.5, x.dtype)))
     ),

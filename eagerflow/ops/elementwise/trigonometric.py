@@ -167,7 +167,27 @@ def one_minus_square(s: Any, x: Any, /) -> Any:
     return s.subtract(1, s.multiply(x, x))
 
 
-@analytic(lambda y, x: one_minus_square(y), saves="y", between=(-1.4, 1.4), onnx=Onnx("Tanh"))
+def _complex_tanh(xp: Namespace, x: Any) -> Any:
+    """The limits at infinity have the sign of the imaginary part, as the standard says."""
+    y, a, b = xp.tanh(x), xp.real(x), xp.imag(x)
+    far = xp.logical_and(xp.isinf(a), xp.isfinite(b))
+    if not xp.any(far):
+        return y
+    for left in (False, True):
+        for below in (False, True):
+            there = xp.logical_and(xp.signbit(a) == left, xp.signbit(b) == below)
+            limit = complex(-1.0 if left else 1.0, -0.0 if below else 0.0)
+            y = xp.where(xp.logical_and(far, there), xp.asarray(limit, dtype=x.dtype), y)
+    return y
+
+
+@analytic(
+    lambda y, x: one_minus_square(y),
+    saves="y",
+    between=(-1.4, 1.4),
+    onnx=Onnx("Tanh"),
+    overrides={"complex": _complex_tanh},
+)
 def tanh(xp: Namespace, x: Array, /) -> Array:
     """Hyperbolic tangent of each element.
 

@@ -120,6 +120,7 @@ def _reshape_errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 @view_op(
     infer=lambda x, shape: x.like(known_shape(x, shape)),
+    also={"copy": None},
     direct=lambda xp: xp.ndarray.reshape,
     vjp=(lambda g, y, x, shape: reshape(g, x.shape),),
     batch=Batch(

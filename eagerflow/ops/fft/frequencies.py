@@ -1,0 +1,154 @@
+"""The frequencies of Fourier transforms, and spectra with frequency 0 in the middle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dims import symbolic
+from eagerflow.dtypes import FLOATS, STANDARD, DType, as_dtype, default_dtype
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
+from eagerflow.op import ErrorSample, Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.elementwise.arithmetic import divide, subtract
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.joining import concat
+from eagerflow.ops.shapes.padding import roll
+from eagerflow.ops.shapes.reshaping import sized
+from eagerflow.spec import normalize_axes
+
+__all__ = ["fftfreq", "fftshift", "ifftshift", "rfftfreq"]
+
+
+def _told(op: str, n: Any, d: Any, dtype: Any) -> tuple[int, DType]:
+    """The length and the dtype, where all is as it should be."""
+    try:
+        (length,) = sized((n,), "n")
+        if not isinstance(length, int) or length < 1:
+            raise ShapeError(
+                f"{short_repr(n)} is not a length", argument="n", expected="an integer from 1 on"
+            )
+        made = default_dtype(float) if dtype is None else as_dtype(dtype)
+        if made not in FLOATS:
+            raise DTypeError(
+                f"frequencies are no {made.name}s", argument="dtype", expected="a real float"
+            )
+        if isinstance(d, bool) or not isinstance(d, int | float) or d == 0:
+            raise ArgumentError(
+                f"{short_repr(d)} is not a spacing", argument="d", expected="a number, not 0"
+            )
+    except (ArgumentError, DTypeError, ShapeError) as error:
+        error.op = op
+        raise
+    return length, made
+
+
+def fftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of ``ef.fft.fft``: those from 0 on, and then the negative ones.
+
+    ``n`` is the length of the transform, ``d`` the time between two elements: frequencies are in
+    cycles per unit of that. ``dtype`` defaults to float32. Raises ShapeError for a length below
+    1, DTypeError for a dtype that is no real float, ArgumentError for another ``d``.
+
+    >>> ef.fft.fftfreq(4, d=0.1)
+    Tensor([ 0. ,  2.5, -5. , -2.5], float32, cpu:0)
+    """
+    length, made = _told("fftfreq", n, d, dtype)
+    places = arange(length, dtype="float64", device=device)
+    middle = (length + 1) // 2
+    whole = concat([places[:middle], subtract(places[middle:], length)])
+    return astype(divide(whole, length * d), made)
+
+
+def rfftfreq(n: Any, d: float = 1.0, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of ``ef.fft.rfft``, from 0 to half of 1/d.
+
+    ``n`` is the length of the transform, ``d`` the time between two elements: frequencies are in
+    cycles per unit of that. ``dtype`` defaults to float32. Raises ShapeError for a length below
+    1, DTypeError for a dtype that is no real float, ArgumentError for another ``d``.
+
+    >>> ef.fft.rfftfreq(4, d=0.1)
+    Tensor([0. , 2.5, 5. ], float32, cpu:0)
+    """
+    length, made = _told("rfftfreq", n, d, dtype)
+    places = arange(length // 2 + 1, dtype="float64", device=device)
+    return astype(divide(places, length * d), made)
+
+
+def _shifted(x: Any, axes: Any, sign: int) -> Any:
+    """``x`` with half of each axis moved: rounded down with ``sign`` 1, up and back with -1."""
+    found = normalize_axes(axes, x.ndim, "axes")
+    sizes = [x.shape[at] for at in found]
+    if symbolic(sizes):
+        raise CaptureError(
+            "half of a size that is not known", argument="axes", hint="a number in the TensorSpec"
+        )
+    if not found:
+        return x
+    return roll(x, tuple(sign * (size // 2) for size in sizes), axis=found)
+
+
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    return [
+        Sample((make(rng, dtype, shape),), {"axes": axes})
+        for shape, axes in (
+            ((4,), None),
+            ((5,), None),
+            ((3, 4), None),
+            ((3, 5), 1),
+            ((3, 4, 2), (0, -1)),
+            ((1, 3), (1,)),
+            ((0, 3), None),
+            ((), None),
+        )
+    ]
+
+
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
+    return [
+        ErrorSample((np.ones((2, 3)),), {"axes": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)),), {"axes": (1, 1)}, ShapeError, "repeat"),
+    ]
+
+
+def _rows(sign: int) -> Any:
+    def reference(x: Any, axes: Any) -> Any:
+        for at in normalize_axes(axes, x.ndim):
+            size = x.shape[at]
+            half = size // 2 if sign < 0 else (size + 1) // 2
+            x = np.take(x, [*range(half, size), *range(half)], axis=at)
+        return x
+
+    return reference
+
+
+_SHIFT: dict[str, Any] = {"samples": _samples, "errors": _errors, "dtypes": STANDARD}
+
+
+@composed(**_SHIFT, reference=_rows(1))
+def fftshift(x: Any, /, *, axes: Any = None) -> Any:
+    """A spectrum with frequency 0 in the middle of its axes.
+
+    ``x`` is any tensor, ``axes`` an axis, a tuple of axes, or None for all. Raises ShapeError for
+    axes that do not exist or repeat.
+
+    >>> ef.fft.fftshift(ef.tensor([0, 1, 2, -2, -1]))
+    Tensor([-2, -1,  0,  1,  2], int64, cpu:0)
+    """
+    return _shifted(x, axes, 1)
+
+
+@composed(**_SHIFT, reference=_rows(-1))
+def ifftshift(x: Any, /, *, axes: Any = None) -> Any:
+    """Inverse of ``ef.fft.fftshift``: a spectrum with frequency 0 at the beginning of its axes.
+
+    ``x`` is any tensor, ``axes`` an axis, a tuple of axes, or None for all. Raises ShapeError for
+    axes that do not exist or repeat.
+
+    >>> ef.fft.ifftshift(ef.tensor([-2, -1, 0, 1, 2]))
+    Tensor([ 0,  1,  2, -2, -1], int64, cpu:0)
+    """
+    return _shifted(x, axes, -1)

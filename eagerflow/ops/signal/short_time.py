@@ -1,0 +1,351 @@
+"""Spectra of short pieces of a signal, one after the other, and signals from such spectra."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import COMPLEX, INEXACT, NARROW, DType, float32, real_dtype
+from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
+from eagerflow.op import ErrorSample, Sample
+from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.filled import ones
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.elementwise.arithmetic import abs as magnitude
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply
+from eagerflow.ops.elementwise.comparison import greater
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.fft.transforms import fft, ifft, irfft, rfft
+from eagerflow.ops.indexing.gathering import take
+from eagerflow.ops.indexing.indexing import index_scatter
+from eagerflow.ops.indexing.indices import ALL
+from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.padding import crop, pad
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, swapaxes
+from eagerflow.ops.signal.windows import WINDOWS
+
+__all__ = ["istft", "stft"]
+
+LEAST = 1e-11  # sums of squared weights below that tell nothing of the signal
+
+
+# Arguments ---------------------------------------------------------------------------------------
+
+
+def _positive(value: Any, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ShapeError(
+            f"{short_repr(value)} is not a length", argument=name, expected="an integer from 1 on"
+        )
+    return value
+
+
+def _frame(n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]:
+    length = _positive(n_fft, "n_fft")
+    hop = max(1, length // 4) if hop_length is None else _positive(hop_length, "hop_length")
+    width = length if win_length is None else _positive(win_length, "win_length")
+    if width > length:
+        raise ShapeError(
+            f"a window of {width} in {length} elements",
+            argument="win_length",
+            expected="at most n_fft",
+        )
+    return length, hop, width
+
+
+def _weights(window: Any, width: int, length: int, dtype: DType) -> Any:
+    """The window in the middle of ``length`` weights, zeros around it; None if all are 1."""
+    if isinstance(window, str):
+        if window not in WINDOWS:
+            raise ArgumentError(
+                f"there is no window {window!r}",
+                argument="window",
+                expected="a tensor, or one of " + ", ".join(sorted(WINDOWS)),
+            )
+        window = WINDOWS[window](width, sym=False, dtype=dtype)
+    if window is None:
+        if width == length:
+            return None
+        window = ones((width,), dtype)
+    window = as_tensor(window)
+    if window.shape != (width,) or window.dtype not in INEXACT:
+        raise ShapeError(
+            f"a window of shape {window.shape}, {window.dtype.name}",
+            argument="window",
+            expected=f"shape ({width},), a real or complex float",
+        )
+    before = (length - width) // 2
+    return pad(window, (before, length - width - before))
+
+
+def _places(count: Any, hop: int, length: int) -> Any:
+    """Where the elements of each piece are in the signal: (count, length)."""
+    return add(reshape(multiply(arange(count), hop), (count, 1)), arange(length))
+
+
+# Pieces to spectra -------------------------------------------------------------------------------
+
+
+def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    taper = make(rng, real_dtype(dtype), (8,), 0.5, 1)
+    return [
+        Sample((make(rng, dtype, shape),), attributes)
+        for shape, attributes in (
+            ((16,), {"n_fft": 8}),
+            ((20,), {"n_fft": 8, "hop_length": 3, "window": "hann", "center": False}),
+            ((2, 12), {"n_fft": 6, "hop_length": 2, "win_length": 4, "window": "hamming"}),
+            ((13,), {"n_fft": 5, "hop_length": 4, "normalized": True, "onesided": False}),
+            ((2, 2, 9), {"n_fft": 4, "pad_mode": "constant", "win_length": 3}),
+            ((16,), {"n_fft": 8, "hop_length": 8, "window": taper, "center": False}),
+            ((0, 8), {"n_fft": 4}),
+        )
+    ]
+
+
+def _errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.standard_normal(12)
+    return [
+        ErrorSample((x, 0), {}, ShapeError, "0 is not a length"),
+        ErrorSample((x, 4, 0), {}, ShapeError, "0 is not a length"),
+        ErrorSample((x, 4, 2, 5), {}, ShapeError, "a window of 5 in 4 elements"),
+        ErrorSample((x, 4), {"window": "sharp"}, ArgumentError, "there is no window 'sharp'"),
+        ErrorSample((x, 4), {"window": np.ones(3)}, ShapeError, "a window of shape"),
+        ErrorSample((x, 16), {"center": False}, ShapeError, "16 elements of a signal of 12"),
+        ErrorSample((x[0], 4), {}, ShapeError, "no axis"),
+        ErrorSample((x * 1j, 4), {"onesided": True}, DTypeError, "complex"),
+    ]
+
+
+def _reference(
+    x: Any,
+    n_fft: int,
+    hop_length: Any,
+    win_length: Any,
+    window: Any,
+    center: bool,
+    pad_mode: Any,
+    normalized: bool,
+    onesided: Any,
+) -> Any:
+    """Piece by piece, by NumPy."""
+    length, hop, width = _frame(n_fft, hop_length, win_length)
+    x = x.astype("complex128" if x.dtype.kind == "c" else "float64")
+    weights = _weights(window, width, length, np.dtype("float64"))
+    taper = 1 if weights is None else weights.numpy()
+    if center:
+        x = np.pad(x, [(0, 0)] * (x.ndim - 1) + [(length // 2, length // 2)], pad_mode)
+    starts = range(0, x.shape[-1] - length + 1, hop)
+    norm: Any = "ortho" if normalized else "backward"
+    half = onesided is not False and x.dtype.kind == "f"
+    transform = np.fft.rfft if half else np.fft.fft
+    return np.stack([transform(x[..., i : i + length] * taper, norm=norm) for i in starts], -1)
+
+
+@composed(samples=_samples, errors=_errors, reference=_reference, dtypes=INEXACT)
+def stft(
+    x: Any,
+    /,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    center: bool = True,
+    pad_mode: str = "reflect",
+    normalized: bool = False,
+    onesided: bool | None = None,
+) -> Any:
+    """Short-time Fourier transform: the spectra of pieces of a signal, (..., frequencies, pieces).
+
+    ``x`` (..., time) is a real or complex tensor. Each piece has ``n_fft`` elements and begins
+    ``hop_length`` behind the one before, by default a quarter of that. ``window`` are its
+    ``win_length`` weights, by default as many as elements, with zeros on both sides if less: a
+    tensor, or a name such as ``"hann"`` for a periodic window, or None for ones. With ``center``,
+    n_fft//2 elements are added on both sides, in the way ``pad_mode`` of ``ef.pad``, so that
+    piece i has its middle at element i * hop_length. ``normalized`` divides by √n_fft.
+    ``onesided`` gives the frequencies from 0 to half alone, by default for real signals. The
+    arguments are those of PyTorch. Raises ShapeError for lengths that do not fit, ArgumentError
+    for a name that is no window's, DTypeError for half of a complex signal's spectrum.
+
+    >>> ef.signal.stft(ef.ones((100,)), n_fft=16, window="hann").shape
+    (9, 26)
+    """
+    length, hop, width = _frame(n_fft, hop_length, win_length)
+    if x.ndim == 0:
+        raise ShapeError("a signal has no axis", argument="x", expected="(..., time)")
+    half = x.dtype not in COMPLEX if onesided is None else bool(onesided)
+    if half and x.dtype in COMPLEX:
+        raise DTypeError(
+            "half of the spectrum of a complex signal", argument="onesided", expected="False"
+        )
+    if x.dtype in NARROW:
+        x = astype(x, float32)
+    weights = _weights(window, width, length, real_dtype(x.dtype))
+    if center:
+        sides = (length // 2, length // 2)
+        x = pad(x, (*((0, 0),) * (x.ndim - 1), sides), mode=pad_mode)
+    time = x.shape[-1]
+    if isinstance(time, int) and time < length:
+        raise ShapeError(
+            f"pieces of {length} elements of a signal of {time}",
+            argument="n_fft",
+            expected="at most the length of the signal",
+        )
+    pieces = take(x, _places(1 + (time - length) // hop, hop, length), axis=-1)
+    if weights is not None:
+        pieces = multiply(pieces, weights)
+    transform = rfft if half and pieces.dtype not in COMPLEX else fft
+    return swapaxes(transform(pieces, norm="ortho" if normalized else "backward"), -1, -2)
+
+
+# Spectra to a signal -----------------------------------------------------------------------------
+
+
+def _overlapped(pieces: Any, places: Any, total: Any) -> Any:
+    """The sum of pieces (..., count, length) at their places on an axis of ``total`` elements."""
+    lead = pieces.shape[:-2]
+    index = (*(ALL,) * len(lead), "array")
+    return index_scatter(pieces, places, shape=(*lead, total), index=index)
+
+
+def _back_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    taper = make(rng, real_dtype(dtype), (6,), 0.5, 1)
+    return [
+        Sample((make(rng, dtype, shape),), attributes)
+        for shape, attributes in (
+            ((5, 4), {"n_fft": 8}),
+            ((5, 3), {"n_fft": 8, "hop_length": 3, "window": "hamming", "center": False}),
+            ((2, 4, 5), {"n_fft": 6, "hop_length": 2, "window": taper, "length": 7}),
+            ((5, 4), {"n_fft": 5, "hop_length": 2, "normalized": True, "onesided": False}),
+            ((3, 2), {"n_fft": 4, "hop_length": 6, "center": False, "length": 12}),
+            ((4, 2), {"n_fft": 6, "hop_length": 2, "win_length": 4, "window": "hamming"}),
+            ((0, 3, 3), {"n_fft": 4}),
+        )
+    ]
+
+
+def _back_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    x = rng.standard_normal((3, 4))
+    return [
+        ErrorSample((x, 0), {}, ShapeError, "0 is not a length"),
+        ErrorSample((x, 4), {"length": -1}, ShapeError, "-1 is not a length"),
+        ErrorSample((x, 8), {}, ShapeError, "3 frequencies"),
+        ErrorSample((x[0], 4), {}, ShapeError, "two axes"),
+        ErrorSample((x[:, :0], 4), {}, ShapeError, "no pieces"),
+        ErrorSample((x, 4), {"window": "sharp"}, ArgumentError, "there is no window 'sharp'"),
+    ]
+
+
+def _back_reference(
+    x: Any,
+    n_fft: int,
+    hop_length: Any,
+    win_length: Any,
+    window: Any,
+    center: bool,
+    normalized: bool,
+    onesided: Any,
+    length: Any,
+) -> Any:
+    """Piece by piece, by NumPy."""
+    size, hop, width = _frame(n_fft, hop_length, win_length)
+    weights = _weights(window, width, size, np.dtype("float64"))
+    taper = np.ones(size) if weights is None else weights.numpy()
+    norm: Any = "ortho" if normalized else "backward"
+    transform: Any = np.fft.ifft if onesided is False else np.fft.irfft
+    count = x.shape[-1]
+    sums = np.zeros((2, *x.shape[:-2], (count - 1) * hop + size), "complex128")
+    for i in range(count):
+        sums[0, ..., i * hop : i * hop + size] += transform(x[..., i], size, norm=norm) * taper
+        sums[1, ..., i * hop : i * hop + size] += taper**2
+    found = sums[0] / np.where(np.abs(sums[1]) > LEAST, sums[1], 1)
+    cut = size // 2 if center else 0
+    found = found[..., cut : found.shape[-1] - cut if length is None else cut + length]
+    if length is not None:
+        found = np.pad(found, [(0, 0)] * (x.ndim - 2) + [(0, length - found.shape[-1])])
+    return found if onesided is False else found.real
+
+
+@composed(samples=_back_samples, errors=_back_errors, reference=_back_reference, dtypes=INEXACT)
+def istft(
+    x: Any,
+    /,
+    n_fft: int,
+    hop_length: int | None = None,
+    win_length: int | None = None,
+    window: Any = None,
+    center: bool = True,
+    normalized: bool = False,
+    onesided: bool | None = None,
+    length: int | None = None,
+) -> Any:
+    """Inverse of ``ef.signal.stft``: the signal whose spectra come closest to these.
+
+    ``x`` (..., frequencies, pieces) is a complex or real tensor. Pieces are weighted by the
+    window once more, summed up where they lie, and divided by the sum of the squared weights, as
+    least squares ask for (Griffin and Lim, 1984); where that sum is 0, so is the signal. The
+    other arguments are as there; ``onesided`` is taken from the number of frequencies, and False
+    gives a complex signal. ``length`` is that of the result: what is more is cut off, and zeros are
+    added. Raises ShapeError for lengths that do not fit, ArgumentError for a name that is no
+    window's.
+
+    >>> x = ef.cos(ef.arange(40) * 0.7)
+    >>> y = ef.signal.istft(ef.signal.stft(x, 8, window="hann"), 8, window="hann")
+    >>> float(ef.max(ef.abs(y - x))) < 1e-5
+    True
+    """
+    size, hop, width = _frame(n_fft, hop_length, win_length)
+    half = _is_half(x, size, onesided)
+    count = x.shape[-1]
+    if length is not None:
+        _positive(length, "length")
+    if x.dtype in NARROW:
+        x = astype(x, float32)
+    weights = _weights(window, width, size, real_dtype(x.dtype))
+    spectra = swapaxes(x, -1, -2)
+    pieces = (irfft if half else ifft)(spectra, n=size, norm="ortho" if normalized else "backward")
+    places, total = _places(count, hop, size), (count - 1) * hop + size
+    if weights is None:
+        weights = ones((size,), real_dtype(x.dtype))
+    found = _overlapped(multiply(pieces, weights), places, total)
+    squares = broadcast_to(multiply(weights, weights), (count, size))
+    sums = _overlapped(squares, places, total)
+    found = divide(found, where(greater(magnitude(sums), LEAST), sums, 1))
+    return _trimmed(found, size // 2 if center else 0, total, length)
+
+
+def _is_half(x: Any, size: int, onesided: bool | None) -> bool:
+    """Whether spectra of pieces of ``size`` elements are halves; ShapeError where they are none."""
+    if x.ndim < 2:
+        raise ShapeError(
+            "spectra have two axes", argument="x", expected="(..., frequencies, pieces)"
+        )
+    if x.shape[-1] == 0:
+        raise ShapeError("there are no pieces", argument="x", expected="at least one")
+    have, half = x.shape[-2], size // 2 + 1
+    wanted = (half, size) if onesided is None else (half if onesided else size,)
+    if isinstance(have, int) and have not in wanted:
+        raise ShapeError(
+            f"{have} frequencies of pieces of {size} elements",
+            argument="x",
+            expected=" or ".join(map(str, wanted)) + " in the last axis but one",
+        )
+    if onesided is None and not isinstance(have, int):
+        raise CaptureError(
+            f"{have} frequencies, which may be all or half of them",
+            argument="onesided",
+            hint="onesided=True, or a number in the TensorSpec",
+        )
+    return have == half if onesided is None else bool(onesided)
+
+
+def _trimmed(x: Any, cut: int, total: Any, length: int | None) -> Any:
+    """``x``, of ``total`` elements, without what was added in front, and with the right length."""
+    if length is None:
+        return crop(x, (*((0, 0),) * (x.ndim - 1), (cut, cut))) if cut else x
+    have = total - cut
+    if isinstance(have, int) and have < length:
+        x = pad(x, (*((0, 0),) * (x.ndim - 1), (0, length - have)))
+    return x[..., cut : cut + length]
