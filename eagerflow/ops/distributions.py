@@ -38,15 +38,14 @@ from eagerflow.tensor import Tensor
 # Parameters --------------------------------------------------------------------------------------
 
 
-def _parameter(x: Any, dtype: Any, device: Any) -> Tensor:
+def _parameter(x: Any, dtype: Any, device: Any) -> Any:
     """A parameter as a tensor; ``dtype`` is that of numbers."""
     return as_tensor(x, dtype if number_type(x) is not None else None, device)
 
 
-def _wide(x: Any, device: Any) -> Tensor:
+def _wide(x: Any, device: Any) -> Any:
     """A parameter in float64, which counts and long tails are computed in."""
-    found: Tensor = _parameter(x, "float64", device).astype("float64")
-    return found
+    return _parameter(x, "float64", device).astype("float64")
 
 
 def _shape(shape: Any, *parameters: Any) -> tuple[Any, ...]:
@@ -79,11 +78,10 @@ def _float(dtype: Any, *parameters: Any) -> Any:
     return found_dtype
 
 
-def _open(state: Tensor, shape: Any, device: Any = None) -> Tensor:
+def _open(state: Tensor, shape: Any, device: Any = None) -> Any:
     """Uniform float64 numbers between 0 and 1, neither of which is reached."""
     u = draws.random_uniform(state, shape, "float64", device)
-    found: Tensor = (floor(u * 2.0**52) + 0.5) * 2.0**-52
-    return found
+    return (floor(u * 2.0**52) + 0.5) * 2.0**-52
 
 
 def _of_shape(numbers: Tensor, shape: Any, argument: str, dtype: Any) -> Tensor:
@@ -442,7 +440,7 @@ class Distributions:
         given = _wide(p, device)
         whole = _shape(shape, given)
         u = _open(self.advance(), whole, str(given.device))
-        return _of_shape(floor(log(u) / log1p(-given)) + 1, whole, "p", dtype)  # type: ignore[no-any-return]
+        return _of_shape(floor(log(u) / log1p(-given)) + 1, whole, "p", dtype)
 
     # Other names ---------------------------------------------------------------------------------
 

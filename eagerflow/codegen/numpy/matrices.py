@@ -11,7 +11,7 @@ import numpy as np
 def solve_unit_lower(low, right):
     """The solution of systems with ones on the diagonals and nothing above them.
 
-    Rows and columns in reverse order make it an upper triangle, in which elimination moves nothing.
+    Rows and columns in reverse order make it an upper triangle, where elimination moves nothing.
     """
     unit = np.tril(low, -1) + np.eye(low.shape[-1], dtype=low.dtype)
     return np.linalg.solve(unit[..., ::-1, ::-1], right[..., ::-1, :])[..., ::-1, :]
@@ -30,9 +30,9 @@ def lu_packed(x, block=32):
         end = min(start + block, size)
         for j in range(start, end):
             pivots[:, j] = at = np.argmax(np.abs(a[:, j:, j]), axis=1) + j
-            moved = a[each, at]
+            kept = a[each, at]
             a[each, at] = a[:, j]
-            a[:, j] = moved
+            a[:, j] = kept
             top, below = a[:, j, j], a[:, j + 1 :]
             below[:, :, j] /= np.where(top == 0, 1, top)[:, None]
             below[:, :, j + 1 : end] -= below[:, :, j, None] * a[:, j, None, j + 1 : end]
@@ -50,9 +50,9 @@ def swapped_rows(pivots, rows):
     order = np.tile(np.arange(rows), (len(swaps), 1))
     each = np.arange(len(swaps))
     for j in range(size):
-        moved = order[each, swaps[:, j]]
+        kept = order[each, swaps[:, j]]
         order[each, swaps[:, j]] = order[:, j]
-        order[:, j] = moved
+        order[:, j] = kept
     return order.reshape((*stack, rows))
 
 

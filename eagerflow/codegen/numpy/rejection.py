@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 
-def unit(words):
+def unit_numbers(words):
     """Numbers from 0 up to, not including, 1, of the 53 highest bits of words."""
     return (words >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
@@ -39,7 +39,7 @@ def gamma_numbers(draw, shape, log):
     d = np.where(small, shape + 1, shape) - 1 / 3
 
     def attempt(left, retry):
-        u = unit(draw(4 * ((left.size + 1) // 2), retry)).reshape(-1, 4)
+        u = unit_numbers(draw(4 * ((left.size + 1) // 2), retry)).reshape(-1, 4)
         radius = np.sqrt(-2 * np.log1p(-u[:, :1]))
         angle = 2 * math.pi * u[:, 1:2]
         x = np.concatenate((radius * np.cos(angle), radius * np.sin(angle)), axis=1)
@@ -59,7 +59,7 @@ def gamma_numbers(draw, shape, log):
     found = drawn_until_taken(found, np.flatnonzero((shape > 0) & (shape < np.inf)), attempt)
     at = np.flatnonzero(small & (shape > 0))
     if at.size:
-        power = np.log1p(-unit(draw(shape.size, 2**32)[at])) / shape[at]
+        power = np.log1p(-unit_numbers(draw(shape.size, 2**32)[at])) / shape[at]
         found[at] = found[at] + power if log else found[at] * np.exp(power)
     return found
 
@@ -108,7 +108,7 @@ def poisson_numbers(draw, mean):
     """
 
     def attempt(left, retry):
-        u, v = unit(draw(2 * left.size, retry)).reshape(-1, 2).T
+        u, v = unit_numbers(draw(2 * left.size, retry)).reshape(-1, 2).T
         few = mean[left] < 10
         own = np.where(few, 10, mean[left])
         b = 0.931 + 2.53 * np.sqrt(own)
@@ -138,7 +138,7 @@ def binomial_numbers(draw, trials, probability):
     rarer = np.minimum(probability, 1 - probability)
 
     def attempt(left, retry):
-        u, v = unit(draw(2 * left.size, retry)).reshape(-1, 2).T
+        u, v = unit_numbers(draw(2 * left.size, retry)).reshape(-1, 2).T
         n, p = trials[left], rarer[left]
         few = n * p < 10
         n, p = np.where(few, 40, n), np.where(few, 0.25, p)
@@ -179,7 +179,7 @@ def von_mises_numbers(draw, concentration):
 
     def attempt(left, retry):
         words = draw(2 * left.size, retry).reshape(-1, 2)
-        u, v = unit(words).T
+        u, v = unit_numbers(words).T
         k = np.minimum(concentration[left], 1e100)
         root = np.sqrt(1 + 4 * k * k)
         whole = 1 + root + np.sqrt(2 * (1 + root))

@@ -272,7 +272,7 @@ def gamma_sample_slope(xp: Namespace, x1: Array, x2: Array, /, *, log: bool = Fa
     Tensor(0.9366, float64, cpu:0)
     """
     wide = [xp.astype(x, xp.float64) for x in (x1, x2)]
-    return xp.astype(_gamma_slope(xp, *wide, log), x1.dtype)
+    return xp.astype(_gamma_slope(xp, wide[0], wide[1], log), x1.dtype)
 
 
 def _gamma_vjp(g: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: Any) -> Any:

@@ -46,11 +46,11 @@ def lstsq(a: Any, b: Any, /, *, rcond: float | None = None) -> LstsqResult:
     """The shortest ``x`` that makes the length of ``a @ x - b`` least.
 
     ``a`` is a tensor of floats or complex numbers, shape (..., m, n), of any rank; ``b`` has shape
-    (m,) or (..., m, k). Singular values below ``rcond`` times the largest one count as 0, which is
-    ``max(m, n)`` times the precision of the dtype by default. The named tuple has the solution, shape (n,) or
-    (..., n, k); the sums of squares of the residuals, one for each right side, whatever the rank;
-    the rank; and the singular values. Gradients are those for a fixed rank. Raises ShapeError where
-    the shapes do not fit.
+    (m,) or (..., m, k). Singular values below ``rcond`` times the largest one count as 0; ``rcond``
+    is ``max(m, n)`` times the precision of the dtype by default. The named tuple has the solution,
+    shape (n,) or (..., n, k); the sums of squares of the residuals, one for each right side,
+    whatever the rank; the rank; and the singular values. Gradients are those for a fixed rank.
+    Raises ShapeError where the shapes do not fit.
 
     >>> a = ef.tensor([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
     >>> ef.linalg.lstsq(a, ef.tensor([1.0, 3.0, 5.0])).solution
