@@ -102,7 +102,8 @@ def _get_complex_tensor_from_tuple(x):
         raise ValueError(
             f"At least one tensor in input `x` is not of type float.Received: x={x}."
         )
-    return ef.complex(real, imag)
+    wide = "complex128" if "float64" in (real.dtype, imag.dtype) else "complex64"
+    return ef.add(cast(real, wide), ef.multiply(cast(imag, wide), 1j))
 
 
 def _parts(x):
