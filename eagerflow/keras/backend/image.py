@@ -173,7 +173,7 @@ def scale_and_translate(
         cast(translation, "float32"),
         tuple(output_shape),
         tuple(spatial_dims),
-        method=method.removeprefix("bi").removeprefix("tri"),
+        method=method,
         antialias=antialias,
     )
 

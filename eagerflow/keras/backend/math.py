@@ -192,12 +192,11 @@ def istft(
     rows = ef.multiply(ef.fft.irfft(x, n=fft_length), weights)
     total = fft_length + sequence_stride * (x.shape[-2] - 1)
     found = _overlapped(rows, sequence_stride, total)
-    if window is None:
-        cover = ef.full((total,), fft_length / sequence_stride, dtype=dtype)
-    else:
-        squares = ef.broadcast_to(ef.square(weights), rows.shape[-2:])
-        cover = _overlapped(squares, sequence_stride, total)
+    squares = ef.broadcast_to(ef.square(weights), rows.shape[-2:])
+    cover = _overlapped(squares, sequence_stride, total)
     found = ef.divide(found, ef.where(ef.greater(cover, 1e-10), cover, 1))
+    if window is None:  # as Keras has it: the sum of what overlaps inside
+        found = ef.multiply(found, fft_length / sequence_stride)
     start = fft_length // 2 if center else 0
     if length is not None:
         end = start + length
