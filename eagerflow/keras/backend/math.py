@@ -189,20 +189,26 @@ def istft(
         )
     dtype = ef.real(x).dtype
     weights = _window(window, sequence_length, fft_length, dtype)
-    rows = ef.multiply(ef.fft.irfft(x, n=fft_length), weights)
+    rows = ef.fft.irfft(x, n=fft_length)
+    if window is not None:
+        rows = ef.multiply(rows, ef.divide(weights, _cover(weights, sequence_stride)))
     total = fft_length + sequence_stride * (x.shape[-2] - 1)
     found = _overlapped(rows, sequence_stride, total)
-    squares = ef.broadcast_to(ef.square(weights), rows.shape[-2:])
-    cover = _overlapped(squares, sequence_stride, total)
-    found = ef.divide(found, ef.where(ef.greater(cover, 1e-10), cover, 1))
-    if window is None:  # as Keras has it: the sum of what overlaps inside
-        found = ef.multiply(found, fft_length / sequence_stride)
     start = fft_length // 2 if center else 0
     if length is not None:
         end = start + length
     else:
         end = total - fft_length // 2 if center else total
     return found[..., start:end]
+
+
+def _cover(weights, stride):
+    """The sum of the squares of all windows at each place of one, away from the ends."""
+    length = weights.shape[0]
+    count = -(-length // stride)
+    squares = ef.pad(ef.square(weights), [(0, count * stride - length)])
+    sums = ef.sum(ef.reshape(squares, (count, stride)), axis=0)
+    return ef.tile(sums, count)[:length]
 
 
 def _overlapped(rows, stride, total):
