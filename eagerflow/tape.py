@@ -215,8 +215,8 @@ class GradientTape(Recorder):
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)
-        for source in leaves:
-            self._check_source(source)
+        # Variables of Keras's are made of ours.
+        leaves = [self._check_source(getattr(x, "eagerflow_variable", x)) for x in leaves]
         start = self._start(target, output_gradients)
         if unconnected == "raise":
             for source in leaves:
@@ -234,9 +234,9 @@ class GradientTape(Recorder):
             self.reset()
         return tree.unflatten(structure, found)
 
-    def _check_source(self, source: Any) -> None:
+    def _check_source(self, source: Any) -> Any:
         if type(source) is Tensor and source._kind.is_inexact:
-            return
+            return source
         if type(source) is not Tensor and type(source) is not Variable:
             raise GradientError(
                 f"a {type(source).__name__} has no gradient",
@@ -251,6 +251,7 @@ class GradientTape(Recorder):
                 expected="floating-point or complex values",
                 hint="x = x.astype('float32') before it is watched",
             )
+        return source
 
     def _start(self, target: Any, output_gradients: Any) -> dict[int, Tensor]:
         """The gradient of each target with respect to itself, by key."""

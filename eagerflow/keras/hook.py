@@ -20,6 +20,8 @@ from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from types import CodeType, ModuleType
 from typing import Any
 
+from eagerflow.dims import Dim, symbolic
+
 NAME = "eagerflow"
 VERSIONS = ((3, 15), (3, 16))
 OURS = "eagerflow.keras.backend"
@@ -152,7 +154,9 @@ def _export(original: Callable[..., Any]) -> Callable[..., Any]:
     """``Model.export``, with the formats that we write."""
 
     @wraps(original)
-    def export(self: Any, filepath: Any, format: str = "tf_saved_model", *args: Any, **kwargs: Any) -> Any:
+    def export(
+        self: Any, filepath: Any, format: str = "tf_saved_model", *args: Any, **kwargs: Any
+    ) -> Any:
         written = sys.modules[f"{OURS}.export"].FORMATS.get(format)
         if written is None:
             return original(self, filepath, format, *args, **kwargs)
@@ -161,7 +165,20 @@ def _export(original: Callable[..., Any]) -> Callable[..., Any]:
     return export
 
 
+def _standard(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``standardize_shape``, which also takes sizes that graphs know by name: they are free."""
+
+    @wraps(original)
+    def standardize_shape(shape: Any) -> Any:
+        if isinstance(shape, tuple | list) and symbolic(shape):
+            shape = tuple(None if isinstance(size, Dim) else size for size in shape)
+        return original(shape)
+
+    return standardize_shape
+
+
 REPLACED: dict[str, dict[str, Callable[[Any], Any]]] = {
+    "keras.src.backend.common.variables": {"standardize_shape": _standard},
     "keras.src.utils.backend_utils": {
         "DynamicBackend.__getattr__": _dynamic,
         "DynamicBackend.set_backend": _settable,

@@ -44,6 +44,7 @@ LEVELS = {
 }
 TOP = len(LEVELS)  # eagerflow/__init__.py stands above all that it offers
 LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
+LEVELS["keras"] = TOP + 1  # likewise
 DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/__init__.py": {"__getattr__"},
     f"{PACKAGE}/backends/cupy.py": {"kernel_module", "region_call", "store"},

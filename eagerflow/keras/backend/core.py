@@ -48,6 +48,7 @@ from eagerflow.keras.backend.tensors import (
     shape,
 )
 from eagerflow.recorder import prepared, scope
+from eagerflow.tensor import Operators
 
 __all__ = [
     "IS_THREAD_SAFE",
@@ -91,8 +92,11 @@ FREE_SIZES = 83, 89
 """What free sizes are taken to be, one after the other: sizes that differ then are free, too."""
 
 
-class Variable(KerasVariable):  # type: ignore[misc]
-    """Keras's variable around an ``ef.Variable``, which tapes and captured steps know."""
+class Variable(KerasVariable, Operators):  # type: ignore[misc]
+    """Keras's variable around an ``ef.Variable``, which tapes and captured steps know.
+
+    It stands wherever a tensor can, also in functions of eagerflow.
+    """
 
     def _initialize(self, value: Any) -> None:
         self._value = ef.Variable(value, self.path, self._trainable, self._dtype)
@@ -108,6 +112,11 @@ class Variable(KerasVariable):  # type: ignore[misc]
 
     def _convert_to_tensor(self, value: Any, dtype: Any = None) -> ef.Tensor:
         return convert_to_tensor(value, dtype=dtype)
+
+    @property
+    def eagerflow_variable(self) -> ef.Variable:
+        """What tapes take gradients by."""
+        return self._value
 
     @property
     def value(self) -> ef.Tensor:
@@ -136,12 +145,12 @@ class Variable(KerasVariable):  # type: ignore[misc]
         return np.array(convert_to_numpy(self.value), dtype=dtype)
 
 
-def random_seed_dtype() -> str:
+def random_seed_dtype():
     """The dtype of the state of seed generators."""
     return "uint32"
 
 
-def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def compute_output_spec(fn, *args, **kwargs):
     """What ``fn`` returns for arguments with KerasTensors in them, with KerasTensors in it.
 
     No kernel runs. Free sizes (None) are tried with two numbers.
@@ -203,7 +212,7 @@ class name_scope(base_name_scope):  # type: ignore[misc]  # noqa: N801
             self._nodes.release()
 
 
-def device_scope(device_name: Any) -> Any:
+def device_scope(device_name):
     """A context in which tensors are made on this device, such as ``"cpu:0"`` or ``"gpu:1"``."""
     if isinstance(device_name, ef.Device):
         return ef.device(device_name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import eagerflow as ef
+from eagerflow.devices import as_device
 
 __all__ = [
     "distribute_data_input",
@@ -21,10 +22,12 @@ __all__ = [
 
 
 def list_devices(device_type: str | None = None) -> list[str]:
-    """The names of all devices of a type; without one, of GPUs if there are any, else CPUs."""
+    """The names of all devices of a type; without one, of accelerators if there are any."""
     if device_type is None:
-        device_type = "gpu" if ef.devices("gpu") else "cpu"
-    return [str(device) for device in ef.devices(device_type.lower())]
+        found = [device for device in ef.devices() if not device.backend.host] or ef.devices()
+    else:
+        found = ef.devices(device_type.lower())
+    return [str(device) for device in found]
 
 
 def get_device_count(device_type: str | None = None) -> int:
@@ -72,7 +75,7 @@ def _count(layout: Any) -> int:
 
 
 def _to_backend_device(device_name: Any) -> ef.Device:
-    return ef.devices(str(device_name).partition(":")[0])[int(str(device_name).partition(":")[2])]
+    return as_device(str(device_name))
 
 
 def _to_backend_mesh(device_mesh: Any) -> Any:
@@ -81,7 +84,5 @@ def _to_backend_mesh(device_mesh: Any) -> Any:
 
 def _to_backend_layout(tensor_layout: Any) -> Any:
     if tensor_layout.device_mesh is None:
-        raise ValueError(
-            "Cannot create sharding when device mesh is not set for TensorLayout."
-        )
+        raise ValueError("Cannot create sharding when device mesh is not set for TensorLayout.")
     return tensor_layout

@@ -15,15 +15,16 @@ __all__ = ["FORMATS", "ExportArchive", "prediction_graph"]
 
 
 class ExportArchive:
-    """TensorFlow's SavedModel, which this backend does not write."""
+    """The writer of TensorFlow's SavedModel, which this backend does not have."""
 
-    def track(self, resource: Any) -> NoReturn:
+    def track_and_add_endpoint(self, *args: Any, **kwargs: Any) -> NoReturn:
         """Raise NotImplementedError."""
         raise NotImplementedError(
-            "the eagerflow backend writes no SavedModel: model.export(path, format='ef') or 'onnx'"
+            "`export_saved_model` only currently supports the tensorflow, jax and torch backends. "
+            "The eagerflow backend has model.export(path, format='ef') and format='onnx'."
         )
 
-    add_endpoint = track
+    track = add_endpoint = track_and_add_endpoint
 
 
 def prediction_graph(model: Any, input_signature: Any = None) -> Any:

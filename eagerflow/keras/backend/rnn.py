@@ -49,7 +49,7 @@ def rnn(
         states, outputs = _unrolled(cell, flat, mask)
     else:
         states, outputs = ef.scan(
-            lambda states, row: cell.masked_step(states, *row, zero_output_for_mask),
+            lambda states, row: cell.masked_step(states, row[0], row[1], zero_output_for_mask),
             cell.first,
             (flat, mask),
         )
@@ -114,7 +114,8 @@ def _unrolled(cell: _Cell, flat: list[Any], mask: Any) -> tuple[Any, Any]:
     if not flat[0].shape[0]:
         raise ValueError("Unrolling requires a fixed number of timesteps.")
     masks = None if mask is None else unstack(mask)
-    states, outputs = cell.first, []
+    states = cell.first
+    outputs: list[Any] = []
     for i, row in enumerate(zip(*map(unstack, flat), strict=True)):
         output, new = cell.step(states, list(row))
         if masks is not None:

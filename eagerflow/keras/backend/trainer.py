@@ -39,7 +39,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
         trained = self.trainable_weights
         with ef.GradientTape() as tape:
-            y_pred = self._outputs(x, training=True)
+            y_pred = self._predicted(x, training=True)
             loss = self._compute_loss(
                 x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=True
             )
@@ -47,8 +47,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
             if self.optimizer is not None:
                 loss = self.optimizer.scale_loss(loss)
         if trained:
-            cells = [variable._value for variable in trained]
-            self.optimizer.apply(tape.gradient(loss, cells, unconnected="none"), trained)
+            self.optimizer.apply(tape.gradient(loss, trained, unconnected="none"), trained)
         else:
             warnings.warn("The model does not have any trainable weights.", stacklevel=2)
         metrics: dict[str, Any] = self.compute_metrics(x, y, y_pred, sample_weight=sample_weight)
@@ -57,7 +56,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     def test_step(self, data: Any) -> dict[str, Any]:
         """The metrics so far, with those of a batch."""
         x, y, sample_weight = data_adapter_utils.unpack_x_y_sample_weight(data)
-        y_pred = self._outputs(x, training=False)
+        y_pred = self._predicted(x, training=False)
         loss = self._compute_loss(
             x=x, y=y, y_pred=y_pred, sample_weight=sample_weight, training=False
         )
@@ -68,9 +67,9 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
     def predict_step(self, data: Any) -> Any:
         """The outputs for a batch."""
         x, _, _ = data_adapter_utils.unpack_x_y_sample_weight(data)
-        return self._outputs(x, training=False)
+        return self._predicted(x, training=False)
 
-    def _outputs(self, x: Any, training: bool) -> Any:
+    def _predicted(self, x: Any, training: bool) -> Any:
         return self(x, training=training) if self._call_has_training_arg else self(x)
 
     # Functions of several batches -----------------------------------------------------------------
@@ -224,7 +223,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
         cached = kwargs.pop("_use_cached_eval_dataset", False)
         if kwargs:
             raise ValueError(f"Arguments not recognized: {kwargs}")
-        batches = (
+        batches: Any = (
             self._eval_epoch_iterator
             if cached
             else self._batches(x, y, sample_weight, batch_size, steps)

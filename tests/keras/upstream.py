@@ -1,0 +1,131 @@
+"""Keras's own tests on our backend: ``python -m tests.keras.upstream [folders] [--jax file]``.
+
+Folders are those of ``keras/src``, such as ``layers`` or ``ops``, or single files in them. With the
+results of the JAX backend (JUnit XML of pytest), tests count that pass there. Prints how many
+pass here, and the others by cause.
+"""
+
+import argparse
+import collections
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import xml.etree.ElementTree as ElementTree
+
+FOLDERS = (
+    "backend/common utils tree initializers regularizers constraints activations dtype_policies "
+    "losses metrics optimizers random ops layers models trainers callbacks saving export "
+    "quantizers legacy datasets visualization wrappers distillation applications"
+).split()
+
+CONFTEST = """
+import pytest
+from keras.src import backend
+
+
+def skip_if_backend(name, reason):
+    return pytest.mark.skipif(backend.backend() == name, reason=reason)
+"""
+"""What Keras's tests import from a file that is not in its wheel."""
+
+
+def results(path):
+    """Outcome and message of each test in a JUnit file, by name from its file on."""
+    found = {}
+    for case in ElementTree.parse(path).iter("testcase"):
+        place = f"{case.get('classname')}.{case.get('name')}"
+        name = place[place.find(next(iter(re.findall(r"\w+_test\b", place)), "")) :]
+        outcome, message = "passed", ""
+        for part in case:
+            if part.tag in ("failure", "error", "skipped"):
+                outcome = "skipped" if part.tag == "skipped" else "failed"
+                message = part.get("message") or (part.text or "").strip()[-300:]
+        found[name] = outcome, message
+    return found
+
+
+def run(folder, processes, report):
+    """Run the tests of a folder in a process of their own."""
+    command = [sys.executable, "-m", "pytest", "--pyargs", module_of(folder), "-q", "--tb=line"]
+    options = ["-p", "eagerflow.keras", "-p", "no:cacheprovider", "-c", os.devnull, "--no-header"]
+    options += ["--junitxml", report, "-W", "ignore", "--continue-on-collection-errors"]
+    options += ["-n", str(processes)] if processes > 1 else []
+    with tempfile.TemporaryDirectory() as home:
+        with open(os.path.join(home, "conftest.py"), "w") as file:
+            file.write(CONFTEST)
+        places = os.pathsep.join([os.getcwd(), home, os.environ.get("PYTHONPATH", "")])
+        environment = dict(os.environ, KERAS_HOME=home, PYTHONPATH=places)
+        options += ["--rootdir", home]
+        subprocess.run([*command, *options], env=environment, cwd=home, stdout=subprocess.DEVNULL)
+
+
+def module_of(folder):
+    return "keras.src." + folder.removesuffix(".py").replace("/", ".")
+
+
+def cause(message):
+    """A message without what differs from test to test."""
+    lines = [line for line in message.splitlines() if line.strip()]
+    text = lines[0] if lines else "no message"
+    if "Exception encountered when calling" in text and len(lines) > 1:
+        text = f"{text.split(':')[0]}: {lines[1]}"
+    text = re.sub(r"\x1b\[\d+m|#x1B\[\d+m", "", text)
+    text = re.sub(r"0x[0-9a-f]+|\b\d+(\.\d+)?(e-?\d+)?\b", "N", text)
+    return text[:150]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folders", nargs="*", default=FOLDERS)
+    parser.add_argument("--jax", help="results of the JAX backend, as JUnit XML")
+    parser.add_argument("--keep", help="a folder for the results")
+    parser.add_argument("--reuse", action="store_true", help="take results that are there")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--names", action="store_true", help="print the names of all that fail")
+    given = parser.parse_args()
+    expected = results(given.jax) if given.jax else None
+    keep = given.keep or tempfile.mkdtemp()
+    os.makedirs(keep, exist_ok=True)
+    found = {}
+    for folder in given.folders:
+        report = os.path.join(os.path.abspath(keep), folder.replace("/", "_") + ".xml")
+        if not (given.reuse and os.path.exists(report)):
+            run(folder, given.processes, report)
+        own = results(report)
+        found |= own
+        print(f"{folder:16} {line(own, expected)}", flush=True)
+    show(found, expected, given.names)
+
+
+def wanted(found, expected):
+    """The tests that count: those that pass on JAX, or all that are not skipped."""
+    if expected is None:
+        return {name for name, (outcome, _) in found.items() if outcome != "skipped"}
+    return {name for name in found if expected.get(name, ("",))[0] == "passed"}
+
+
+def line(found, expected):
+    names = wanted(found, expected)
+    passed = sum(found[name][0] == "passed" for name in names)
+    skipped = sum(found[name][0] == "skipped" for name in names)
+    share = 100 * passed / len(names) if names else 100.0
+    return f"{passed:6} of {len(names):6} pass ({share:.1f} %), {skipped} are skipped"
+
+
+def show(found, expected, named):
+    causes = collections.defaultdict(list)
+    for name in sorted(wanted(found, expected)):
+        outcome, message = found[name]
+        if outcome != "passed":
+            causes[f"{outcome}: {cause(message)}"].append(name)
+    for why, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
+        print(f"{len(names):5}  {why}")
+        for name in names if named else names[:2]:
+            print(f"         {name}")
+    print(f"all: {line(found, expected)}")
+
+
+if __name__ == "__main__":
+    main()
