@@ -9,6 +9,21 @@ from eagerflow.keras.backend import random
 from eagerflow.keras.backend.operands import joined
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "affine_transform",
+    "compute_homography_matrix",
+    "elastic_transform",
+    "gaussian_blur",
+    "hsv_to_rgb",
+    "map_coordinates",
+    "perspective_transform",
+    "resize",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "scale_and_translate",
+    "sobel_edges",
+]
+
 RESIZE_INTERPOLATIONS = ("bilinear", "nearest", "lanczos3", "lanczos5", "bicubic")
 AFFINE_TRANSFORM_INTERPOLATIONS = {"nearest": 0, "bilinear": 1}
 AFFINE_TRANSFORM_FILL_MODES = {"constant", "nearest", "wrap", "mirror", "reflect"}

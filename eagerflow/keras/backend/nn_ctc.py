@@ -4,6 +4,11 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import joined
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "ctc_decode",
+    "ctc_loss",
+]
+
 
 def ctc_loss(target, output, target_length, output_length, mask_index=0):
     output = convert_to_tensor(output)

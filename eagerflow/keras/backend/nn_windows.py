@@ -11,6 +11,21 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import floating, promoted
 from eagerflow.keras.backend.tensors import convert_to_tensor
 
+__all__ = [
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "average_pool",
+    "conv",
+    "conv_transpose",
+    "depth_to_space",
+    "depthwise_conv",
+    "fold",
+    "max_pool",
+    "separable_conv",
+    "space_to_depth",
+    "unfold",
+]
+
 
 def _channels_last(x):
     return ef.moveaxis(x, 1, -1)
@@ -184,7 +199,12 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     rows = (x.shape[2] - (kh - 1) * dh - 1) // sh + 1
     columns = (x.shape[3] - (kw - 1) * dw - 1) // sw + 1
     parts = [
-        x[:, :, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
+        x[
+            :,
+            :,
+            i * dh : i * dh + (rows - 1) * sh + 1 : sh,
+            j * dw : j * dw + (columns - 1) * sw + 1 : sw,
+        ]
         for i in range(kh)
         for j in range(kw)
     ]

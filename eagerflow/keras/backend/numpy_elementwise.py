@@ -17,6 +17,107 @@ from eagerflow.keras.backend.operands import (
 )
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "allclose",
+    "angle",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "cbrt",
+    "ceil",
+    "clip",
+    "conj",
+    "conjugate",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "divide",
+    "divide_no_nan",
+    "equal",
+    "exp",
+    "exp2",
+    "expm1",
+    "fabs",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "gcd",
+    "greater",
+    "greater_equal",
+    "heaviside",
+    "hypot",
+    "i0",
+    "imag",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "lcm",
+    "ldexp",
+    "left_shift",
+    "less",
+    "less_equal",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logaddexp",
+    "logaddexp2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "nan_to_num",
+    "negative",
+    "nextafter",
+    "not_equal",
+    "power",
+    "rad2deg",
+    "real",
+    "reciprocal",
+    "right_shift",
+    "round",
+    "select",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "subtract",
+    "tan",
+    "tanh",
+    "true_divide",
+    "trunc",
+    "vectorize",
+    "view",
+    "where",
+]
+
 # One argument -------------------------------------------------------------------------------------
 
 arccos = unary("acos", "floats")
@@ -100,7 +201,11 @@ def isposinf(x):
 
 def signbit(x):
     x = convert_to_tensor(x)
-    return ef.less(cast(x, "int32") if x.dtype == "bool" else x, 0) if is_integral(x) else ef.signbit(x)
+    return (
+        ef.less(cast(x, "int32") if x.dtype == "bool" else x, 0)
+        if is_integral(x)
+        else ef.signbit(x)
+    )
 
 
 def trunc(x):
@@ -289,4 +394,6 @@ def vectorize(pyfunc, *, excluded=None, signature=None):
 def _core_ranks(signature):
     """How many axes of each argument ``"(m,n),(n)->(m)"`` hands to the function."""
     given = signature.partition("->")[0]
-    return [len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)]
+    return [
+        len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)
+    ]

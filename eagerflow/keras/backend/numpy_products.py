@@ -1,8 +1,23 @@
 """The functions of ``keras.ops.numpy`` that multiply vectors, matrices and polynomials."""
 
 import eagerflow as ef
-from eagerflow.keras.backend.operands import floating, joined, promoted
+from eagerflow.keras.backend.operands import floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "correlate",
+    "cross",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "matmul",
+    "outer",
+    "slogdet",
+    "tensordot",
+    "vander",
+    "vdot",
+]
 
 
 def matmul(x1, x2):
@@ -43,7 +58,11 @@ def outer(x1, x2):
 
 
 def tensordot(x1, x2, axes=2):
-    axes = axes if isinstance(axes, int) else tuple(tuple(a) if isinstance(a, list | tuple) else (a,) for a in axes)
+    axes = (
+        axes
+        if isinstance(axes, int)
+        else tuple(tuple(a) if isinstance(a, list | tuple) else (a,) for a in axes)
+    )
     return ef.tensordot(*_pair(x1, x2), axes=axes)
 
 
