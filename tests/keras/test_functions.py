@@ -1,10 +1,11 @@
 """The functions behind ``keras.ops``: all are there, and captured ones give what eager ones do."""
 
 import ast
-import importlib.util
 import inspect
+import pathlib
 
 import keras
+import keras.src
 import ml_dtypes
 import numpy as np
 import pytest
@@ -20,16 +21,18 @@ IMAGES = RNG.uniform(0.0, 1.0, (4, 8, 6, 3)).astype("float32")
 
 def functions_of(module):
     """The functions that Keras's own backend for NumPy defines in a module, by reading it."""
-    with open(importlib.util.find_spec(f"keras.src.backend.numpy.{module}").origin) as file:
-        found = [p for p in ast.parse(file.read()).body if isinstance(p, ast.FunctionDef)]
-    return {p.name: [a.arg for a in p.args.args] for p in found if not p.name.startswith("_")}
+    # By its path: a package that is imported takes the place of our module in keras.src.backend.
+    path = pathlib.Path(keras.src.__file__).parent / "backend" / "numpy" / f"{module}.py"
+    found = [p.name for p in ast.parse(path.read_text()).body if isinstance(p, ast.FunctionDef)]
+    return [name for name in found if not name.startswith("_")]
 
 
 @pytest.mark.parametrize("module", ["image", "linalg", "math", "nn", "numpy", "random"])
 def test_each_function_of_a_backend_is_there(module):
     ours = vars(getattr(backend, module))
-    for name in functions_of(module):
-        assert callable(ours.get(name)), name
+    names = functions_of(module)
+    assert len(names) > 10
+    assert [name for name in names if not callable(ours.get(name))] == []
 
 
 CAPTURED = {
