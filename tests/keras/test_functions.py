@@ -31,7 +31,7 @@ def functions_of(module):
 def test_each_function_of_a_backend_is_there(module):
     ours = vars(getattr(backend, module))
     names = functions_of(module)
-    assert len(names) > 10
+    assert len(names) >= 10
     assert [name for name in names if not callable(ours.get(name))] == []
 
 
