@@ -123,8 +123,7 @@ def _get_complex_tensor_from_tuple(x):
         )
     if not all("float" in part.dtype.name for part in (real, imag)):
         raise ValueError(f"At least one tensor in input `x` is not of type float.Received: x={x}.")
-    wide = "complex128" if "float64" in (real.dtype, imag.dtype) else "complex64"
-    return ef.add(cast(real, wide), ef.multiply(cast(imag, wide), 1j))
+    return ef.complex(real, imag)
 
 
 def _parts(x):

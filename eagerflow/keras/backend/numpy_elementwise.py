@@ -236,11 +236,7 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
 
 def view(x, dtype=None):
     x = convert_to_tensor(x)
-    if dtype is None or dtype == x.dtype:
-        return x
-    if not hasattr(ef, "view"):
-        raise NotImplementedError("view: eagerflow has no op that reads bits as another dtype")
-    return ef.view(x, dtype)
+    return x if dtype is None else ef.view(x, dtype)
 
 
 def _is_complex(x):
