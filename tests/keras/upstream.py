@@ -81,6 +81,7 @@ def main():
     parser.add_argument("folders", nargs="*", default=FOLDERS)
     parser.add_argument("--jax", help="results of the JAX backend, as JUnit XML")
     parser.add_argument("--keep", help="a folder for the results")
+    parser.add_argument("--reuse", action="store_true", help="take results that are there")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--names", action="store_true", help="print the names of all that fail")
     given = parser.parse_args()
@@ -90,7 +91,8 @@ def main():
     found = {}
     for folder in given.folders:
         report = os.path.join(os.path.abspath(keep), folder.replace("/", "_") + ".xml")
-        run(folder, given.processes, report)
+        if not (given.reuse and os.path.exists(report)):
+            run(folder, given.processes, report)
         own = results(report)
         found |= own
         print(f"{folder:16} {line(own, expected)}", flush=True)

@@ -1,4 +1,7 @@
-"""Branches, loops, scans and gradients of one's own, with Keras's signatures."""
+"""Branches, loops, scans and gradients of one's own.
+
+The signatures are Keras's own, which compares them: without annotations.
+"""
 
 from __future__ import annotations
 
@@ -27,36 +30,29 @@ __all__ = [
 ]
 
 
-def cond(pred: Any, true_fn: Callable[[], Any], false_fn: Callable[[], Any]) -> Any:
+def cond(pred, true_fn, false_fn):
     """The result of one of two functions; they may assign variables."""
     flag = convert_to_tensor(pred, "bool")
     return ef.cond(flag, lambda: tensors_of(true_fn()), lambda: tensors_of(false_fn()))
 
 
-def switch(index: Any, branches: Any, *operands: Any) -> Any:
+def switch(index, branches, *operands):
     """``branches[index](*operands)``, the index brought within bounds."""
     own = [lambda *given, f=f: tensors_of(f(*given)) for f in branches]
     return ef.switch(convert_to_tensor(index, "int32"), own, *tensors_of(operands))
 
 
-def vectorized_map(function: Callable[[Any], Any], elements: Any) -> Any:
+def vectorized_map(function, elements):
     """``function`` of all rows at once."""
     return ef.vmap(function)(tensors_of(elements))
 
 
-def map(f: Callable[[Any], Any], xs: Any) -> Any:
+def map(f, xs):
     """``f`` of one row after the other."""
     return ef.map(lambda x: tensors_of(f(x)), tensors_of(xs))
 
 
-def scan(
-    f: Callable[[Any, Any], Any],
-    init: Any,
-    xs: Any = None,
-    length: Any = None,
-    reverse: bool = False,
-    unroll: Any = 1,
-) -> Any:
+def scan(f, init, xs=None, length=None, reverse=False, unroll=1):
     """The last carry and all ys of ``carry, y = f(carry, x)``."""
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
@@ -74,12 +70,7 @@ def scan(
     return ef.scan(step, tensors_of(init), tensors_of(xs), length, reverse)
 
 
-def while_loop(
-    cond: Callable[..., Any],
-    body: Callable[..., Any],
-    loop_vars: Any,
-    maximum_iterations: int | None = None,
-) -> Any:
+def while_loop(cond, body, loop_vars, maximum_iterations=None):
     """The loop variables once ``cond(*loop_vars)`` is false."""
     several = isinstance(loop_vars, list | tuple)
 
@@ -94,25 +85,25 @@ def while_loop(
     return state if several else state[0]
 
 
-def fori_loop(lower: Any, upper: Any, body_fun: Callable[[Any, Any], Any], init_val: Any) -> Any:
+def fori_loop(lower, upper, body_fun, init_val):
     """The state after ``state = body_fun(i, state)`` for each ``i``."""
     return ef.fori_loop(
         lower, upper, lambda i, state: tensors_of(body_fun(i, state)), tensors_of(init_val)
     )
 
 
-def stop_gradient(variable: Any) -> ef.Tensor:
+def stop_gradient(variable):
     """The value, through which no gradient passes."""
     stopped: ef.Tensor = ef.stop_gradient(convert_to_tensor(variable))
     return stopped
 
 
-def remat(f: Callable[..., Any]) -> Callable[..., Any]:
+def remat(f):
     """``f``, computed again for the gradient in place of keeping what it computed."""
     return ef.checkpoint(lambda *args, **kwargs: f(*args, **kwargs))
 
 
-def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+def custom_gradient(fun):
     """``fun`` returns its result and a function from the result's gradient to the arguments'."""
 
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -147,9 +138,7 @@ def _pulled(backward: Callable[..., Any], args: Any, places: list[int], gradient
 # Associative scans --------------------------------------------------------------------------------
 
 
-def associative_scan(
-    f: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
-) -> Any:
+def associative_scan(f, elems, reverse=False, axis=0):
     """All prefixes of ``elems`` along an axis, joined by an associative ``f``.
 
     Work is proportional to the length, depth to its logarithm (Blelloch, "Prefix sums and their

@@ -149,12 +149,12 @@ class Variable(KerasVariable, Operators):  # type: ignore[misc]
         return np.array(convert_to_numpy(self.value), dtype=dtype)
 
 
-def random_seed_dtype() -> str:
+def random_seed_dtype():
     """The dtype of the state of seed generators."""
     return "uint32"
 
 
-def compute_output_spec(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+def compute_output_spec(fn, *args, **kwargs):
     """What ``fn`` returns for arguments with KerasTensors in them, with KerasTensors in it.
 
     No kernel runs. Free sizes (None) are tried with two numbers.
@@ -216,7 +216,7 @@ class name_scope(base_name_scope):  # type: ignore[misc]  # noqa: N801
             self._nodes.release()
 
 
-def device_scope(device_name: Any) -> Any:
+def device_scope(device_name):
     """A context in which tensors are made on this device, such as ``"cpu:0"`` or ``"gpu:1"``."""
     if isinstance(device_name, ef.Device):
         return ef.device(device_name)

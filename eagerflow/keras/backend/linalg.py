@@ -6,6 +6,25 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "cholesky",
+    "cholesky_inverse",
+    "det",
+    "eig",
+    "eigh",
+    "inv",
+    "jvp",
+    "lstsq",
+    "lu_factor",
+    "matrix_rank",
+    "norm",
+    "pinv",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
+]
+
 
 def cholesky(a, upper=False):
     return ef.linalg.cholesky(floating(a), upper=upper)

@@ -8,6 +8,30 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, floating, promoted, unary
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "cdist",
+    "erf",
+    "erfc",
+    "erfinv",
+    "extract_sequences",
+    "fft",
+    "fft2",
+    "ifft2",
+    "in_top_k",
+    "irfft",
+    "istft",
+    "logdet",
+    "logsumexp",
+    "rfft",
+    "rsqrt",
+    "segment_max",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "stft",
+    "top_k",
+]
+
 rsqrt = unary("rsqrt", "floats")
 erf = unary("erf", "floats")
 erfc = unary("erfc", "floats")
@@ -138,9 +162,10 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
             f"Received: sequence_length={sequence_length}, fft_length={fft_length}"
         )
     weights = _window(window, sequence_length, fft_length, x.dtype)
-    if center:
-        half = (fft_length // 2, fft_length // 2)
-        x = ef.pad(x, [(0, 0)] * (x.ndim - 1) + [half], mode="reflect")
+    if center:  # mirrored at both ends
+        half = fft_length // 2
+        before = ef.flip(x[..., 1 : half + 1], axis=-1)
+        x = ef.concat(before, x, ef.flip(x[..., -half - 1 : -1], axis=-1), axis=-1)
     rows = extract_sequences(x, fft_length, sequence_stride)
     return _parts(ef.fft.rfft(ef.multiply(rows, weights)))
 
@@ -182,21 +207,26 @@ def istft(
         raise ValueError(f"Input `x` must have at least 2 dimensions. Received shape: {x.shape}")
     dtype = ef.real(x).dtype
     weights = _window(window, sequence_length, fft_length, dtype)
-    rows = ef.multiply(ef.fft.irfft(x, n=fft_length), weights)
+    rows = ef.fft.irfft(x, n=fft_length)
+    if window is not None:
+        rows = ef.multiply(rows, ef.divide(weights, _cover(weights, sequence_stride)))
     total = fft_length + sequence_stride * (x.shape[-2] - 1)
     found = _overlapped(rows, sequence_stride, total)
-    if window is None:
-        cover = ef.full((total,), fft_length / sequence_stride, dtype=dtype)
-    else:
-        squares = ef.broadcast_to(ef.square(weights), rows.shape[-2:])
-        cover = _overlapped(squares, sequence_stride, total)
-    found = ef.divide(found, ef.where(ef.greater(cover, 1e-10), cover, 1))
     start = fft_length // 2 if center else 0
     if length is not None:
         end = start + length
     else:
         end = total - fft_length // 2 if center else total
     return found[..., start:end]
+
+
+def _cover(weights, stride):
+    """The sum of the squares of all windows at each place of one, away from the ends."""
+    length = weights.shape[0]
+    count = -(-length // stride)
+    squares = ef.pad(ef.square(weights), [(0, count * stride - length)])
+    sums = ef.sum(ef.reshape(squares, (count, stride)), axis=0)
+    return ef.tile(sums, count)[:length]
 
 
 def _overlapped(rows, stride, total):

@@ -1,4 +1,7 @@
-"""Parts of tensors read and replaced, at places that are known or computed."""
+"""Parts of tensors read and replaced, at places that are known or computed.
+
+The signatures are Keras's own, which compares them: without annotations.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +17,14 @@ __all__ = ["scatter", "scatter_update", "slice", "slice_update", "unstack"]
 _METHODS = {None: "set", "add": "add", "max": "max", "min": "min", "mul": "multiply"}
 
 
-def scatter(indices: Any, values: Any, shape: Any) -> ef.Tensor:
+def scatter(indices, values, shape):
     """Zeros of this shape with ``values`` added at ``indices``, whose last axis is a position."""
     values = convert_to_tensor(values)
     zeros = ef.zeros(tuple(int(n) for n in shape), dtype=values.dtype)
     return _updated(zeros, indices, values, "add")
 
 
-def scatter_update(inputs: Any, indices: Any, updates: Any, reduction: Any = None) -> ef.Tensor:
+def scatter_update(inputs, indices, updates, reduction=None):
     """``inputs`` with ``updates`` put, or joined by ``reduction``, at ``indices``."""
     if reduction not in _METHODS:
         raise ValueError(f"Unsupported reduction: {reduction}")
@@ -36,7 +39,7 @@ def _updated(x: ef.Tensor, indices: Any, updates: ef.Tensor, method: str) -> ef.
     return found
 
 
-def slice(inputs: Any, start_indices: Any, shape: Any) -> ef.Tensor:
+def slice(inputs, start_indices, shape):
     """The box of this shape that begins at ``start_indices``; a size of -1 is all the rest.
 
     As in JAX, a box that would reach over the end begins earlier.
@@ -59,7 +62,7 @@ def slice(inputs: Any, start_indices: Any, shape: Any) -> ef.Tensor:
     return x
 
 
-def slice_update(inputs: Any, start_indices: Any, updates: Any) -> ef.Tensor:
+def slice_update(inputs, start_indices, updates):
     """``inputs`` with the box that begins at ``start_indices`` replaced by ``updates``."""
     x = convert_to_tensor(inputs)
     new = convert_to_tensor(updates, x.dtype)
@@ -103,7 +106,7 @@ def _places(start: Any, size: int, length: int) -> ef.Tensor:
     return found
 
 
-def unstack(x: Any, num: int | None = None, axis: int = 0) -> list[ef.Tensor]:
+def unstack(x, num=None, axis=0):
     """The parts of ``x`` along an axis, without it."""
     x = convert_to_tensor(x)
     axis = axis + x.ndim if axis < 0 else axis

@@ -1,4 +1,7 @@
-"""Tensors made of what Keras hands over, and arrays made of tensors."""
+"""Tensors made of what Keras hands over, and arrays made of tensors.
+
+The signatures are Keras's own, which compares them: without annotations.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,7 @@ import eagerflow as ef
 __all__ = ["cast", "convert_to_numpy", "convert_to_tensor", "is_tensor", "shape", "tensors_of"]
 
 
-def convert_to_tensor(
-    x: Any, dtype: Any = None, sparse: bool | None = None, ragged: bool | None = None
-) -> ef.Tensor:
+def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
     """The tensor of a variable, an array, a number or a nested list of them.
 
     Python numbers get the dtype that Keras gives them (32 bits), arrays keep theirs.
@@ -66,7 +67,7 @@ def _own_dtype(x: Any) -> str:
     return found
 
 
-def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
+def convert_to_numpy(x):
     """An array with a copy of the values."""
     if isinstance(x, KerasVariable | ef.Variable):
         x = x.value
@@ -75,17 +76,17 @@ def convert_to_numpy(x: Any) -> np.ndarray[Any, Any]:
     return np.array(x)
 
 
-def is_tensor(x: Any) -> bool:
+def is_tensor(x):
     """Whether it is a tensor of this backend."""
     return isinstance(x, ef.Tensor)
 
 
-def shape(x: Any) -> tuple[Any, ...]:
+def shape(x):
     """The sizes of a tensor's axes."""
     return tuple(x.shape)
 
 
-def cast(x: Any, dtype: Any) -> ef.Tensor:
+def cast(x, dtype):
     """``x`` as a tensor of this dtype."""
     return convert_to_tensor(x, dtype=dtype)
 
