@@ -1,6 +1,5 @@
 """``keras.ops.image`` on eagerflow: colours, sizes, warps and filters of images."""
 
-import numpy as np
 from keras.src.backend import standardize_data_format
 from keras.src.backend.common import is_float_dtype
 from keras.src.random.seed_generator import draw_seed
@@ -9,6 +8,21 @@ import eagerflow as ef
 from eagerflow.keras.backend import random
 from eagerflow.keras.backend.operands import joined
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "affine_transform",
+    "compute_homography_matrix",
+    "elastic_transform",
+    "gaussian_blur",
+    "hsv_to_rgb",
+    "map_coordinates",
+    "perspective_transform",
+    "resize",
+    "rgb_to_grayscale",
+    "rgb_to_hsv",
+    "scale_and_translate",
+    "sobel_edges",
+]
 
 RESIZE_INTERPOLATIONS = ("bilinear", "nearest", "lanczos3", "lanczos5", "bicubic")
 AFFINE_TRANSFORM_INTERPOLATIONS = {"nearest": 0, "bilinear": 1}
@@ -168,59 +182,16 @@ def scale_and_translate(
     antialias=True,
 ):
     _check_choice("method", method, SCALE_AND_TRANSLATE_METHODS)
-    x = convert_to_tensor(images)
-    scale, translation = convert_to_tensor(scale, "float32"), convert_to_tensor(translation, "float32")
-    kernel = _KERNELS[method]
-    for i, axis in enumerate(spatial_dims):
-        weights = _weights(
-            x.shape[axis], output_shape[axis], scale[i], translation[i], kernel, antialias
-        )
-        moved = ef.matmul(ef.moveaxis(x, axis, -1), cast(weights, x.dtype))
-        x = ef.moveaxis(moved, -1, axis)
-    return x
+    return ef.scale_and_translate(
+        convert_to_tensor(images),
+        cast(scale, "float32"),
+        cast(translation, "float32"),
+        tuple(output_shape),
+        tuple(spatial_dims),
+        method=method,
+        antialias=antialias,
+    )
 
-
-def _weights(length, count, scale, translation, kernel, antialias):
-    """What each of ``length`` points gives to each of ``count`` places; a column sums up to 1."""
-    inverse = ef.divide(1.0, scale)
-    stretch = ef.maximum(inverse, 1.0) if antialias else 1.0
-    place = ef.add(ef.arange(count, dtype="float32"), 0.5)
-    place = ef.subtract(ef.multiply(place, inverse), ef.multiply(translation, inverse))
-    place = ef.subtract(place, 0.5)
-    points = ef.expand_dims(ef.arange(length, dtype="float32"), axis=1)
-    found = kernel(ef.divide(ef.abs(ef.subtract(place, points)), stretch))
-    total = ef.sum(found, axis=0, keepdims=True)
-    is_seen = ef.greater(ef.abs(total), 1000 * float(ef.finfo("float32").eps))
-    found = ef.where(is_seen, ef.divide(found, ef.where(is_seen, total, 1)), 0)
-    inside = ef.logical_and(ef.greater_equal(place, -0.5), ef.less_equal(place, length - 0.5))
-    return ef.where(inside, found, 0)
-
-
-def _triangle(x):
-    return ef.maximum(ef.subtract(1, x), 0)
-
-
-def _keys_cubic(x):
-    """R. Keys, Cubic convolution interpolation, 1981, with a = -1/2."""
-    near = ((1.5 * x - 2.5) * x) * x + 1
-    far = ((-0.5 * x + 2.5) * x - 4) * x + 2
-    return ef.where(ef.greater_equal(x, 2), 0, ef.where(ef.greater_equal(x, 1), far, near))
-
-
-def _lanczos(radius):
-    def kernel(x):
-        turn = np.pi * x
-        product = ef.multiply(ef.sin(turn), ef.sin(turn / radius)) * radius
-        value = ef.divide(product, ef.where(ef.greater(x, 1e-3), (np.pi * x) ** 2, 1))
-        value = ef.where(ef.greater(x, 1e-3), value, 1)
-        return ef.where(ef.greater(x, radius), 0, value)
-
-    return kernel
-
-
-_KERNELS = {name: _triangle for name in ("linear", "bilinear", "trilinear")}
-_KERNELS |= {name: _keys_cubic for name in ("cubic", "bicubic", "tricubic")}
-_KERNELS |= {"lanczos3": _lanczos(3), "lanczos5": _lanczos(5)}
 
 # Warps --------------------------------------------------------------------------------------------
 

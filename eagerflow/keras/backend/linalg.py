@@ -6,6 +6,25 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "cholesky",
+    "cholesky_inverse",
+    "det",
+    "eig",
+    "eigh",
+    "inv",
+    "jvp",
+    "lstsq",
+    "lu_factor",
+    "matrix_rank",
+    "norm",
+    "pinv",
+    "qr",
+    "solve",
+    "solve_triangular",
+    "svd",
+]
+
 
 def cholesky(a, upper=False):
     return ef.linalg.cholesky(floating(a), upper=upper)
@@ -46,7 +65,9 @@ def norm(x, ord=None, axis=None, keepdims=False):
     x, axis = floating(x), axes_of(axis)
     is_vector = isinstance(axis, int) or x.ndim == 1 or (isinstance(axis, tuple) and len(axis) == 1)
     if ord in ("fro", "nuc") if is_vector else ord not in _MATRIX_ORDERS:
-        raise ValueError(f"Invalid `ord` argument for this `axis`. Received: ord={ord}, axis={axis}")
+        raise ValueError(
+            f"Invalid `ord` argument for this `axis`. Received: ord={ord}, axis={axis}"
+        )
     return ef.linalg.norm(x, ord=ord, axis=axis, keepdims=keepdims)
 
 
@@ -80,7 +101,9 @@ def _pair(a, b):
 
 def svd(x, full_matrices=True, compute_uv=True):
     x = floating(x)
-    return tuple(ef.linalg.svd(x, full_matrices=full_matrices)) if compute_uv else ef.linalg.svdvals(x)
+    return (
+        tuple(ef.linalg.svd(x, full_matrices=full_matrices)) if compute_uv else ef.linalg.svdvals(x)
+    )
 
 
 def lstsq(a, b, rcond=None):
@@ -107,9 +130,7 @@ def pinv(x, rcond=None):
 
 def _matrices(x):
     if x.ndim < 2:
-        raise ValueError(
-            f"Expected input to have rank >= 2. Received input with shape {x.shape}."
-        )
+        raise ValueError(f"Expected input to have rank >= 2. Received input with shape {x.shape}.")
 
 
 def jvp(fun, primals, tangents, has_aux=False):

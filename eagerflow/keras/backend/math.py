@@ -8,6 +8,30 @@ import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, floating, promoted, unary
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "cdist",
+    "erf",
+    "erfc",
+    "erfinv",
+    "extract_sequences",
+    "fft",
+    "fft2",
+    "ifft2",
+    "in_top_k",
+    "irfft",
+    "istft",
+    "logdet",
+    "logsumexp",
+    "rfft",
+    "rsqrt",
+    "segment_max",
+    "segment_min",
+    "segment_prod",
+    "segment_sum",
+    "stft",
+    "top_k",
+]
+
 rsqrt = unary("rsqrt", "floats")
 erf = unary("erf", "floats")
 erfc = unary("erfc", "floats")
@@ -88,8 +112,7 @@ def _get_complex_tensor_from_tuple(x):
     """The complex tensor of its real and its imaginary part; Keras's own code calls it too."""
     if not isinstance(x, tuple | list) or len(x) != 2:
         raise ValueError(
-            "Input `x` should be a tuple of two tensors - real and imaginary."
-            f"Received: x={x}"
+            f"Input `x` should be a tuple of two tensors - real and imaginary.Received: x={x}"
         )
     real, imag = convert_to_tensor(x[0]), convert_to_tensor(x[1])
     if real.shape != imag.shape:
@@ -99,10 +122,9 @@ def _get_complex_tensor_from_tuple(x):
             f"Received: x[0].shape = {real.shape}, x[1].shape = {imag.shape}"
         )
     if not all("float" in part.dtype.name for part in (real, imag)):
-        raise ValueError(
-            f"At least one tensor in input `x` is not of type float.Received: x={x}."
-        )
-    return ef.complex(real, imag)
+        raise ValueError(f"At least one tensor in input `x` is not of type float.Received: x={x}.")
+    wide = "complex128" if "float64" in (real.dtype, imag.dtype) else "complex64"
+    return ef.add(cast(real, wide), ef.multiply(cast(imag, wide), 1j))
 
 
 def _parts(x):
@@ -133,8 +155,7 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
     x = convert_to_tensor(x)
     if x.dtype.name not in {"float32", "float64"}:
         raise TypeError(
-            "Invalid input type. Expected `float32` or `float64`. "
-            f"Received: input type={x.dtype}"
+            f"Invalid input type. Expected `float32` or `float64`. Received: input type={x.dtype}"
         )
     if fft_length < sequence_length:
         raise ValueError(
@@ -183,26 +204,29 @@ def istft(
 ):
     x = _get_complex_tensor_from_tuple(x)
     if x.ndim < 2:
-        raise ValueError(
-            f"Input `x` must have at least 2 dimensions. Received shape: {x.shape}"
-        )
+        raise ValueError(f"Input `x` must have at least 2 dimensions. Received shape: {x.shape}")
     dtype = ef.real(x).dtype
     weights = _window(window, sequence_length, fft_length, dtype)
-    rows = ef.multiply(ef.fft.irfft(x, n=fft_length), weights)
+    rows = ef.fft.irfft(x, n=fft_length)
+    if window is not None:
+        rows = ef.multiply(rows, ef.divide(weights, _cover(weights, sequence_stride)))
     total = fft_length + sequence_stride * (x.shape[-2] - 1)
     found = _overlapped(rows, sequence_stride, total)
-    if window is None:
-        cover = ef.full((total,), fft_length / sequence_stride, dtype=dtype)
-    else:
-        squares = ef.broadcast_to(ef.square(weights), rows.shape[-2:])
-        cover = _overlapped(squares, sequence_stride, total)
-    found = ef.divide(found, ef.where(ef.greater(cover, 1e-10), cover, 1))
     start = fft_length // 2 if center else 0
     if length is not None:
         end = start + length
     else:
         end = total - fft_length // 2 if center else total
     return found[..., start:end]
+
+
+def _cover(weights, stride):
+    """The sum of the squares of all windows at each place of one, away from the ends."""
+    length = weights.shape[0]
+    count = -(-length // stride)
+    squares = ef.pad(ef.square(weights), [(0, count * stride - length)])
+    sums = ef.sum(ef.reshape(squares, (count, stride)), axis=0)
+    return ef.tile(sums, count)[:length]
 
 
 def _overlapped(rows, stride, total):

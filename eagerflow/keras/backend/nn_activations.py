@@ -3,7 +3,36 @@
 import eagerflow as ef
 from eagerflow.keras.backend.numpy_elementwise import tanh
 from eagerflow.keras.backend.operands import floating, unary
-from eagerflow.keras.backend.tensors import convert_to_tensor
+
+__all__ = [
+    "celu",
+    "elu",
+    "gelu",
+    "glu",
+    "hard_shrink",
+    "hard_sigmoid",
+    "hard_silu",
+    "hard_tanh",
+    "leaky_relu",
+    "log_sigmoid",
+    "log_softmax",
+    "relu",
+    "relu6",
+    "selu",
+    "sigmoid",
+    "silu",
+    "soft_shrink",
+    "softmax",
+    "softplus",
+    "softsign",
+    "sparse_plus",
+    "sparse_sigmoid",
+    "sparsemax",
+    "squareplus",
+    "tanh",
+    "tanh_shrink",
+    "threshold",
+]
 
 hard_sigmoid = unary("hard_sigmoid", "floats")
 hard_silu = unary("hard_silu", "floats")

@@ -8,6 +8,18 @@ from eagerflow.keras.backend.nn_activations import log_softmax
 from eagerflow.keras.backend.operands import axes_of, floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "batch_normalization",
+    "binary_crossentropy",
+    "categorical_crossentropy",
+    "dot_product_attention",
+    "moments",
+    "multi_hot",
+    "one_hot",
+    "psnr",
+    "sparse_categorical_crossentropy",
+]
+
 # Class numbers ------------------------------------------------------------------------------------
 
 

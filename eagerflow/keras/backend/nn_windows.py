@@ -1,6 +1,5 @@
 """Convolutions, pools and patches of ``keras.ops.nn``: what moves windows over images."""
 
-import numpy as np
 from keras.src.backend import standardize_data_format
 from keras.src.backend.common.backend_utils import (
     check_conv_input_channels,
@@ -11,6 +10,21 @@ from keras.src.backend.common.backend_utils import (
 import eagerflow as ef
 from eagerflow.keras.backend.operands import floating, promoted
 from eagerflow.keras.backend.tensors import convert_to_tensor
+
+__all__ = [
+    "adaptive_average_pool",
+    "adaptive_max_pool",
+    "average_pool",
+    "conv",
+    "conv_transpose",
+    "depth_to_space",
+    "depthwise_conv",
+    "fold",
+    "max_pool",
+    "separable_conv",
+    "space_to_depth",
+    "unfold",
+]
 
 
 def _channels_last(x):
@@ -164,41 +178,13 @@ def _pool(pooled, inputs, pool_size, strides, padding, data_format):
 
 
 def adaptive_average_pool(inputs, output_size, data_format=None):
-    return _adaptive(_window_means, floating(inputs), output_size, data_format)
+    x = floating(inputs)
+    return _in_format(lambda x: ef.adaptive_avg_pool(x, output_size), x, data_format)
 
 
 def adaptive_max_pool(inputs, output_size, data_format=None):
-    return _adaptive(_window_maxima, convert_to_tensor(inputs), output_size, data_format)
-
-
-def _adaptive(along, inputs, output_size, data_format):
-    def pooled(x):
-        for axis, size in enumerate(_each(output_size, x.ndim - 2), 1):
-            x = along(x, axis, x.shape[axis], size)
-        return x
-
-    return _in_format(pooled, inputs, data_format)
-
-
-def _windows(length, count):
-    """Where ``count`` windows that cover an axis begin and end."""
-    places = range(count)
-    return [(i * length // count, -(-(i + 1) * length // count)) for i in places]
-
-
-def _window_means(x, axis, length, count):
-    weights = np.zeros((length, count))
-    for i, (first, end) in enumerate(_windows(length, count)):
-        weights[first:end, i] = 1 / (end - first)
-    means = ef.matmul(ef.moveaxis(x, axis, -1), ef.asarray(weights, dtype=x.dtype))
-    return ef.moveaxis(means, -1, axis)
-
-
-def _window_maxima(x, axis, length, count):
-    windows = _windows(length, count)
-    size = max(end - first for first, end in windows)
-    places = np.array([[min(first + i, end - 1) for i in range(size)] for first, end in windows])
-    return ef.max(ef.take(x, ef.asarray(places), axis=axis), axis=axis + 1)
+    x = convert_to_tensor(inputs)
+    return _in_format(lambda x: ef.adaptive_max_pool(x, output_size), x, data_format)
 
 
 # Patches ------------------------------------------------------------------------------------------
@@ -213,7 +199,12 @@ def unfold(input, kernel_size, dilation=1, padding=0, stride=1):
     rows = (x.shape[2] - (kh - 1) * dh - 1) // sh + 1
     columns = (x.shape[3] - (kw - 1) * dw - 1) // sw + 1
     parts = [
-        x[:, :, i * dh : i * dh + (rows - 1) * sh + 1 : sh, j * dw : j * dw + (columns - 1) * sw + 1 : sw]
+        x[
+            :,
+            :,
+            i * dh : i * dh + (rows - 1) * sh + 1 : sh,
+            j * dw : j * dw + (columns - 1) * sw + 1 : sw,
+        ]
         for i in range(kh)
         for j in range(kw)
     ]

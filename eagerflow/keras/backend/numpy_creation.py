@@ -5,9 +5,32 @@ from keras.src.backend import config
 from keras.src.backend.common import standardize_dtype
 
 import eagerflow as ef
-from eagerflow.keras.backend.numpy_shapes import _sizes
-from eagerflow.keras.backend.operands import joined
+from eagerflow.keras.backend.operands import joined, sizes_of
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "arange",
+    "array",
+    "bartlett",
+    "blackman",
+    "empty",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "geomspace",
+    "hamming",
+    "hanning",
+    "identity",
+    "kaiser",
+    "linspace",
+    "logspace",
+    "ones",
+    "ones_like",
+    "tri",
+    "zeros",
+    "zeros_like",
+]
 
 
 def array(x, dtype=None):
@@ -15,20 +38,20 @@ def array(x, dtype=None):
 
 
 def zeros(shape, dtype=None):
-    return ef.zeros(_sizes(shape), dtype=_named(dtype))
+    return ef.zeros(sizes_of(shape), dtype=_named(dtype))
 
 
 def ones(shape, dtype=None):
-    return ef.ones(_sizes(shape), dtype=_named(dtype))
+    return ef.ones(sizes_of(shape), dtype=_named(dtype))
 
 
 def empty(shape, dtype=None):
-    return ef.empty(_sizes(shape), dtype=_named(dtype))
+    return ef.empty(sizes_of(shape), dtype=_named(dtype))
 
 
 def full(shape, fill_value, dtype=None):
     dtype = _named(dtype)
-    return ef.broadcast_to(convert_to_tensor(fill_value, dtype), _sizes(shape))
+    return ef.broadcast_to(convert_to_tensor(fill_value, dtype), sizes_of(shape))
 
 
 def _named(dtype):

@@ -17,6 +17,107 @@ from eagerflow.keras.backend.operands import (
 )
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "abs",
+    "absolute",
+    "add",
+    "allclose",
+    "angle",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "bitwise_and",
+    "bitwise_invert",
+    "bitwise_left_shift",
+    "bitwise_not",
+    "bitwise_or",
+    "bitwise_right_shift",
+    "bitwise_xor",
+    "cbrt",
+    "ceil",
+    "clip",
+    "conj",
+    "conjugate",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "divide",
+    "divide_no_nan",
+    "equal",
+    "exp",
+    "exp2",
+    "expm1",
+    "fabs",
+    "floor",
+    "floor_divide",
+    "fmax",
+    "fmin",
+    "fmod",
+    "gcd",
+    "greater",
+    "greater_equal",
+    "heaviside",
+    "hypot",
+    "i0",
+    "imag",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "lcm",
+    "ldexp",
+    "left_shift",
+    "less",
+    "less_equal",
+    "log",
+    "log10",
+    "log1p",
+    "log2",
+    "logaddexp",
+    "logaddexp2",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "maximum",
+    "minimum",
+    "mod",
+    "multiply",
+    "nan_to_num",
+    "negative",
+    "nextafter",
+    "not_equal",
+    "power",
+    "rad2deg",
+    "real",
+    "reciprocal",
+    "right_shift",
+    "round",
+    "select",
+    "sign",
+    "signbit",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "square",
+    "subtract",
+    "tan",
+    "tanh",
+    "true_divide",
+    "trunc",
+    "vectorize",
+    "view",
+    "where",
+]
+
 # One argument -------------------------------------------------------------------------------------
 
 arccos = unary("acos", "floats")
@@ -100,7 +201,11 @@ def isposinf(x):
 
 def signbit(x):
     x = convert_to_tensor(x)
-    return ef.less(cast(x, "int32") if x.dtype == "bool" else x, 0) if is_integral(x) else ef.signbit(x)
+    return (
+        ef.less(cast(x, "int32") if x.dtype == "bool" else x, 0)
+        if is_integral(x)
+        else ef.signbit(x)
+    )
 
 
 def trunc(x):
@@ -131,7 +236,11 @@ def nan_to_num(x, nan=0.0, posinf=None, neginf=None):
 
 def view(x, dtype=None):
     x = convert_to_tensor(x)
-    return x if dtype is None else ef.view(x, dtype)
+    if dtype is None or dtype == x.dtype:
+        return x
+    if not hasattr(ef, "view"):
+        raise NotImplementedError("view: eagerflow has no op that reads bits as another dtype")
+    return ef.view(x, dtype)
 
 
 def _is_complex(x):
@@ -194,13 +303,18 @@ def nextafter(x1, x2):
     x1, x2 = promoted(convert_to_tensor(x1), convert_to_tensor(x2), also=(float,))
     if x1.dtype != "bfloat16":
         return ef.nextafter(x1, x2)
-    bits = ef.view(x1, "int16")  # the size of a number grows with its bits after the sign
-    away = ef.equal(ef.greater(x2, x1), ef.greater(x1, 0))
-    next_bits = ef.where(away, bits + 1, bits - 1)
-    from_zero = ef.where(ef.greater(x2, 0), 1, -32767)
-    next_bits = ef.where(ef.equal(x1, 0), cast(from_zero, "int16"), next_bits)
-    stays = ef.logical_or(ef.equal(x1, x2), ef.logical_or(ef.isnan(x1), ef.isnan(x2)))
-    return ef.where(stays, ef.add(x1, ef.subtract(x2, x1)), ef.view(next_bits, "bfloat16"))
+    # The numbers of 16 bits and the distance between them are numbers of 32 bits.
+    x, up = cast(x1, "float32"), ef.greater(x2, x1)
+    share, exponent = ef.frexp(ef.abs(x))
+    inwards = ef.logical_and(ef.equal(share, 0.5), ef.equal(up, ef.less(x, 0)))
+    exponent = ef.where(inwards, exponent - 9, exponent - 8)
+    exponent = ef.where(ef.equal(x, 0), -133, ef.maximum(exponent, -133))
+    step = ef.ldexp(ef.ones_like(x), cast(exponent, "int32"))
+    moved = cast(ef.where(up, ef.add(x, step), ef.subtract(x, step)), x1.dtype)
+    largest = ef.multiply(ef.sign(x1), float(ef.finfo("bfloat16").max))
+    moved = ef.where(ef.isinf(x1), largest, moved)
+    is_number = ef.logical_not(ef.logical_or(ef.isnan(x1), ef.isnan(x2)))
+    return ef.where(is_number, ef.where(ef.equal(x1, x2), x2, moved), ef.nan)
 
 
 def divide_no_nan(x1, x2):
@@ -280,4 +394,6 @@ def vectorize(pyfunc, *, excluded=None, signature=None):
 def _core_ranks(signature):
     """How many axes of each argument ``"(m,n),(n)->(m)"`` hands to the function."""
     given = signature.partition("->")[0]
-    return [len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)]
+    return [
+        len([n for n in part.split(",") if n.strip()]) for part in re.findall(r"\((.*?)\)", given)
+    ]

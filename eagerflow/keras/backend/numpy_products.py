@@ -1,8 +1,23 @@
 """The functions of ``keras.ops.numpy`` that multiply vectors, matrices and polynomials."""
 
 import eagerflow as ef
-from eagerflow.keras.backend.operands import floating, joined, promoted
+from eagerflow.keras.backend.operands import floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "correlate",
+    "cross",
+    "dot",
+    "einsum",
+    "inner",
+    "kron",
+    "matmul",
+    "outer",
+    "slogdet",
+    "tensordot",
+    "vander",
+    "vdot",
+]
 
 
 def matmul(x1, x2):
@@ -43,7 +58,11 @@ def outer(x1, x2):
 
 
 def tensordot(x1, x2, axes=2):
-    axes = axes if isinstance(axes, int) else tuple(tuple(a) if isinstance(a, list | tuple) else (a,) for a in axes)
+    axes = (
+        axes
+        if isinstance(axes, int)
+        else tuple(tuple(a) if isinstance(a, list | tuple) else (a,) for a in axes)
+    )
     return ef.tensordot(*_pair(x1, x2), axes=axes)
 
 
@@ -77,8 +96,6 @@ def correlate(x1, x2, mode="valid"):
     size = short.shape[0]
     # Shorter first, the places run backwards; "same" has the middle of all of them.
     ends = {"valid": (0, 0), "full": (size - 1, size - 1), "same": (size // 2, (size - 1) // 2)}
-    if swapped:
-        ends["same"] = ends["same"][::-1]
     rows, window = ef.reshape(long, (1, -1, 1)), ef.reshape(ef.conj(short), (-1, 1, 1))
     found = ef.reshape(ef.conv(rows, window, padding=(ends[mode],)), (-1,))
     return ef.flip(found, axis=0) if swapped else found

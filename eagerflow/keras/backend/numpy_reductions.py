@@ -3,8 +3,6 @@
 import builtins
 import math
 
-from keras.src.backend import config
-
 import eagerflow as ef
 from eagerflow.keras.backend.numpy_elementwise import maximum, minimum
 from eagerflow.keras.backend.operands import (
@@ -17,6 +15,58 @@ from eagerflow.keras.backend.operands import (
     summed_dtype,
 )
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "all",
+    "amax",
+    "amin",
+    "any",
+    "argmax",
+    "argmin",
+    "argpartition",
+    "argsort",
+    "average",
+    "bincount",
+    "corrcoef",
+    "count_nonzero",
+    "cumprod",
+    "cumsum",
+    "digitize",
+    "histogram",
+    "isin",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "nanargmax",
+    "nanargmin",
+    "nancumprod",
+    "nancumsum",
+    "nanmax",
+    "nanmean",
+    "nanmedian",
+    "nanmin",
+    "nanpercentile",
+    "nanprod",
+    "nanquantile",
+    "nanstd",
+    "nansum",
+    "nanvar",
+    "ndim",
+    "nonzero",
+    "percentile",
+    "prod",
+    "ptp",
+    "quantile",
+    "searchsorted",
+    "size",
+    "sort",
+    "std",
+    "sum",
+    "trace",
+    "trapezoid",
+    "var",
+]
 
 # Sums and extremes --------------------------------------------------------------------------------
 
@@ -285,7 +335,9 @@ def corrcoef(x):
 def trapezoid(y, x=None, dx=1.0, axis=-1):
     y = floating(y)
     x = None if x is None else cast(x, y.dtype)
-    return ef.trapezoid(y, x, dx=dx if isinstance(dx, int | float) else cast(dx, y.dtype), axis=axis)
+    return ef.trapezoid(
+        y, x, dx=dx if isinstance(dx, int | float) else cast(dx, y.dtype), axis=axis
+    )
 
 
 # What depends on values: sizes that only concrete numbers give ------------------------------------

@@ -5,20 +5,55 @@ import math
 import numpy as np
 
 import eagerflow as ef
-from eagerflow.keras.backend.operands import axes_of, promoted
+from eagerflow.keras.backend.operands import axes_of, promoted, sizes_of
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+
+__all__ = [
+    "append",
+    "array_split",
+    "broadcast_to",
+    "concatenate",
+    "copy",
+    "diag",
+    "diagflat",
+    "diagonal",
+    "diff",
+    "dsplit",
+    "dstack",
+    "expand_dims",
+    "flip",
+    "fliplr",
+    "flipud",
+    "hsplit",
+    "hstack",
+    "meshgrid",
+    "moveaxis",
+    "pad",
+    "ravel",
+    "repeat",
+    "reshape",
+    "roll",
+    "rot90",
+    "split",
+    "squeeze",
+    "stack",
+    "swapaxes",
+    "take",
+    "take_along_axis",
+    "tile",
+    "transpose",
+    "tril",
+    "triu",
+    "unravel_index",
+    "vsplit",
+    "vstack",
+]
 
 # Arranged otherwise -------------------------------------------------------------------------------
 
 
 def reshape(x, newshape):
-    return ef.reshape(convert_to_tensor(x), _sizes(newshape))
-
-
-def _sizes(shape):
-    """Sizes as integers or free dimensions; those in tensors are read."""
-    sizes = shape if isinstance(shape, list | tuple) else (shape,)
-    return tuple(int(n) if hasattr(n, "dtype") else n for n in sizes)
+    return ef.reshape(convert_to_tensor(x), sizes_of(newshape))
 
 
 def ravel(x):
@@ -46,7 +81,7 @@ def squeeze(x, axis=None):
 
 
 def broadcast_to(x, shape):
-    return ef.broadcast_to(convert_to_tensor(x), _sizes(shape))
+    return ef.broadcast_to(convert_to_tensor(x), sizes_of(shape))
 
 
 def copy(x):
@@ -66,7 +101,11 @@ def flipud(x):
 
 
 def roll(x, shift, axis=None):
-    return ef.roll(convert_to_tensor(x), _sizes(shift) if isinstance(shift, list | tuple) else int(shift), axis=axes_of(axis))
+    return ef.roll(
+        convert_to_tensor(x),
+        sizes_of(shift) if isinstance(shift, list | tuple) else int(shift),
+        axis=axes_of(axis),
+    )
 
 
 def rot90(array, k=1, axes=(0, 1)):
@@ -76,9 +115,7 @@ def rot90(array, k=1, axes=(0, 1)):
             f"Input array must have at least 2 dimensions. Received: array.ndim={x.ndim}"
         )
     if len(axes) != 2 or axes[0] == axes[1]:
-        raise ValueError(
-            f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions."
-        )
+        raise ValueError(f"Invalid axes: {axes}. Axes must be a tuple of two different dimensions.")
     return ef.rot90(x, k=k, axes=tuple(axes))
 
 
@@ -90,7 +127,7 @@ def repeat(x, repeats, axis=None):
 
 
 def tile(x, repeats):
-    return ef.tile(convert_to_tensor(x), _sizes(repeats))
+    return ef.tile(convert_to_tensor(x), sizes_of(repeats))
 
 
 def pad(x, pad_width, mode="constant", constant_values=None):
@@ -140,7 +177,11 @@ def take_along_axis(x, indices, axis=None):
     if axis is None:
         return ef.take_along_axis(ef.reshape(x, (-1,)), ef.reshape(indices, (-1,)), axis=0)
     axis = axis + x.ndim if axis < 0 else axis
-    pairs = zip(x.shape[:axis] + x.shape[axis + 1 :], indices.shape[:axis] + indices.shape[axis + 1 :], strict=True)
+    pairs = zip(
+        x.shape[:axis] + x.shape[axis + 1 :],
+        indices.shape[:axis] + indices.shape[axis + 1 :],
+        strict=True,
+    )
     front = [n if m == 1 else m for n, m in pairs]
     return ef.take_along_axis(
         ef.broadcast_to(x, (*front[:axis], x.shape[axis], *front[axis:])),

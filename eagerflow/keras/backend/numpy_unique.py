@@ -8,6 +8,10 @@ import math
 import eagerflow as ef
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 
+__all__ = [
+    "unique",
+]
+
 
 def unique(
     x,

@@ -24,6 +24,7 @@ __all__ = [
     "is_integral",
     "joined",
     "promoted",
+    "sizes_of",
     "summed_dtype",
     "unary",
 ]
@@ -99,6 +100,12 @@ def axes_of(axis: Any) -> Any:
 
 def _is_bool(x: Any) -> bool:
     return type(x) is bool or getattr(x, "dtype", None) == "bool"
+
+
+def sizes_of(shape: Any) -> tuple[Any, ...]:
+    """Sizes as integers or free dimensions; those in tensors are read."""
+    sizes = shape if isinstance(shape, list | tuple) else (shape,)
+    return tuple(int(n) if hasattr(n, "dtype") else n for n in sizes)
 
 
 _READY: dict[str, Callable[[Any], ef.Tensor]] = {
