@@ -163,9 +163,10 @@ def stft(x, sequence_length, sequence_stride, fft_length, window="hann", center=
             f"Received: sequence_length={sequence_length}, fft_length={fft_length}"
         )
     weights = _window(window, sequence_length, fft_length, x.dtype)
-    if center:
-        half = (fft_length // 2, fft_length // 2)
-        x = ef.pad(x, [(0, 0)] * (x.ndim - 1) + [half], mode="reflect")
+    if center:  # mirrored at both ends
+        half = fft_length // 2
+        before = ef.flip(x[..., 1 : half + 1], axis=-1)
+        x = ef.concat(before, x, ef.flip(x[..., -half - 1 : -1], axis=-1), axis=-1)
     rows = extract_sequences(x, fft_length, sequence_stride)
     return _parts(ef.fft.rfft(ef.multiply(rows, weights)))
 
