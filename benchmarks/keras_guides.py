@@ -2,11 +2,11 @@
 
     python benchmarks/keras_guides.py [--rounds 3] [--epochs 6] [--only vae gan] [--json]
 
-Each measurement is a process of its own, of the two backends in turn. Both begin with other weights,
-as Keras's initializers draw from the backend's generator, so losses are printed, and must have come
-down alike: not further apart than LOSSES. "first" is from the beginning of ``main`` to the end of the
-first batch, "epoch" the median of the later epochs; JAX works ahead, so an epoch ends when its loss is
-there. The target is 1.15 for epochs, and below 1 for first steps.
+Each measurement is a process of its own, of the two backends in turn. Both begin with other
+weights, as Keras's initializers draw from the backend's generator, so losses are printed, and must
+have come down alike: not further apart than LOSSES. "first" is from the beginning of ``main`` to
+the end of the first batch, "epoch" the median of the later epochs; JAX works ahead, so an epoch
+ends when its loss is there. The target is 1.15 for epochs, and below 1 for first steps.
 """
 
 import importlib

@@ -172,8 +172,9 @@ class Op(Record):
     its operator cannot be had. What is ``Missing`` is refused.
 
     ``since`` tells in which ``version`` attributes were added: graphs saved before have their
-    defaults. All versions from the first of these on differ in nothing else. ``also`` has keywords of the Array API standard, and their defaults, that calls take beside the
-    attributes: ``copy``, which asks for nothing, and ``device``, for the result.
+    defaults. All versions from the first of these on differ in nothing else. ``also`` has keywords
+    of the Array API standard, and their defaults, that calls take beside the attributes: ``copy``,
+    which asks for nothing, and ``device``, for the result.
 
     What a tape records in the op's place is ``recorded``: an op of the same arguments, whose first
     results are this one's, and whose others are kept for the gradient.

@@ -111,7 +111,13 @@ _LINALG: dict[str, str] = {
     "linear_algebra.least_squares": "cond lstsq multi_dot tensorinv tensorsolve",
     "linear_algebra.triangles": "cholesky_inverse cholesky_solve solve_triangular",
 }
-_UNNAMED = ('fft', 'nn.adaptive_updates', 'nn.mean_differences', 'nn.weight_products', 'signal')
+_RANDOM = {
+    "distributions": (
+        "beta binomial cauchy chi_square dirichlet gamma geometric gumbel laplace logistic "
+        "lognormal multinomial poisson randint shuffle student_t von_mises"
+    ),
+}
+_UNNAMED = ("fft", "nn.adaptive_updates", "nn.mean_differences", "nn.weight_products", "signal")
 
 
 def _by_name(table: dict[str, str]) -> dict[str, str]:
@@ -122,6 +128,8 @@ TOP = _by_name(_TOP)
 """Public names of ``ef``, and the modules that they come from."""
 LINALG = _by_name(_LINALG)
 """Public names of ``ef.linalg``, and the modules that they come from."""
+RANDOM = _by_name(_RANDOM)
+"""Public names of ``ef.random``, and the modules that they come from."""
 
 
 def load(module: str) -> Any:
@@ -131,7 +139,7 @@ def load(module: str) -> Any:
 
 def load_all() -> None:
     """Load all modules of ops."""
-    for module in (*_TOP, *_LINALG, *_UNNAMED):
+    for module in (*_TOP, *_LINALG, *_RANDOM, *_UNNAMED):
         load(module)
 
 

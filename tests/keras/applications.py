@@ -2,8 +2,8 @@
 
 Each is built with random weights in a process with the JAX backend, which writes the weights, the
 outputs for two pictures, the gradients of their weighted sum by all weights, and its time; ours
-takes the weights and has to give the same outputs and gradients, all in float64, where rounding turns
-no unit on or off. Then each makes a training step.
+takes the weights and has to give the same outputs and gradients, all in float64, where rounding
+turns no unit on or off. Then each makes a training step.
 """
 
 import argparse

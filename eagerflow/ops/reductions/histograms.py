@@ -18,7 +18,7 @@ from eagerflow.ops.creation.ranges import arange, linspace
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal, greater_equal, less_equal, logical_and
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.indexing.scattering import segment_sum
+from eagerflow.ops.indexing.segments import segment_sum
 from eagerflow.ops.operands import floating, real_numbers, vector, whole_number
 from eagerflow.ops.reductions.cumulative import diff
 from eagerflow.ops.reductions.sorting import searchsorted

@@ -19,7 +19,7 @@ from eagerflow.ops.family import batch_along_axis, define, op_of, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
 from eagerflow.ops.indexing.indices import extremes
 from eagerflow.ops.reductions.accumulation import part_of
-from eagerflow.ops.reductions.sums import INDEX_RESULT, sum
+from eagerflow.ops.reductions.sums import INDEX_RESULT
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
