@@ -379,21 +379,21 @@ class _Registry(Mapping[str, Op]):
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
-        self.late: Callable[[], None] | None = None  # registers those that nobody has used yet
+        # Loads the module of a name, or of all that nobody has used yet; whether some are left.
+        self.late: Callable[[str | None], bool] | None = None
 
     def __getitem__(self, name: str) -> Op:
-        return self._ops[name] if name in self._ops else self._whole()[name]
+        return self._ops[name] if name in self._ops else self._loaded(name)[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._whole())
+        return iter(self._loaded())
 
     def __len__(self) -> int:
-        return len(self._whole())
+        return len(self._loaded())
 
-    def _whole(self) -> dict[str, Op]:
+    def _loaded(self, name: str | None = None) -> dict[str, Op]:
         late = self.late
-        if late is not None:
-            late()
+        if late is not None and not late(name):
             self.late = None  # not before: other threads wait for the modules, as all imports do
         return self._ops
 

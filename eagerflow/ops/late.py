@@ -54,4 +54,13 @@ def load_all() -> None:
         load(module)
 
 
-registry.late = load_all
+def _find(name: str | None) -> bool:
+    """Load the module of a public name, or all of them; whether some may be left."""
+    if name in TOP:
+        load(TOP[name])
+        return True
+    load_all()
+    return False
+
+
+registry.late = _find

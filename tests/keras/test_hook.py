@@ -1,8 +1,9 @@
 """The hook in Keras's modules, and what of Keras it relies on."""
 
 import ast
-import importlib.util
+import importlib
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -13,9 +14,10 @@ import eagerflow.keras.hook as hook
 
 
 def source_of(module):
-    spec = importlib.util.find_spec(module)
-    with open(spec.origin) as file:
-        return file.read()
+    """The text of a module of Keras's, which is not imported for it."""
+    path = pathlib.Path(keras.__file__).parent.joinpath(*module.split(".")[1:])
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return path.read_text()
 
 
 def names_in(module):

@@ -32,9 +32,9 @@ import threading, time
 import eagerflow
 from eagerflow.op import ops
 missing, late = [], ops.late
-def slowly():
+def slowly(name):
     time.sleep(0.2)
-    late()
+    return late(name)
 ops.late = slowly
 def look():
     try:
@@ -47,3 +47,24 @@ for thread in threads: thread.join()
 print(missing)
 """
     assert run(code) == "[]\n"
+
+
+def test_one_op_loads_its_own_module():
+    code = """
+import sys
+from eagerflow.op import ops
+import eagerflow
+assert ops["resize"].name == "resize"
+print(sorted(m for m in sys.modules if m.startswith("eagerflow.ops.nn.")))
+"""
+    loaded = run(code)
+    assert "eagerflow.ops.nn.resizing" in loaded and "recurrent" not in loaded
+
+
+def test_unknown_names_are_no_ops():
+    code = """
+import eagerflow
+from eagerflow.op import ops
+print("median_of_medians" in ops, "lstm_training" in ops, len(ops) > 200)
+"""
+    assert run(code) == "False True True\n"

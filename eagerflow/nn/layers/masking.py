@@ -51,11 +51,13 @@ class Masking(Layer):
         return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
 
 
-_OPS: dict[str, Any] = {name: getattr(ops, name) for name in (*ops.__all__, *ops.LATE)}
+def _op(name: str) -> Any:
+    """The public function of this name in ``ef``; None if there is none."""
+    return getattr(ops, name) if name in ops.__all__ or name in ops.LATE else None
 
 
 def _function(value: Any) -> Callable[..., Any]:
-    found: Any = _OPS.get(value.removeprefix("ef.")) if isinstance(value, str) else value
+    found: Any = _op(value.removeprefix("ef.")) if isinstance(value, str) else value
     require(callable(found), value, "no function", expected="a function, or the name of one of ef")
     function: Callable[..., Any] = found
     return function
@@ -110,7 +112,7 @@ class Lambda(Layer):
 
     def get_config(self) -> dict[str, Any]:
         name = getattr(self.function, "__name__", "")
-        if _OPS.get(name) is not self.function or callable(self.mask) or callable(self._shape.held):
+        if _op(name) is not self.function or callable(self.mask) or callable(self._shape.held):
             raise ArgumentError(
                 "a function of Python's is nothing that a configuration can hold",
                 op=f"{self._label}.get_config",
