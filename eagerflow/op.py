@@ -376,10 +376,7 @@ class LateSignature(inspect.Signature):
 
 
 def signature_of(op: Op) -> inspect.Signature:
-    """The signature of an op's public function: the kernel's, without the namespace.
-
-    Tensors that may be left out may be given by name, and there are the keywords in ``also``.
-    """
+    """The kernel's signature without the namespace; optional tensors have names for callers."""
     own = list(inspect.signature(op.kernel).parameters.values())[1:]
     for i in () if op.variadic else op.optional:
         own[i] = own[i].replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -18,6 +18,7 @@ TWICE = {
     "any": "NumPy has it in one step",
     "clip": "either bound may be left out",
     "count_nonzero": "NumPy has it in two steps",
+    "floor_divide": "NumPy has it in one step but for infinities, which are hardly ever there",
     "fmax": "NumPy has it in one step",
     "fmin": "NumPy has it in one step",
     "logaddexp": "NumPy has it in one step",

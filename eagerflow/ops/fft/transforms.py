@@ -27,7 +27,6 @@ from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
 
 __all__ = ["DUAL", "fft", "ifft", "irfft", "rfft"]
 
-Norm = Literal["backward", "ortho", "forward"]
 DUAL = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 """Which norm of the inverse transform has the factor that a norm of the transform has."""
 USUAL_LEVELS = 10  # of a transform whose length is not known: that of 1024 elements
@@ -224,7 +223,13 @@ _COMPLEX: dict[str, Any] = {"dtypes": INEXACT, "infer": _complex_spec, "cost": _
     **_COMPLEX,
 )
 def fft(
-    xp: Namespace, x: Array, /, *, n: Size = None, axis: int = -1, norm: Norm = "backward"
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    n: Size = None,
+    axis: int = -1,
+    norm: Literal["backward", "ortho", "forward"] = "backward",
 ) -> Array:
     """Discrete Fourier transform along an axis.
 
@@ -246,7 +251,13 @@ def fft(
     **_COMPLEX,
 )
 def ifft(
-    xp: Namespace, x: Array, /, *, n: Size = None, axis: int = -1, norm: Norm = "backward"
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    n: Size = None,
+    axis: int = -1,
+    norm: Literal["backward", "ortho", "forward"] = "backward",
 ) -> Array:
     """Inverse of ``ef.fft.fft``: discrete Fourier transform with the other sign of the angles.
 
@@ -280,7 +291,13 @@ def _half_rule(g: Any, y: Any, x: Any, n: Any, axis: int, norm: str) -> Any:
     errors=_real_errors,
 )
 def rfft(
-    xp: Namespace, x: Array, /, *, n: Size = None, axis: int = -1, norm: Norm = "backward"
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    n: Size = None,
+    axis: int = -1,
+    norm: Literal["backward", "ortho", "forward"] = "backward",
 ) -> Array:
     """Discrete Fourier transform of real numbers along an axis: the frequencies from 0 to n/2.
 
@@ -318,7 +335,13 @@ def _back_rule(g: Any, y: Any, x: Any, n: Any, axis: int, norm: str) -> Any:
     reference=_back_reference,
 )
 def irfft(
-    xp: Namespace, x: Array, /, *, n: Size = None, axis: int = -1, norm: Norm = "backward"
+    xp: Namespace,
+    x: Array,
+    /,
+    *,
+    n: Size = None,
+    axis: int = -1,
+    norm: Literal["backward", "ortho", "forward"] = "backward",
 ) -> Array:
     """Inverse of ``ef.fft.rfft``: the real numbers that have these frequencies from 0 to n/2.
 
