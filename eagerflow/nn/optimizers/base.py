@@ -16,9 +16,10 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn import schedules
 from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import Configured, arguments, snake_case
-from eagerflow.nn.optimizers.gradients import Pair, clipped, pairs_of
+from eagerflow.nn.optimizers.gradients import Gradient, Pair, clipped, pairs_of
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
 from eagerflow.nn.schedules import Schedule
+from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.recorder import prepared, recording
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
@@ -60,6 +61,7 @@ class Optimizer(Configured):
 
     slots: tuple[str, ...] = ()
     late_slots: tuple[str, ...] = ()  # those that stand behind all others in ``variables``
+    by_rows = False  # whether a step may be made for some rows alone, as ``update`` has no others
 
     weight_decay: float | None
     clipnorm: float | None
@@ -226,24 +228,25 @@ class Optimizer(Configured):
     # Steps -----------------------------------------------------------------------------------
 
     def apply(
-        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> None:
         """Change each variable along its gradient, by one step.
 
-        ``grads`` are tensors of the variables' shapes; None leaves a variable alone.
+        ``grads`` are tensors of the variables' shapes; None leaves a variable alone. Of an
+        ``ef.IndexedSlices``, an optimizer with ``by_rows`` changes the rows that are there.
         ``variables`` default to those that the optimizer was built with. Raises GradientError for
         lists of different lengths, ShapeError for other shapes.
         """
         assign_together(self.next_values(grads, variables))
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Tensor | None, Variable]]) -> Any:
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, Variable]]) -> Any:
         """The same for pairs of a gradient and its variable; gives the count of steps."""
         pairs = list(grads_and_vars)
         self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self._iterations
 
     def next_values(
-        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> Values:
         """What ``apply`` would give the variables and the state, by Variable."""
         if variables is None:
@@ -270,13 +273,41 @@ class Optimizer(Configured):
         pairs = clipped(pairs, self.clipvalue, self.clipnorm, self.global_clipnorm)
         rate = as_tensor(self.learning_rate)
         kinds: dict[Kind, list[Pair]] = {}
+        sparse: list[Pair] = []
         for pair in pairs:
+            if type(pair[0]) is IndexedSlices:
+                if self._goes_by_rows():
+                    sparse.append(pair)
+                    continue
+                pair = pair[0].to_dense(), pair[1]
             kinds.setdefault(pair[1].current._kind, []).append(pair)
         new = self.shared_values(step)
         for kind, members in kinds.items():
             numbers = (_number(n, kind) for n in (rate, step))
             new.update(self._changed(members, *numbers))
+        for slices, variable in sparse:
+            numbers = (_number(n, variable.current._kind) for n in (rate, step))
+            new.update(self._changed_rows(slices, variable, *numbers))
         return new
+
+    def _goes_by_rows(self) -> bool:
+        return self.by_rows and type(self).update.__module__.startswith("eagerflow.")
+
+    def _changed_rows(
+        self, slices: IndexedSlices, variable: Variable, rate: Tensor, step: Tensor
+    ) -> Values:
+        """The next values of a variable and of its state, of which only some rows change."""
+        cells = [variable, *self._cells(variable)]
+        whole = [cell.value for cell in cells]
+        value, *state = [ops.take(x, slices.indices, axis=0) for x in whole]
+        if decay := self.decay_of(variable):
+            value = value - value * decay * rate
+        # Rows of one index are the same; so it does not matter which of them is written last.
+        rows = self.update(value, slices.totals(), state, rate, step)
+        return {
+            cell: ops.index_set(x, row, slices.indices, index=("array",))
+            for cell, x, row in zip(cells, whole, rows, strict=True)
+        }
 
     def _step_in_turn(self, pairs: list[Pair], calls: Tensor, steps: int) -> Values:
         """The next values where a step is made in every call of a number of them."""

@@ -124,7 +124,7 @@ class IndexedSlices:
         """Each index once, in ascending order, with the sum of its slices.
 
         Raises CaptureError while a graph is captured, as their number depends on values; ``summed``
-        does not.
+        and ``totals`` do not.
 
         >>> g = ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).deduplicated()
         >>> g.indices.tolist(), g.values.tolist()
@@ -135,31 +135,29 @@ class IndexedSlices:
         sums = index_scatter(self.values, number, shape=shape, index=_ROWS)
         return IndexedSlices(sums, rows, self.dense_shape)
 
-    def _sums(self) -> tuple[Tensor, Tensor]:
-        """As many sums as there are slices, each at one place or 0, and the place of each slice."""
-        number = searchsorted(sort(self.indices), self.indices)
-        sums = index_scatter(self.values, number, shape=self.values.shape, index=_ROWS)
-        return sums, number
-
     def summed(self) -> IndexedSlices:
-        """The same indices, each with the sum of all slices that share it: what is written there.
+        """As many slices, in ascending order; the first of equal indices has the sum, others 0.
 
-        These no longer add up; ``ef.index_set`` takes them, and shapes stay as they are.
-
-        >>> ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).summed().values.tolist()
-        [5.0, 2.0, 5.0]
+        >>> g = ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).summed()
+        >>> g.indices.tolist(), g.values.tolist()
+        ([0, 3, 3], [2.0, 5.0, 0.0])
         """
-        sums, number = self._sums()
-        return self.with_values(take(sums, number, axis=0))
+        line = sort(self.indices)
+        return IndexedSlices(self._sums(searchsorted(line, self.indices)), line, self.dense_shape)
 
-    def squares(self) -> Tensor:
-        """The sum of the squares of all elements of the whole tensor.
+    def totals(self) -> Tensor:
+        """For each slice the sum of all that share its index: what the whole tensor has there.
 
-        >>> ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).squares()
-        Tensor(29., float32, cpu:0)
+        >>> ef.IndexedSlices([1.0, 2.0, 4.0], [3, 0, 3], (4,)).totals()
+        Tensor([5., 2., 5.], float32, cpu:0)
         """
-        sums: Any = self._sums()[0]
-        found: Tensor = (sums * sums).sum()
+        first = searchsorted(sort(self.indices), self.indices)
+        found: Tensor = take(self._sums(first), first, axis=0)
+        return found
+
+    def _sums(self, places: Tensor) -> Tensor:
+        """Slices added at these places among as many zeros."""
+        found: Tensor = index_scatter(self.values, places, shape=self.values.shape, index=_ROWS)
         return found
 
     def __add__(self, other: Any) -> Any:
