@@ -219,8 +219,10 @@ def looked_up(find: Callable[[Any, Any], Tensor], table: Any, ids: Any) -> Tenso
         return find(table, ids)
 
     def with_rule(value: Tensor, ids: Tensor) -> Any:
+        shape = value.shape
+
         def back(g: Tensor) -> Any:
-            return slices_back(g, value.shape, ids), None
+            return slices_back(g, shape, ids), None
 
         back.takes_none = True  # type: ignore[attr-defined]  # a trace writes down the look-up
         return find(value, ids), back
