@@ -321,8 +321,7 @@ class Optimizer(Configured):
                 for cell, row in zip(cells, rows, strict=True)
             }
         return {
-            cell: RowWrite(cell, slices.indices, row)
-            for cell, row in zip(cells, rows, strict=True)
+            cell: RowWrite(cell, slices.indices, row) for cell, row in zip(cells, rows, strict=True)
         }
 
     def _step_in_turn(self, pairs: list[Pair], calls: Tensor, steps: int) -> Values:
