@@ -46,6 +46,7 @@ class Recorder(ScopeGuard):
 
     append: Append | None = None
     outer: Recorder | None = None
+    derives: bool | None = None  # True: as a tape does; False: it only writes down; None: otherwise
     _before: _State | None = None
     _thread = 0
 

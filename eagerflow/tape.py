@@ -21,7 +21,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.op import Op, custom_op
 from eagerflow.ops.creation.filled import eye, ones, ones_like, zeros, zeros_like
-from eagerflow.ops.elementwise.arithmetic import add, multiply, negative
+from eagerflow.ops.elementwise.arithmetic import multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.products import Products, of_many
@@ -64,6 +64,8 @@ class GradientTape(Recorder):
     >>> tape.gradient(y, x)
     Tensor(6., float32, cpu:0)
     """
+
+    derives = True
 
     def __init__(self, persistent: bool = False, watch_accessed_variables: bool = True) -> None:
         self.persistent = persistent
@@ -512,7 +514,7 @@ def _multiply_partials(
             if part._array.shape != shape:
                 part = reduce_to(part, shape)
         known = grads.get(key)
-        grads[key] = part if known is None else add(known, part)
+        grads[key] = part if known is None else known + part
 
 
 def _product(entry: Any, g: Any, product: Callable[..., Any], partial: Callable[..., Any]) -> Any:
@@ -560,13 +562,13 @@ def _apply_rules(grads: dict[int, Any], entry: Any, g: Any, reached: Any, lost: 
         elif callable(part):
             part = part()
         known = grads.get(key)
-        grads[key] = part if known is None else add(known, part)
+        grads[key] = part if known is None else known + part
 
 
 def _total(parts: list[Any]) -> Any:
     total = None
     for part in parts:
-        total = part if total is None else add(total, part)
+        total = part if total is None else total + part
     return total
 
 

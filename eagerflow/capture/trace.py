@@ -108,6 +108,8 @@ class Trace(Recorder):
     partition where to compute.
     """
 
+    derives = False
+
     def __init__(
         self,
         name: str,

@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from eagerflow.ops.images.warping import *
     from eagerflow.ops.indexing.combining import *
     from eagerflow.ops.indexing.segments import *
+    from eagerflow.ops.indexing.slices import *
     from eagerflow.ops.linear_algebra.integer_products import *
     from eagerflow.ops.nn.activations import *
     from eagerflow.ops.nn.attention import *

@@ -36,6 +36,7 @@ _TOP = {
         "argwhere compress extract flatnonzero ravel_multi_index select unravel_index"
     ),
     "indexing.segments": "segment_max segment_min segment_prod segment_sum",
+    "indexing.slices": "IndexedSlices",
     "linear_algebra.integer_products": "integer_matmul",
     "linear_algebra.products": "cdist dot inner kron polyval vander vdot",
     "nn.activations": (

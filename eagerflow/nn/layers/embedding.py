@@ -17,6 +17,7 @@ from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.ops.attributes import DTypeLike
+from eagerflow.ops.indexing.slices import looked_up
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -27,6 +28,12 @@ class EmbeddingOptions(LayerOptions, total=False):
     """The arguments of ``Embedding`` that are not listed again."""
 
     weights: TensorLike
+    sparse: bool
+
+
+def _rows(table: Tensor, indices: Tensor) -> Tensor:
+    found: Tensor = ops.take(table, indices, axis=0)
+    return found
 
 
 class Embedding(Layer):
@@ -34,7 +41,9 @@ class Embedding(Layer):
 
     Inputs are integers from 0 to below ``input_dim``, of any shape; outputs have one more axis, of
     ``output_dim`` numbers. With ``mask_zero`` an input of 0 stands for no step: the outputs have a
-    mask that is False there. ``weights`` are first values, of shape (input_dim, output_dim). Raises
+    mask that is False there. ``weights`` are first values, of shape (input_dim, output_dim). With
+    ``sparse`` the gradient of the vectors is an ``ef.IndexedSlices`` of those that were used, and
+    optimizers leave all others as they are. Raises
     IndexRangeError for integers out of range, ShapeError for other first values; negative
     integers count from the end, as in ``ef.take``.
 
@@ -50,6 +59,7 @@ class Embedding(Layer):
     embeddings_regularizer: Callable[..., Any] | None
     embeddings_constraint: Callable[..., Any] | None
     mask_zero: bool
+    sparse: bool
     embeddings: Variable
 
     @arguments
@@ -62,6 +72,7 @@ class Embedding(Layer):
         embeddings_constraint: ConstraintLike = None,
         mask_zero: bool = False,
         weights: TensorLike = None,
+        sparse: bool = False,
         **options: Unpack[LayerOptions],
     ) -> None:
         self.supports_masking = mask_zero
@@ -91,7 +102,12 @@ class Embedding(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         indices = inputs if inputs.dtype in INTEGERS else inputs.astype("int32")
-        return ops.astype(ops.take(self.embeddings.value, indices, axis=0), self.compute_dtype)
+        found = (
+            looked_up(_rows, self.embeddings, indices)
+            if self.sparse
+            else _rows(self.embeddings.value, indices)
+        )
+        return ops.astype(found, self.compute_dtype)
 
     def compute_mask(self, inputs: Any, previous_mask: Any = None) -> Any:
         return ops.not_equal(inputs, 0) if self.mask_zero else None
@@ -99,6 +115,8 @@ class Embedding(Layer):
     def get_config(self) -> dict[str, Any]:
         config = super().get_config()
         del config["weights"]  # as with every layer, a configuration holds no numbers of weights
+        if not self.sparse:  # which Keras's has not
+            del config["sparse"]
         return config
 
 

@@ -81,6 +81,8 @@ class Adam(MeansOptimizer):
     Tensor([ 0.9, -1.9], float32, cpu:0)
     """
 
+    by_rows = True
+
     amsgrad: bool
 
     @arguments

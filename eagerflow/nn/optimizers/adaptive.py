@@ -44,6 +44,7 @@ class RMSprop(OneOpOptimizer):
     """
 
     slots = ("velocity",)
+    by_rows = True
 
     rho: float
     momentum: float
@@ -94,6 +95,7 @@ class Adagrad(AccumulatorOptimizer):
 
     slots = ("accumulator",)
     step_op = staticmethod(adagrad_update)
+    by_rows = True
 
     epsilon: float
 

@@ -16,9 +16,11 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn import schedules
 from eagerflow.nn.arguments import Count, require
 from eagerflow.nn.configured import Configured, arguments, snake_case
-from eagerflow.nn.optimizers.gradients import Pair, clipped, pairs_of
+from eagerflow.nn.optimizers.gradients import Gradient, Pair, clipped, pairs_of
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
+from eagerflow.nn.optimizers.row_writes import RowWrite, assign_with_rows, copied
 from eagerflow.nn.schedules import Schedule
+from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.recorder import prepared, recording
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
@@ -60,6 +62,7 @@ class Optimizer(Configured):
 
     slots: tuple[str, ...] = ()
     late_slots: tuple[str, ...] = ()  # those that stand behind all others in ``variables``
+    by_rows = False  # whether a step may be made for some rows alone, as ``update`` has no others
 
     weight_decay: float | None
     clipnorm: float | None
@@ -226,26 +229,36 @@ class Optimizer(Configured):
     # Steps -----------------------------------------------------------------------------------
 
     def apply(
-        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> None:
         """Change each variable along its gradient, by one step.
 
-        ``grads`` are tensors of the variables' shapes; None leaves a variable alone.
+        ``grads`` are tensors of the variables' shapes; None leaves a variable alone. Of an
+        ``ef.IndexedSlices``, an optimizer with ``by_rows`` changes the rows that are there.
         ``variables`` default to those that the optimizer was built with. Raises GradientError for
         lists of different lengths, ShapeError for other shapes.
         """
-        assign_together(self.next_values(grads, variables))
+        if recording() or type(self).next_values is not Optimizer.next_values:
+            assign_together(self.next_values(grads, variables))
+        else:
+            assign_with_rows(self._next(grads, variables))
 
-    def apply_gradients(self, grads_and_vars: Iterable[tuple[Tensor | None, Variable]]) -> Any:
+    def apply_gradients(self, grads_and_vars: Iterable[tuple[Gradient | None, Variable]]) -> Any:
         """The same for pairs of a gradient and its variable; gives the count of steps."""
         pairs = list(grads_and_vars)
         self.apply([gradient for gradient, _ in pairs], [variable for _, variable in pairs])
         return self._iterations
 
     def next_values(
-        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> Values:
         """What ``apply`` would give the variables and the state, by Variable."""
+        return copied(self._next(grads, variables))
+
+    def _next(
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
+    ) -> dict[Variable, Any]:
+        """The same, or only rows of what few rows of change."""
         if variables is None:
             variables = [variable for variable, _ in self._state.values()]
         pairs = pairs_of(self.name, list(grads), list(variables))
@@ -257,6 +270,8 @@ class Optimizer(Configured):
             new = self._step(pairs, calls)
         else:
             new = self._step_in_turn(pairs, calls, self.gradient_accumulation_steps)
+        if self.use_ema or any(variable.constraint is not None for _, variable in pairs):
+            new = copied(new)
         if self.use_ema:
             new |= self._averaged(new)
         for _, variable in pairs:
@@ -265,18 +280,49 @@ class Optimizer(Configured):
         new[self._iterations] = calls
         return new
 
-    def _step(self, pairs: list[Pair], step: Tensor) -> Values:
+    def _step(self, pairs: list[Pair], step: Tensor) -> dict[Variable, Any]:
         """The next values after a whole step, of this number."""
         pairs = clipped(pairs, self.clipvalue, self.clipnorm, self.global_clipnorm)
         rate = as_tensor(self.learning_rate)
         kinds: dict[Kind, list[Pair]] = {}
+        sparse: list[Pair] = []
         for pair in pairs:
+            if type(pair[0]) is IndexedSlices:
+                if self._goes_by_rows():
+                    sparse.append(pair)
+                    continue
+                pair = pair[0].to_dense(), pair[1]
             kinds.setdefault(pair[1].current._kind, []).append(pair)
-        new = self.shared_values(step)
+        new: dict[Variable, Any] = self.shared_values(step)
         for kind, members in kinds.items():
             numbers = (_number(n, kind) for n in (rate, step))
             new.update(self._changed(members, *numbers))
+        for slices, variable in sparse:
+            numbers = (_number(n, variable.current._kind) for n in (rate, step))
+            new.update(self._changed_rows(slices, variable, *numbers))
         return new
+
+    def _goes_by_rows(self) -> bool:
+        return self.by_rows and type(self).update.__module__.startswith("eagerflow.")
+
+    def _changed_rows(
+        self, slices: IndexedSlices, variable: Variable, rate: Tensor, step: Tensor
+    ) -> dict[Variable, Any]:
+        """The next rows of a variable and of its state; their next values for who records."""
+        cells = [variable, *self._cells(variable)]
+        value, *state = [ops.take(cell.value, slices.indices, axis=0) for cell in cells]
+        if decay := self.decay_of(variable):
+            value = value - value * decay * rate
+        # Rows of one index are the same; so it does not matter which of them is written last.
+        rows = self.update(value, slices.totals(), state, rate, step)
+        if recording():
+            return {
+                cell: ops.index_set(cell.value, row, slices.indices, index=("array",))
+                for cell, row in zip(cells, rows, strict=True)
+            }
+        return {
+            cell: RowWrite(cell, slices.indices, row) for cell, row in zip(cells, rows, strict=True)
+        }
 
     def _step_in_turn(self, pairs: list[Pair], calls: Tensor, steps: int) -> Values:
         """The next values where a step is made in every call of a number of them."""

@@ -29,6 +29,8 @@ class SGD(OneOpOptimizer):
     Tensor([0.46], float32, cpu:0)
     """
 
+    by_rows = True
+
     momentum: float
     nesterov: bool
 

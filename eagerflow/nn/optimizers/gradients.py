@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import Any
 
@@ -10,17 +10,19 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, ShapeError
+from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
-__all__ = ["Pair", "clipped", "pairs_of"]
+__all__ = ["Gradient", "Pair", "clipped", "elements", "pairs_of"]
 
+Gradient = Tensor | IndexedSlices
 Pair = tuple[Any, Variable]
-"""A gradient, a Tensor, and its Variable."""
+"""A gradient, a Tensor or IndexedSlices, and its Variable."""
 
 
 def pairs_of(
-    name: str, grads: Sequence[Tensor | None], variables: Sequence[Variable]
+    name: str, grads: Sequence[Gradient | None], variables: Sequence[Variable]
 ) -> list[Pair]:
     """The gradients that are not None, with their Variables.
 
@@ -61,7 +63,8 @@ def pairs_of(
                 received=summary(gradient),
                 expected=summary(variable),
             )
-        found.append((as_tensor(gradient), variable))
+        sparse = type(gradient) is IndexedSlices
+        found.append((gradient if sparse else as_tensor(gradient), variable))
     if variables and not found:
         raise GradientError(
             "no variable has a gradient",
@@ -81,13 +84,32 @@ def clipped(
 ) -> list[Pair]:
     """Gradients whose elements, norms, or norm of all together are bounded."""
     if value is not None:
-        return [(ops.clip(g, -value, value), v) for g, v in pairs]
+        return [(_each(lambda x: ops.clip(x, -value, value), g), v) for g, v in pairs]
     if norm is not None:
-        return [(g * _factor((g * g).sum(), norm), v) for g, v in pairs]
+        return [(g * _factor(_squares(g), norm), v) for g, v in pairs]
     if global_norm is not None and pairs:
-        factor = _factor(reduce(ops.add, [(g * g).sum() for g, _ in pairs]), global_norm)
+        factor = _factor(reduce(ops.add, [_squares(g) for g, _ in pairs]), global_norm)
         return [(g * factor, v) for g, v in pairs]
     return pairs
+
+
+def elements(gradient: Any) -> Any:
+    """The elements of a gradient that may not be 0."""
+    return gradient.values if type(gradient) is IndexedSlices else gradient
+
+
+def _each(function: Callable[[Any], Any], gradient: Any) -> Any:
+    """A function of 0 at 0 of each element."""
+    if type(gradient) is not IndexedSlices:
+        return function(gradient)
+    each_once = gradient.summed()
+    return each_once.with_values(function(each_once.values))
+
+
+def _squares(gradient: Any) -> Any:
+    if type(gradient) is IndexedSlices:
+        gradient = gradient.summed().values
+    return (gradient * gradient).sum()
 
 
 def _factor(square: Any, limit: float) -> Any:

@@ -10,9 +10,9 @@ from eagerflow.convert import as_tensor
 from eagerflow.nn.arguments import Count, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.optimizers.base import Optimizer, Values
+from eagerflow.nn.optimizers.gradients import Gradient, elements
 from eagerflow.nn.optimizers.options import LearningRate
 from eagerflow.nn.optimizers.table import get
-from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 __all__ = ["LossScaleOptimizer"]
@@ -94,14 +94,14 @@ class LossScaleOptimizer(Optimizer):
         return loss * self.dynamic_scale.value
 
     def next_values(
-        self, grads: Sequence[Tensor | None], variables: Sequence[Variable] | None = None
+        self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> Values:
         finite = as_tensor(True)
         for gradient in grads:
             if gradient is not None:
-                finite = ops.logical_and(finite, ops.isfinite(gradient).all())
+                finite = ops.logical_and(finite, ops.isfinite(elements(gradient)).all())
         scale: Any = self.dynamic_scale.value
-        unscaled = [None if g is None else ops.divide(g, scale) for g in grads]
+        unscaled = [None if g is None else g / scale for g in grads]
         new = self.inner_optimizer.next_values(unscaled, variables)
         new = {v: ops.where(finite, value, v.value) for v, value in new.items()}
         counted = ops.add(self.step_counter.value, 1)

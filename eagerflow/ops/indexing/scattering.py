@@ -17,6 +17,7 @@ from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indexing import getitem
 from eagerflow.ops.indexing.indices import check_values, indexing_op, integer_argument
 from eagerflow.ops.indexing.positions import summed_at
+from eagerflow.ops.late import load
 from eagerflow.ops.samples import make, values
 from eagerflow.ops.shapes.joining import concat, unstack
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, sized
@@ -336,14 +337,17 @@ def masked_select(x: Any, mask: Any) -> Any:
     return getitem(broadcast_to(x, shape), broadcast_to(mask, shape))
 
 
-def embedding_lookup(params: Any, ids: Any) -> Any:
+def embedding_lookup(params: Any, ids: Any, *, sparse_gradient: bool = False) -> Any:
     """The rows of a table that belong to numbers.
 
     ``params`` is a tensor of rows, one for each number, ``ids`` a tensor of integers from 0
-    of any shape; the result has the shape ``ids.shape + params.shape[1:]``. Raises
-    IndexRangeError for numbers that have no row.
+    of any shape; the result has the shape ``ids.shape + params.shape[1:]``. With
+    ``sparse_gradient`` the gradient of a Variable is an ``ef.IndexedSlices`` of these rows, as far
+    as only such look-ups use it. Raises IndexRangeError for numbers that have no row.
 
     >>> ef.embedding_lookup(ef.tensor([[1.0, 2.0], [3.0, 4.0]]), [1, 1]).shape
     (2, 2)
     """
+    if sparse_gradient:
+        return load("indexing.slices").looked_up(lambda x, at: gather(x, at, 0), params, ids)
     return gather(params, ids, 0)
