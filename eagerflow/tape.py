@@ -499,7 +499,8 @@ def _multiply_partials(
         elif what is WHOLE:
             call, place = rule
             more = entry[ATTRIBUTES]
-            part = call(entry[place], g, **more) if more else call(entry[place], g)
+            value = conj(entry[place]) if g._kind.is_complex else entry[place]
+            part = call(value, g, **more) if more else call(value, g)
         elif what is FUNCTION:
             part = _product(entry, g, product, rule)
         else:
