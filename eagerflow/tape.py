@@ -498,9 +498,8 @@ def _multiply_partials(
                 part = _product(entry, g, product, rule.partial)
         elif what is WHOLE:
             call, place = rule
-            more = entry[ATTRIBUTES]
             value = conj(entry[place]) if g._kind.is_complex else entry[place]
-            part = call(value, g, **more) if more else call(value, g)
+            part = call(value, g, **entry[ATTRIBUTES]) if entry[ATTRIBUTES] else call(value, g)
         elif what is FUNCTION:
             part = _product(entry, g, product, rule)
         else:
