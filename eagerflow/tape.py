@@ -497,9 +497,10 @@ def _multiply_partials(
             if part is None:
                 part = _product(entry, g, product, rule.partial)
         elif what is WHOLE:
-            call, place = rule
-            value = conj(entry[place]) if g._kind.is_complex else entry[place]
-            part = call(value, g, **entry[ATTRIBUTES]) if entry[ATTRIBUTES] else call(value, g)
+            value = conj(entry[rule[1]]) if g._kind.is_complex else entry[rule[1]]
+            part = (
+                rule[0](value, g, **entry[ATTRIBUTES]) if entry[ATTRIBUTES] else rule[0](value, g)
+            )
         elif what is FUNCTION:
             part = _product(entry, g, product, rule)
         else:
