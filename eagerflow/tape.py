@@ -498,9 +498,7 @@ def _multiply_partials(
                 part = _product(entry, g, product, rule.partial)
         elif what is WHOLE:
             value = conj(entry[rule[1]]) if g._kind.is_complex else entry[rule[1]]
-            part = (
-                rule[0](value, g, **entry[ATTRIBUTES]) if entry[ATTRIBUTES] else rule[0](value, g)
-            )
+            part = rule[0](value, g, **(entry[ATTRIBUTES] or {}))
         elif what is FUNCTION:
             part = _product(entry, g, product, rule)
         else:
