@@ -499,9 +499,8 @@ def _multiply_partials(
             if part is None:
                 part = _product(entry, g, product, rule.partial)
         elif what is WHOLE:
-            call, place = rule
-            more = entry[ATTRIBUTES]
-            part = call(entry[place], g, **more) if more else call(entry[place], g)
+            value = conj(entry[rule[1]]) if g._kind.is_complex else entry[rule[1]]
+            part = rule[0](value, g, **(entry[ATTRIBUTES] or {}))
         elif what is FUNCTION:
             part = _product(entry, g, product, rule)
         else:

@@ -147,7 +147,8 @@ class Backend:
 
     def bind_direct(self, op: Op, dtype: DType) -> Callable[..., Any] | None:
         """The function of the first array and the user's attributes, for the hot path."""
-        if op.direct is None or (op.family not in MOVERS and dtype in NARROW):
+        others = NARROW | COMPLEX if "complex" in op.overrides else NARROW
+        if op.direct is None or (op.family not in MOVERS and dtype in others):
             return None
         try:
             function: Callable[..., Any] = op.direct(self.xp)

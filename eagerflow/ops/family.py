@@ -273,12 +273,15 @@ def split_others(x: TensorSpec, *more: Any, axis: Any = -1, **attributes: Any) -
     return [Split((i,) * (1 + len(more)), i) for i in range(x.ndim) if i not in axes]
 
 
-def numpy_kernel(function: Call) -> dict[str, Any]:
-    """The facts of an op whose kernel on NumPy's arrays is ``function(x, **attributes)``."""
-    return {
-        "direct": lambda xp: function if xp is np else None,
-        "overrides": {"numpy": lambda xp, x, **attributes: function(x, **attributes)},
-    }
+def numpy_kernel(function: Call, on_complex: Call | None = None) -> dict[str, Any]:
+    """The facts of an op whose kernel on NumPy's arrays is ``function(x, **attributes)``.
+
+    ``on_complex(xp, x, **attributes)`` takes its place where numbers are complex.
+    """
+    overrides: dict[str, Call] = {"numpy": lambda xp, x, **attributes: function(x, **attributes)}
+    if on_complex is not None:
+        overrides["complex"] = on_complex
+    return {"direct": lambda xp: function if xp is np else None, "overrides": overrides}
 
 
 # Element-wise ------------------------------------------------------------------------------------
@@ -343,11 +346,12 @@ def ufunc(**facts: Any) -> Callable[[Call], Call]:
     return decorate
 
 
-def pointwise(**facts: Any) -> Callable[[Call], Call]:
+def pointwise(*, on_complex: Call | None = None, **facts: Any) -> Callable[[Call], Call]:
     """An element-wise op whose kernel is its formula, ``(s, x, /, **attributes)``.
 
     ``s`` has the scalar instructions (``codegen/instructions.py``). What computes on arrays of
     NumPy and CuPy, in place and in tiles, as machine code and in regions, follows from it.
+    ``on_complex(xp, x, **attributes)`` takes its place where numbers are complex.
     """
 
     def decorate(body: Call) -> Call:
@@ -357,6 +361,8 @@ def pointwise(**facts: Any) -> Callable[[Call], Call]:
             "dtypes": FLOATS,
             "aliases": False,
         }
+        if on_complex is not None:
+            own["overrides"]["complex"] = on_complex
         if body.__defaults__:
             own["direct"] = direct(body)
         return elementwise(**own | facts)(body)

@@ -6,13 +6,14 @@ is taken.
 
 from __future__ import annotations
 
+import cmath
 import math
 from typing import Any
 
 import numpy as np
 
 from eagerflow.codegen.functions.parts import at_least, at_most, horner, two_product
-from eagerflow.dtypes import REAL, DType
+from eagerflow.dtypes import INEXACT, REAL, DType
 from eagerflow.errors import DTypeError
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs
@@ -23,7 +24,7 @@ from eagerflow.ops.elementwise.selection import minimum, where
 from eagerflow.ops.elementwise.trigonometric import tanh
 from eagerflow.ops.family import ErrorSample, Onnx, Sample, pointwise
 from eagerflow.ops.samples import clear_of, each, moved_from, pairs, reals, values
-from eagerflow.spec import TensorSpec
+from eagerflow.spec import Namespace, TensorSpec
 
 __all__ = [
     "elu",
@@ -322,15 +323,24 @@ def softsign(s: Any, x: Any, /) -> Any:
 _FAR = 800.0  # beyond, derivatives are 0 or 1, and x may as well be that
 
 
-def _logistic(x: float) -> float:
-    return 1 / (1 + math.exp(-x))
+def _logistic(x: Any) -> Any:
+    return 1 / (1 + (cmath.exp if isinstance(x, complex) else math.exp)(-x))
 
 
 # sigmoid -----------------------------------------------------------------------------------------
 
 
+def _complex_sigmoid(xp: Namespace, x: Any) -> Any:
+    """By the exponential of which the real part is not positive, so that nothing overflows."""
+    left = xp.real(x) < 0
+    power = xp.exp(xp.where(left, x, -x))
+    return xp.where(left, power, 1) / (power + 1)
+
+
 @pointwise(
     **differentiated_by(lambda: sigmoid_gradient, "y"),
+    dtypes=INEXACT,
+    on_complex=_complex_sigmoid,
     onnx=Onnx("Sigmoid"),
     samples=reals(-4, 4),
     reference=each(_logistic),
@@ -338,8 +348,8 @@ def _logistic(x: float) -> float:
 def sigmoid(s: Any, x: Any, /) -> Any:
     """Logistic function of each element: 1 / (1 + exp(-x)).
 
-    ``x`` is a real tensor of any shape; integers are taken as float32. Large numbers of
-    either sign give 1 and 0. Raises DTypeError for complex.
+    ``x`` is a tensor of any shape; integers are taken as float32. Large numbers of either sign
+    give 1 and 0. Raises DTypeError for what is not a number.
 
     >>> ef.sigmoid(ef.tensor([0.0, 1000.0, -1000.0]))
     Tensor([0.5, 1. , 0. ], float32, cpu:0)
@@ -348,12 +358,15 @@ def sigmoid(s: Any, x: Any, /) -> Any:
 
 
 @gradient_op(
-    second_derivative=lambda y: 1 - 2 * y, derivative=lambda y: y * (1 - y), between=(0.1, 0.9)
+    second_derivative=lambda y: 1 - 2 * y,
+    derivative=lambda y: y * (1 - y),
+    between=(0.1, 0.9),
+    dtypes=INEXACT,
 )
 def sigmoid_gradient(s: Any, value: Any, g: Any, /) -> Any:
     """The gradient of a sigmoid with result ``value``: g·value·(1 - value).
 
-    ``value`` and ``g`` are real tensors that broadcast.
+    ``value`` and ``g`` are tensors that broadcast; complex values come conjugated.
 
     >>> sigmoid_gradient(ef.tensor([0.5, 1.0]), ef.tensor([2.0, 2.0]))
     Tensor([0.5, 0. ], float32, cpu:0)

@@ -7,11 +7,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from eagerflow.dtypes import is_complex
 from eagerflow.ops.elementwise.arithmetic import over, reciprocal
 from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import FLOATS, INEXACT, Onnx, Operand, ufunc
+from eagerflow.ops.family import INEXACT, Onnx, Operand, ufunc
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import Array, Namespace
 
@@ -44,19 +45,32 @@ def exp(xp: Namespace, x: Array, /) -> Array:
     return xp.exp(x)
 
 
-@ufunc(
-    partials=(lambda y, x: y * math.log(2),),
+def _complex_exp2(xp: Namespace, x: Any) -> Any:
+    """A power of two turned by an angle, so that powers of whole numbers are exact."""
+    length, angle = xp.exp2(xp.real(x)), xp.imag(x) * math.log(2)
+    y = length * xp.exp(angle * 1j)
+    finite = xp.isfinite(x)
+    if xp.all(finite):
+        return y
+    # A product of complex numbers would turn infinite parts into NaN.
+    parts = xp.stack((xp.real(x) * math.log(2), angle), axis=-1)
+    return xp.where(finite, y, xp.exp(parts.view(x.dtype)[..., 0]))
+
+
+@analytic(
+    lambda y, x: y * math.log(2),
     saves="y",
+    between=(-3, 3),
     compiled=True,
-    dtypes=FLOATS,
+    overrides={"complex": _complex_exp2},
     onnx=lambda w, x: w.Pow(w.constant(2, x.dtype), x),
-    samples=reals(-3, 3),
+    reference=each(lambda x: 2**x),
 )
 def exp2(xp: Namespace, x: Array, /) -> Array:
     """2 to the power of each element.
 
-    ``x`` is a real tensor of any shape; integers are taken as float32. Raises DTypeError for
-    complex.
+    ``x`` is a tensor of any shape; integers are taken as float32. Raises DTypeError for what
+    is not a number.
 
     >>> ef.exp2(ef.tensor([0.0, 3.0]))
     Tensor([1., 8.], float32, cpu:0)
@@ -185,6 +199,8 @@ def log10(xp: Namespace, x: Array, /) -> Array:
 @in_float32
 def _weight(_: Any, x: Any, other: Any) -> Any:
     """The share of exp(x) in the sum: 1 / (1 + exp(other - x)); half of two equal infinities."""
+    if is_complex(x.dtype):  # whose powers overflow to infinities without a reciprocal
+        return exp(x - logaddexp(x, other))
     return reciprocal(exp(where(equal(x, other), 0, other - x)) + 1)
 
 
@@ -193,21 +209,34 @@ def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
     return s.add(s.maximum(a, b), s.log1p(s.exp(s.negative(distance))))
 
 
+def _complex_logaddexp(xp: Namespace, x1: Any, x2: Any) -> Any:
+    top = xp.maximum(xp.real(x1), xp.real(x2))
+    top = xp.where(xp.isfinite(top), top, 0)
+    return xp.log(xp.exp(x1 - top) + xp.exp(x2 - top)) + top
+
+
+def _logaddexp_of(a: Any, b: Any) -> Any:
+    functions: Any = cmath if isinstance(a, complex) else math
+    return functions.log(functions.exp(a) + functions.exp(b))
+
+
 @ufunc(
     partials=(_weight, lambda y, a, b: _weight(y, b, a)),
     saves="x1 x2",
     singular=True,
-    dtypes=FLOATS,
+    dtypes=INEXACT,
+    overrides={"complex": _complex_logaddexp},
     scalar=_logaddexp_body,
     samples=pairs(0, 3),
-    reference=each(lambda a, b: math.log(math.exp(a) + math.exp(b))),
+    reference=each(_logaddexp_of),
 )
 def logaddexp(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     """Logarithm of the sum of two exponentials, without overflow on the way.
 
-    ``x1`` and ``x2`` are real tensors, arrays or numbers of shapes that broadcast; integers
-    are taken as float32. Close to 0 the error is absolute, not relative. Raises ShapeError
-    where the shapes do not broadcast, DTypeError for complex.
+    ``x1`` and ``x2`` are tensors, arrays or numbers of shapes that broadcast; integers are taken
+    as float32. Of complex numbers it is the principal logarithm, with an imaginary part from -π
+    to π. Close to 0 the error is absolute, not relative. Raises ShapeError where the shapes do
+    not broadcast, DTypeError for what is not a number.
 
     >>> ef.logaddexp(ef.tensor([0.0, 1000.0]), ef.tensor([0.0, 1000.0]))
     Tensor([6.9315e-01, 1.0007e+03], float32, cpu:0)

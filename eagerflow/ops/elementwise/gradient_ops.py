@@ -14,7 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from eagerflow.dtypes import is_complex
 from eagerflow.op import Missing
+from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import pointwise
 from eagerflow.ops.samples import each, pairs
@@ -73,7 +75,16 @@ class GradientOp:
 
     def __call__(self, g: Any, y: Any, x: Any, **attributes: Any) -> Any:
         """The gradient by the argument."""
-        return self.gradient()(y if self.of == "y" else x, g, **attributes)
+        value = y if self.of == "y" else x
+        return self.gradient()(conj(value) if is_complex(value.dtype) else value, g, **attributes)
+
+    def along(self, tangents: Any, y: Any, x: Any, **attributes: Any) -> Any:
+        """The rule ``jvp``: derivatives that are not conjugated.
+
+        Of an element-wise op they are a diagonal matrix, so tangents move forward as gradients do
+        backward.
+        """
+        return self.gradient()(y if self.of == "y" else x, tangents[0], **attributes)
 
 
 def differentiated_by(gradient: Callable[[], Call], of: str = "x") -> dict[str, Any]:
@@ -82,10 +93,9 @@ def differentiated_by(gradient: Callable[[], Call], of: str = "x") -> dict[str, 
     They go with ``partials=Missing("see vjp")``.
     """
     rule = GradientOp(gradient, of)
-    # The matrix of derivatives is diagonal, so tangents move forward as gradients do backward.
     return {
         "partials": Missing("see vjp"),
         "vjp": (rule,),
-        "jvp": lambda tangents, y, x, **more: rule(tangents[0], y, x, **more),
+        "jvp": rule.along,
         "saves": of,
     }

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import INEXACT, DType, real_dtype
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -83,32 +83,45 @@ def _low_rank(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     shapes = ((3, 3), (2, 4), (2, 3, 3), (0, 2, 2), (0, 3), (4, 2))
     found = [Sample((make(rng, dtype, shape),)) for shape in shapes]
     found += [Sample((x @ x.mT,)) for x in (make(rng, dtype, (3, 1)), make(rng, dtype, (2, 4, 2)))]
-    return [*found, Sample((np.diag([1, 1e-3, 0]).astype(dtype),), {"rtol": 0.1})]
+    steps = np.diag([1, 1e-3, 0]).astype(dtype)
+    return [*found, Sample((steps,), {"rtol": 0.1}), Sample((steps * 5,), {"tol": 2.0})]
 
 
 @composed(
     samples=_low_rank,
-    reference=lambda x, rtol: (
-        np.linalg.matrix_rank(x, rtol=rtol) if x.size else np.zeros(x.shape[:-2], int)
+    reference=lambda x, rtol, tol: (
+        np.linalg.matrix_rank(x, tol, rtol=rtol) if x.size else np.zeros(x.shape[:-2], int)
     ),
-    errors=lambda rng: [ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix")],
+    errors=lambda rng: [
+        ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix"),
+        ErrorSample((np.eye(2),), {"rtol": 0.1, "tol": 0.1}, ArgumentError, "two limits"),
+    ],
     dtypes=INEXACT,
     gradient=Missing("a number of values"),
 )
-def matrix_rank(x: Any, /, *, rtol: Any = None) -> Any:
+def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Any:
     """Number of singular values that are not negligible.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result is int64, of
-    shape (...). Values up to ``rtol`` times the largest one are negligible; by default
-    ``max(m, n)`` times the precision of the dtype. Raises ShapeError for tensors with less
-    than two axes.
+    shape (...). Values up to ``rtol`` times the largest one are negligible, or up to ``tol``; by
+    default ``rtol`` is ``max(m, n)`` times the precision of the dtype. Raises ShapeError for
+    tensors with less than two axes, ArgumentError for both limits at once.
 
     >>> ef.linalg.matrix_rank(ef.tensor([[1.0, 2.0], [2.0, 4.0]]))
     Tensor(1, int64, cpu:0)
     """
+    if rtol is not None and tol is not None:
+        raise ArgumentError(
+            "two limits are given",
+            argument="tol",
+            received=f"rtol={rtol!r} and tol={tol!r}",
+            expected="one of rtol and tol",
+        )
     values = svdvals(matrices(x))
     if values.shape[-1] == 0:
         return astype(total(values, axis=-1), "int64")
+    if tol is not None:
+        return total(astype(greater(values, tol), "int64"), axis=-1)
     if rtol is None:
         dtype = real_dtype(values.dtype)
         small = dtype if dtype.kind == "f" and dtype.itemsize > 2 else np.dtype("float32")

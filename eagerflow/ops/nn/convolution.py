@@ -22,8 +22,9 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
 from eagerflow.ops.attributes import Padding, Sizes
-from eagerflow.ops.family import FLOATS, Batch, as_operands, define
+from eagerflow.ops.family import INEXACT, Batch, as_operands, define
 from eagerflow.ops.nn.batching import call_merged
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.primitives.windows import (
     Windows,
@@ -460,7 +461,7 @@ def _op(
     (result,) = set("xwy") - set(given)
     own: dict[str, Any] = {
         "into": into,
-        "dtypes": FLOATS,
+        "dtypes": INEXACT,
         "infer": lambda *specs, **attributes: getattr(operands(*specs, **attributes), result),
         "jvp": "multilinear",
         "cost": lambda *specs, **attributes: _cost(
@@ -495,8 +496,8 @@ def _ungrouped(xp: Namespace, y: Any, shape: Any) -> Any:
     "forward",
     Onnx("Conv", rule=of_some(_conv_operator)),
     vjp=(
-        lambda g, y, x, w, **more: conv_input_gradient(g, w, size=x.shape[1:-1], **more),
-        lambda g, y, x, w, **more: conv_filter_gradient(x, g, size=w.shape[:-2], **more),
+        lambda g, y, x, w, **more: conv_input_gradient(g, conjugate(w), size=x.shape[1:-1], **more),
+        lambda g, y, x, w, **more: conv_filter_gradient(conjugate(x), g, size=w.shape[:-2], **more),
     ),
     saves="x w",
     batch=Batch(batch_images),
@@ -518,8 +519,9 @@ def conv(
 ) -> Array:
     """Convolution of channels-last images, or of signals or volumes, with a bank of filters.
 
-    ``x`` is (batch, *spatial, channels) with one or more spatial axes, ``w`` is
-    (*window, channels / groups, filters); the result is (batch, *positions, filters). As
+    ``x`` and ``w`` hold floats or complex numbers. ``x`` is (batch, *spatial, channels) with
+    one or more spatial axes, ``w`` is (*window, channels / groups, filters); the result is
+    (batch, *positions, filters). As
     everywhere in deep learning the window is not flipped. ``strides`` and ``dilation`` are
     integers or one for each spatial axis. ``padding`` is ``"same"`` (as TensorFlow has it:
     ``ceil(size / stride)`` positions, the odd zero at the end), ``"valid"`` (none), or pairs
@@ -550,8 +552,10 @@ def conv(
     "input_gradient",
     Onnx("ConvTranspose", rule=of_some(_input_operator)),
     vjp=(
-        lambda t, y, g, w, size, **more: conv(t, w, **more),
-        lambda t, y, g, w, size, **more: conv_filter_gradient(t, g, size=w.shape[:-2], **more),
+        lambda t, y, g, w, size, **more: conv(t, conjugate(w), **more),
+        lambda t, y, g, w, size, **more: conv_filter_gradient(
+            t, conjugate(g), size=w.shape[:-2], **more
+        ),
     ),
     saves="g w",
     batch=Batch(batch_images),
@@ -601,8 +605,10 @@ def conv_input_gradient(
     "filter_gradient",
     Onnx("Conv", rule=of_some(_filter_operator)),
     vjp=(
-        lambda t, y, x, g, size, **more: conv_input_gradient(g, t, size=x.shape[1:-1], **more),
-        lambda t, y, x, g, size, **more: conv(x, t, **more),
+        lambda t, y, x, g, size, **more: conv_input_gradient(
+            conjugate(g), t, size=x.shape[1:-1], **more
+        ),
+        lambda t, y, x, g, size, **more: conv(conjugate(x), t, **more),
     ),
     saves="x g",
     batch=Batch(_batch_groups),

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, DType
+from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, DType, is_complex, real_dtype
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
-from eagerflow.ops.elementwise.arithmetic import divide, subtract
+from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import isnan, logical_not
+from eagerflow.ops.elementwise.complexes import conj, real
 from eagerflow.ops.elementwise.powers import sqrt, square
 from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.operands import floating, real_numbers, wide
@@ -157,32 +158,36 @@ def nanmean(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
 
 def _variance(x: Any, axis: Any, correction: float) -> Any:
     far = where(isnan(x), 0, subtract(x, _mean(x, axis)))
-    free = subtract(astype(_counted(x, axis, "int64"), far.dtype), correction)
-    squares = total(square(far), axis=axis, keepdims=True)
+    free = subtract(astype(_counted(x, axis, "int64"), real_dtype(far.dtype)), correction)
+    power = real(multiply(far, conj(far))) if is_complex(far.dtype) else square(far)
+    squares = total(power, axis=axis, keepdims=True)
     return divide(squares, astype(maximum(free, 0), squares.dtype))
 
 
 def _variance_of(row: list[Any]) -> float:
-    return statistics.pvariance(row) if row else math.nan
+    if not any(isinstance(value, complex) for value in row):
+        return statistics.pvariance(row) if row else math.nan
+    center = sum(row) / len(row)
+    return math.fsum(abs(value - center) ** 2 for value in row) / len(row)
 
 
-@_reduced(_variance_of, REAL)
+@_reduced(_variance_of, NUMERIC, np.float64)
 def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     """Variance of the elements over axes that are not NaN; NaN where there is none.
 
-    ``x`` is a real tensor, ``axis`` an integer, a tuple of integers or None for all axes;
-    ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations is divided by the
-    number of elements less ``correction``. Raises ShapeError for an axis that does not exist,
-    DTypeError for complex numbers.
+    ``x`` is a tensor of numbers, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations, of complex numbers
+    of their magnitudes, is divided by the number of elements less ``correction``. Raises
+    ShapeError for an axis that does not exist.
 
     >>> ef.nanvar(ef.tensor([1.0, ef.nan, 3.0]))
     Tensor(1., float32, cpu:0)
     """
-    found = wide(_variance, floating(x), axis=axis, correction=correction)
+    found = wide(_variance, floating(x, "x", INEXACT), axis=axis, correction=correction)
     return _without(found, axis, keepdims)
 
 
-@_reduced(lambda row: math.sqrt(_variance_of(row)), REAL)
+@_reduced(lambda row: math.sqrt(_variance_of(row)), NUMERIC, np.float64)
 def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
     """Standard deviation of the elements over axes that are not NaN: the root of ``ef.nanvar``.
 
@@ -191,7 +196,7 @@ def nanstd(x: Any, /, axis: Any = None, keepdims: bool = False, correction: floa
     >>> ef.nanstd(ef.tensor([1.0, ef.nan, 3.0]))
     Tensor(1., float32, cpu:0)
     """
-    found = wide(_variance, floating(x), axis=axis, correction=correction)
+    found = wide(_variance, floating(x, "x", INEXACT), axis=axis, correction=correction)
     return _without(sqrt(found), axis, keepdims)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import cmath
 import math
 from collections.abc import Callable
 from typing import Any
@@ -11,7 +12,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.codegen.numpy.rows import RowKernel, add_up, maximum_of, whole_rows
-from eagerflow.dtypes import FLOATS, NARROW, DType, float32
+from eagerflow.dtypes import FLOATS, INEXACT, NARROW, DType, float32
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Onnx, Sample
 from eagerflow.ops.attributes import Axes
@@ -31,6 +32,7 @@ from eagerflow.ops.family import (
     reduction,
     split_others,
 )
+from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced, rows
 from eagerflow.primitives.softmax import softmax_body
@@ -84,7 +86,7 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
 
     def reference(*arrays: Any, axis: int) -> Any:
         moved = [np.moveaxis(a, axis, -1) for a in arrays]
-        out = np.empty(moved[0].shape)
+        out = np.empty(moved[0].shape, "D" if moved[0].dtype.kind == "c" else "d")
         for at in np.ndindex(out.shape[:-1]):
             out[at] = function(*(a[at].tolist() for a in moved))
         return np.moveaxis(out, -1, axis)
@@ -92,8 +94,11 @@ def by_row(function: Callable[..., list[float]]) -> Callable[..., Any]:
     return reference
 
 
-def _row_op(body: generated.Body, count: int, **facts: Any) -> Any:
-    """An op of ``count`` arrays and an axis, whose formula for each row is ``body``."""
+def _row_op(body: generated.Body, count: int, *, on_complex: Any = None, **facts: Any) -> Any:
+    """An op of ``count`` arrays and an axis, whose formula for each row is ``body``.
+
+    ``on_complex(xp, *arrays, axis)`` computes it of complex numbers, if it takes them.
+    """
     kernel = RowKernel(body)
     own: dict[str, Any] = {
         "scalar": body,
@@ -109,11 +114,18 @@ def _row_op(body: generated.Body, count: int, **facts: Any) -> Any:
         "samples": row_samples(count),
         "errors": row_errors(count),
     } | facts
+    if on_complex is not None:
+        own["overrides"] = own["overrides"] | {"complex": on_complex}
     if count == 1:
         own["direct"] = numpy_kernel(lambda x, axis=-1: kernel(normalize_axis(axis, x.ndim), x))[
             "direct"
         ]
     return define("rows", **own)
+
+
+def _top(xp: Namespace, x: Any, axis: Any) -> Any:
+    """The largest real part of complex numbers over axes, which are kept."""
+    return xp.max(xp.real(x), axis=axis, keepdims=True)
 
 
 def _by_body(body: generated.Body, xp: Namespace, axis: int, x: Array, *more: Array) -> Array:
@@ -125,17 +137,38 @@ def _by_body(body: generated.Body, xp: Namespace, axis: int, x: Array, *more: Ar
 # Softmax -----------------------------------------------------------------------------------------
 
 
-def _softmax_of(row: list[float]) -> list[float]:
-    top = max(row, default=0.0)
-    powers = [math.exp(value - top) for value in row]
-    total = math.fsum(powers)
+def _softmax_of(row: list[Any]) -> list[Any]:
+    top = max((value.real for value in row), default=0.0)
+    powers = [exponential_of(value - top) for value in row]
+    total = sum_of(powers)
     return [power / total for power in powers]
+
+
+def exponential_of(x: Any) -> Any:
+    """The exponential of a Python number."""
+    return cmath.exp(x) if isinstance(x, complex) else math.exp(x)
+
+
+def sum_of(row: list[Any]) -> Any:
+    """The exact sum of Python numbers, rounded."""
+    real = math.fsum(value.real for value in row)
+    found = complex(real, math.fsum(value.imag for value in row))
+    return found if any(isinstance(value, complex) for value in row) else real
+
+
+def _complex_softmax(xp: Namespace, x: Any, axis: int) -> Any:
+    if not x.size:
+        return xp.zeros(x.shape, dtype=x.dtype)
+    powers = xp.exp(x - _top(xp, x, axis))
+    return powers / xp.sum(powers, axis=axis, keepdims=True)
 
 
 @_row_op(
     softmax_body,
     1,
-    vjp=(lambda g, y, x, axis: softmax_gradient(y, g, axis=axis),),
+    dtypes=INEXACT,
+    on_complex=_complex_softmax,
+    vjp=(lambda g, y, x, axis: softmax_gradient(conjugate(y), g, axis=axis),),
     saves="y",
     onnx=Onnx("Softmax"),
     reference=by_row(_softmax_of),
@@ -143,9 +176,10 @@ def _softmax_of(row: list[float]) -> list[float]:
 def softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     """Positive numbers that sum to 1 along an axis, in proportion to exp(x).
 
-    ``x`` is a real tensor of any shape with at least one axis. The largest element is
-    subtracted first, so large values do not overflow; a row of which all elements are
-    -inf gives NaN. Raises ShapeError for an axis that does not exist.
+    ``x`` is a tensor of any shape with at least one axis; of complex numbers the results are
+    complex, too. The largest (real) element is subtracted first, so large values do not
+    overflow; a row of which all elements are -inf gives NaN. Raises ShapeError for an axis that
+    does not exist.
 
     >>> ef.softmax(ef.tensor([[0.0, 0.0], [1000.0, 0.0]]))
     Tensor([[0.5, 0.5],
@@ -158,7 +192,12 @@ def _softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
     return s.multiply(y, s.subtract(g, s.sum(s.multiply(y, g), "n")))
 
 
+def _complex_softmax_gradient(xp: Namespace, y: Any, g: Any, axis: int) -> Any:
+    return y * (g - xp.sum(y * g, axis=axis, keepdims=True))
+
+
 def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
+    y, g = conjugate(y), conjugate(g)
     inner = sum(g * y, axis=axis, keepdims=True)
     return c * (g - inner) - g * sum(c * y, axis=axis, keepdims=True)
 
@@ -166,22 +205,25 @@ def _softmax_gradient_rule(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
 @_row_op(
     _softmax_gradient_body,
     2,
+    dtypes=INEXACT,
+    on_complex=_complex_softmax_gradient,
     vjp=(
         in_float32(_softmax_gradient_rule),
-        lambda c, _, y, g, axis: softmax_gradient(y, c, axis=axis),
+        lambda c, _, y, g, axis: softmax_gradient(conjugate(y), c, axis=axis),
     ),
     saves="y g",
     reference=by_row(
         lambda y, g: [
-            a * (b - math.fsum(map(float.__mul__, y, g))) for a, b in zip(y, g, strict=True)
+            a * (b - sum_of([v * w for v, w in zip(y, g, strict=True)]))
+            for a, b in zip(y, g, strict=True)
         ]
     ),
 )
 def softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) -> Array:
     """The gradient with respect to x of a softmax with result ``y``: y (g - sum(g y)).
 
-    ``y`` and ``g`` are real tensors of one shape; the sum is along ``axis``. Raises
-    ShapeError where the shapes differ.
+    ``y`` and ``g`` are tensors of one shape, ``y`` conjugated where it is complex; the sum is
+    along ``axis``. Raises ShapeError where the shapes differ.
 
     >>> ef.grad(lambda x: ef.softmax(x)[0])(ef.tensor([0.0, 0.0]))
     Tensor([ 0.25, -0.25], float32, cpu:0)
@@ -197,16 +239,24 @@ def _log_softmax_body(s: Any, x: Any) -> Any:
     return s.subtract(shifted, s.log(s.sum(s.exp(shifted), "n")))
 
 
-def _log_softmax_of(row: list[float]) -> list[float]:
-    top = max(row, default=0.0)
-    total = top + math.log(math.fsum(math.exp(v - top) for v in row)) if row else 0.0
+def _log_softmax_of(row: list[Any]) -> list[Any]:
+    total = _logsumexp_of(row) if row else 0.0
     return [value - total for value in row]
+
+
+def _complex_log_softmax(xp: Namespace, x: Any, axis: int) -> Any:
+    if not x.size:
+        return xp.zeros(x.shape, dtype=x.dtype)
+    shifted = x - _top(xp, x, axis)
+    return shifted - xp.log(xp.sum(xp.exp(shifted), axis=axis, keepdims=True))
 
 
 @_row_op(
     _log_softmax_body,
     1,
-    vjp=(lambda g, y, x, axis: log_softmax_gradient(y, g, axis=axis),),
+    dtypes=INEXACT,
+    on_complex=_complex_log_softmax,
+    vjp=(lambda g, y, x, axis: log_softmax_gradient(conjugate(y), g, axis=axis),),
     saves="y",
     onnx=Onnx("LogSoftmax"),
     reference=by_row(_log_softmax_of),
@@ -214,9 +264,10 @@ def _log_softmax_of(row: list[float]) -> list[float]:
 def log_softmax(xp: Namespace, x: Array, /, axis: int = -1) -> Array:
     """The logarithm of softmax along an axis: x - logsumexp(x).
 
-    ``x`` is a real tensor of any shape with at least one axis. It neither overflows nor
-    gives log(0), where ``log(softmax(x))`` would. Raises ShapeError for an axis that does
-    not exist.
+    ``x`` is a tensor of any shape with at least one axis. It neither overflows nor gives log(0),
+    where ``log(softmax(x))`` would; of complex numbers the two differ by multiples of 2πi, since
+    it is the logarithm of the sum that is the principal one. Raises ShapeError for an axis that
+    does not exist.
 
     >>> ef.log_softmax(ef.tensor([1000.0, 0.0]))
     Tensor([    0., -1000.], float32, cpu:0)
@@ -228,23 +279,36 @@ def _log_softmax_gradient_body(s: Any, y: Any, g: Any) -> Any:
     return s.subtract(g, s.multiply(s.exp(y), s.sum(g, "n")))
 
 
+def _complex_log_softmax_gradient(xp: Namespace, y: Any, g: Any, axis: int) -> Any:
+    return g - xp.exp(y) * xp.sum(g, axis=axis, keepdims=True)
+
+
+@in_float32
+def _by_logarithm(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
+    return -c * exp(conjugate(y)) * sum(conjugate(g), axis=axis, keepdims=True)
+
+
+@in_float32
+def _by_gradient(c: Any, _: Any, y: Any, g: Any, axis: int) -> Any:
+    return c - sum(c * exp(conjugate(y)), axis=axis, keepdims=True)
+
+
 @_row_op(
     _log_softmax_gradient_body,
     2,
-    vjp=(
-        in_float32(lambda c, _, y, g, axis: -c * exp(y) * sum(g, axis=axis, keepdims=True)),
-        in_float32(lambda c, _, y, g, axis: c - sum(c * exp(y), axis=axis, keepdims=True)),
-    ),
+    dtypes=INEXACT,
+    on_complex=_complex_log_softmax_gradient,
+    vjp=(_by_logarithm, _by_gradient),
     saves="y g",
     reference=by_row(
-        lambda y, g: [b - math.exp(a) * math.fsum(g) for a, b in zip(y, g, strict=True)]
+        lambda y, g: [b - exponential_of(a) * sum_of(g) for a, b in zip(y, g, strict=True)]
     ),
 )
 def log_softmax_gradient(xp: Namespace, y: Array, g: Array, /, *, axis: int = -1) -> Array:
     """The gradient with respect to x of a log_softmax with result ``y``: g - exp(y) sum(g).
 
-    ``y`` and ``g`` are real tensors of one shape; the sum is along ``axis``. Raises
-    ShapeError where the shapes differ.
+    ``y`` and ``g`` are tensors of one shape, ``y`` conjugated where it is complex; the sum is
+    along ``axis``. Raises ShapeError where the shapes differ.
 
     >>> ef.grad(lambda x: ef.log_softmax(x)[0])(ef.tensor([0.0, 0.0]))
     Tensor([ 0.5, -0.5], float32, cpu:0)
@@ -280,20 +344,31 @@ def _logsumexp_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
         y = logsumexp(x, axis=axis, keepdims=keepdims)
     y, g = expand_reduced(y, x, axis, keepdims), expand_reduced(g, x, axis, keepdims)
     # Where y is -inf all of x is, and exp(x) is the right share: 0.
-    return astype(exp(x - where(isfinite(y), y, 0.0)) * g, dtype)
+    return astype(conjugate(exp(x - where(isfinite(y), y, 0.0))) * g, dtype)
 
 
-def _logsumexp_of(row: list[float]) -> float:
-    top = max(row, default=-math.inf)
+def _complex_logsumexp(xp: Namespace, x: Any, axis: Any, keepdims: bool) -> Any:
+    if x.size:
+        top = _top(xp, x, axis)
+        top = xp.where(xp.isfinite(top), top, 0)
+        result = xp.log(xp.sum(xp.exp(x - top), axis=axis, keepdims=True)) + top
+    else:
+        result = xp.log(xp.sum(x, axis=axis, keepdims=True))
+    return result if keepdims else xp.reshape(result, xp.sum(x, axis=axis).shape)
+
+
+def _logsumexp_of(row: list[Any]) -> Any:
+    top = max((value.real for value in row), default=-math.inf)
     if math.isinf(top):
         return top
-    return top + math.log(math.fsum(math.exp(value - top) for value in row))
+    total = sum_of([exponential_of(value - top) for value in row])
+    return top + (cmath.log(total) if isinstance(total, complex) else math.log(total))
 
 
 @reduction(
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     scalar=Rows(_logsumexp_body),
-    **numpy_kernel(_fast_logsumexp),
+    **numpy_kernel(_fast_logsumexp, _complex_logsumexp),
     combine="logaddexp",
     vjp=(_logsumexp_rule,),
     saves="x y",
@@ -305,10 +380,10 @@ def _logsumexp_of(row: list[float]) -> float:
 def logsumexp(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool = False) -> Array:
     """The logarithm of the sum of exp(x) over axes, without overflow.
 
-    ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
-    all axes; ``keepdims`` keeps reduced axes with size 1. Integers give float32. Of nothing,
-    and where all elements are -inf, it is -inf, with a gradient of 0. Raises ShapeError for
-    an axis that does not exist.
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. Integers give float32. Of nothing, and where all
+    elements are -inf, it is -inf, with a gradient of 0. Of complex numbers it is the principal
+    logarithm. Raises ShapeError for an axis that does not exist.
 
     >>> ef.logsumexp(ef.tensor([[0.0, 0.0], [1000.0, -ef.inf]]), axis=1)
     Tensor([6.9315e-01, 1.0000e+03], float32, cpu:0)

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
-from eagerflow.dtypes import FLOATS, INEXACT, DType
+from eagerflow.dtypes import INEXACT, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes
@@ -132,6 +132,17 @@ def _std_body(s: Any, x: Any, correction: float) -> Any:
     return s.sqrt(_var_body(s, x, correction))
 
 
+def _of_parts(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+    """The variance of complex numbers: that of the real parts and that of the imaginary ones."""
+    parts = xp.real(x), xp.imag(x)
+    real, imag = (_var(xp, part, axis, keepdims, correction) for part in parts)
+    return real + imag
+
+
+def _root_of_parts(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
+    return xp.sqrt(_of_parts(xp, x, axis, keepdims, correction))
+
+
 def _check_correction(correction: Any) -> None:
     if type(correction) not in (int, float):
         raise DTypeError(
@@ -173,28 +184,28 @@ def _spread_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def _spread(function: Callable[..., Any], **facts: Any) -> Any:
     """A measure of spread over axes; ``function`` computes it with NumPy."""
 
-    def of_row(row: list[float], correction: float) -> float:
-        center = math.fsum(row) / len(row) if row else 0.0
-        squares = math.fsum((value - center) ** 2 for value in row)
+    def of_row(row: list[Any], correction: float) -> float:
+        center = _mean_of(row) if row else 0.0
+        squares = math.fsum(abs(value - center) ** 2 for value in row)
         free = len(row) - correction
         variance = squares / free if free > 0 else math.nan
         return math.sqrt(variance) if function is _fast_std else variance
 
     def reference(x: Any, axis: Any, keepdims: bool, correction: float) -> Any:
-        return along(lambda row: of_row(row, correction))(x, axis, keepdims)
+        return along(lambda row: of_row(row, correction), np.float64)(x, axis, keepdims)
 
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
         x = rng.standard_normal((2, 3))
         return [
             ErrorSample((x,), {"axis": (1, -1)}, ShapeError, "repeat"),
             ErrorSample((x,), {"correction": "one"}, DTypeError, "is not a number"),
-            ErrorSample((x * 1j,), {}, DTypeError, "complex128 is not taken"),
         ]
 
     return reduction(
-        dtypes=FLOATS,
+        dtypes=INEXACT,
+        result="real",
         scalar=Rows(_std_body if function is _fast_std else _var_body),
-        **numpy_kernel(function),
+        **numpy_kernel(function, _root_of_parts if function is _fast_std else _of_parts),
         samples=_spread_samples,
         errors=errors,
         reference=reference,
@@ -218,11 +229,11 @@ def var(
 ) -> Array:
     """Variance of the elements over axes.
 
-    ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
-    all axes; ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations is
-    divided by the number of elements less ``correction``: 0 for a population, 1 for a sample.
-    Integers and bools give float32. Raises ShapeError for an axis that does not exist,
-    DTypeError for complex numbers.
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations is divided by the
+    number of elements less ``correction``: 0 for a population, 1 for a sample. The result is
+    real: of complex numbers, the squares are those of magnitudes. Integers and bools give
+    float32. Raises ShapeError for an axis that does not exist.
 
     >>> ef.var(ef.tensor([[1.0, 3.0], [2.0, 6.0]]), axis=1)
     Tensor([1., 4.], float32, cpu:0)
@@ -246,11 +257,10 @@ def std(
 ) -> Array:
     """Standard deviation of the elements over axes: the square root of their variance.
 
-    ``x`` is a real tensor of any shape, ``axis`` an integer, a tuple of integers or None for
-    all axes; ``keepdims`` keeps reduced axes with size 1; ``correction`` is 0 for a population
-    and 1 for a sample, as in ``var``. Integers and bools give float32. The gradient is 0 where
-    all elements are equal. Raises ShapeError for an axis that does not exist, DTypeError for
-    complex numbers.
+    ``x`` is a tensor of any shape, ``axis`` an integer, a tuple of integers or None for all axes;
+    ``keepdims`` keeps reduced axes with size 1; ``correction`` is 0 for a population and 1 for a
+    sample, as in ``var``. The result is real. Integers and bools give float32. The gradient is 0
+    where all elements are equal. Raises ShapeError for an axis that does not exist.
 
     >>> ef.std(ef.tensor([[1.0, 3.0], [2.0, 6.0]]), axis=1)
     Tensor([1., 2.], float32, cpu:0)
