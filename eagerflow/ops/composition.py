@@ -132,7 +132,7 @@ class Composition(Record):
             if name in self.asked:
                 test, words = self.asked[name]
                 if not test(value):
-                    problem = f"{short_repr(value)} is not {words}"
+                    problem = f"{short_repr(value)} is not taken"
                     raise ArgumentError(problem, argument=name, expected=words)
 
     def _refused(self, problem: str, argument: str | None = None) -> KeywordError:

@@ -80,7 +80,9 @@ def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int,
             expected=f"an integer, or {rank} of them",
         )
     if min(numbers, default=least) < least:
-        raise ShapeError(f"{short_repr(value)} is too small", argument=argument, expected=f"at least {least}")
+        raise ShapeError(
+            f"{short_repr(value)} is too small", argument=argument, expected=f"at least {least}"
+        )
     return numbers
 
 

@@ -1,4 +1,4 @@
-"""Calls ops and composed functions with generated arguments, good and bad, in a process of its own (see test_fuzz).
+"""Calls functions with generated arguments, good and bad, in a process of its own (test_fuzz).
 
     python -m tests.contract.fuzz_worker CALLS SEED OP...
 

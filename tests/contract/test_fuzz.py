@@ -1,4 +1,4 @@
-"""No bad input to an op or a composed function kills or hangs the process, or raises anything but our own errors."""
+"""No bad input to a function kills or hangs the process; it raises our own errors alone."""
 
 import collections
 import json

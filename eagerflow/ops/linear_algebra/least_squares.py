@@ -106,7 +106,9 @@ def cond(x: Any, /, p: Any = None) -> Any:
     """
     if isinstance(p, bool) or not isinstance(p, _KINDS) or p not in _NORMS:
         raise ArgumentError(
-            f"{short_repr(p)} is no norm of matrices", argument="p", expected="None, 1, 2, inf, 'fro' ..."
+            f"{short_repr(p)} is no norm of matrices",
+            argument="p",
+            expected="None, 1, 2, inf, 'fro' ...",
         )
     if p in (None, 2, -2):
         values = svdvals(matrices(x))
