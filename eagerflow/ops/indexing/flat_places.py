@@ -37,7 +37,7 @@ __all__ = [
 _INDEX = Missing("the result is an index, which does not change smoothly")
 
 
-def _within(places: Any, size: int) -> Any:
+def _within(places: Any, size: Any) -> Any:
     """Indices from 0 on; negative ones are counted from the end, others are refused."""
     # So many elements of one number take the memory of one.
     none = broadcast_to(zeros((1,), "int64", str(places.device)), (size,))
