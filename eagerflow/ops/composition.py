@@ -15,13 +15,16 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import wraps
+from numbers import Real
+from operator import index
 from typing import Any
 
 import numpy as np
 
+from eagerflow.dims import Dim
 from eagerflow.display import summary
-from eagerflow.dtypes import NUMERIC, DType
-from eagerflow.errors import EagerflowError, KeywordError
+from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType
+from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, KeywordError, short_repr
 from eagerflow.op import ErrorSample, Missing, Rule, Sample
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
@@ -32,6 +35,50 @@ __all__ = ["Composition", "composed", "compositions"]
 
 _EMPTY = inspect.Parameter.empty
 _PLAIN = {Tensor}
+
+
+def _is_whole(x: Any) -> bool:
+    """Also integers in arrays and tensors without axes, and free sizes."""
+    try:
+        return isinstance(x, Dim) or index(x) is not None
+    except TypeError:
+        return False
+
+
+def _is_real(x: Any) -> bool:
+    """Also numbers in arrays and tensors without axes."""
+    if isinstance(x, Tensor | np.ndarray | np.generic):
+        return not x.ndim and x.dtype in BOOL | REAL
+    return isinstance(x, Real)
+
+
+def _is_truth(x: Any) -> bool:
+    if isinstance(x, np.ndarray | np.generic):
+        return not x.ndim and x.dtype in BOOL | INTEGERS
+    return isinstance(x, int)
+
+
+def _is_text(x: Any) -> bool:
+    return isinstance(x, str)
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "bool": (_is_truth, "True or False"),
+    "float": (_is_real, "a number"),
+    "int": (_is_whole, "an integer"),
+    "str": (_is_text, "a text"),
+}
+"""What an attribute may be, by its type hint; functions look themselves at what has no hint."""
+
+
+def _asked(hint: Any) -> tuple[Callable[[Any], bool], str] | None:
+    """The test for a type hint, and its words; None where everything may come."""
+    kind, _, rest = str(hint).partition(" | ")
+    found = _KINDS.get(kind)
+    if found is None or rest not in ("", "None"):
+        return None
+    test, words = found
+    return (lambda x: x is None or test(x), f"{words}, or None") if rest else found
 
 
 class Composition(Record):
@@ -47,6 +94,7 @@ class Composition(Record):
     data: tuple[str, ...]
     attributes: tuple[str, ...]
     defaults: dict[str, Any]
+    asked: dict[str, tuple[Callable[[Any], bool], str]]
     samples: Callable[[np.random.Generator, DType], list[Sample]]
     reference: Rule | Missing
     errors: Callable[[np.random.Generator], list[ErrorSample]] = lambda rng: []
@@ -73,7 +121,19 @@ class Composition(Record):
                 raise self._refused("this argument is missing", name)
         whole = [given.get(name, self.defaults[name]) for name in names]
         count = len(self.data)
+        for name, value in zip(names[:count], whole, strict=False):
+            if value is None and self.defaults[name] is not None:
+                raise DTypeError("None is not a tensor, an array or a number", argument=name)
         return _tensors(whole[:count]), dict(zip(self.attributes, whole[count:], strict=True))
+
+    def check(self, named: dict[str, Any]) -> None:
+        """Raise ArgumentError where an attribute is not what its type hint says."""
+        for name, value in named.items():
+            if name in self.asked:
+                test, words = self.asked[name]
+                if not test(value):
+                    problem = f"{short_repr(value)} is not taken"
+                    raise ArgumentError(problem, argument=name, expected=words)
 
     def _refused(self, problem: str, argument: str | None = None) -> KeywordError:
         usage = f"{self.name}({', '.join((*self.data, *self.attributes))})"
@@ -124,7 +184,10 @@ def composed(
             try:
                 if len(args) != enough or not own >= named.keys() or set(map(type, args)) - _PLAIN:
                     args, named = composition.bind(args, named)
+                    composition.check(named)
                     args = *args, *(named.pop(name) for name in placed)
+                elif named:
+                    composition.check(named)
                 return function(*args, **named)
             except EagerflowError as error:
                 raise composition.told(error, args) from error.__cause__
@@ -135,6 +198,7 @@ def composed(
             data=data,
             attributes=attributes,
             defaults={name: p.default for name, p in parameters.items()},
+            asked={n: found for n in attributes if (found := _asked(parameters[n].annotation))},
             **facts,
         )
         compositions.append(composition)

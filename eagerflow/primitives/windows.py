@@ -12,7 +12,7 @@ from operator import index
 from typing import Any, NamedTuple
 
 from eagerflow.dims import Dim
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ShapeError, short_repr
 from eagerflow.spec import Array
 
 
@@ -75,12 +75,14 @@ def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int,
         numbers = ()
     if len(numbers) != rank or isinstance(value, bool):
         raise ShapeError(
-            f"{value!r} is not a number for each spatial axis",
+            f"{short_repr(value)} is not a number for each spatial axis",
             argument=argument,
             expected=f"an integer, or {rank} of them",
         )
     if min(numbers, default=least) < least:
-        raise ShapeError(f"{value!r} is too small", argument=argument, expected=f"at least {least}")
+        raise ShapeError(
+            f"{short_repr(value)} is too small", argument=argument, expected=f"at least {least}"
+        )
     return numbers
 
 

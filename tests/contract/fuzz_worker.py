@@ -1,4 +1,4 @@
-"""Calls ops with generated arguments, good and bad, in a process of its own (see test_fuzz).
+"""Calls functions with generated arguments, good and bad, in a process of its own (test_fuzz).
 
     python -m tests.contract.fuzz_worker CALLS SEED OP...
 
@@ -22,6 +22,7 @@ import eagerflow as ef
 from eagerflow.errors import EagerflowError
 from eagerflow.op import ops
 from tests.contract.cases import dtypes_of, inexact, main_dtype, results, samples
+from tests.contract.composed import ALL as COMPOSED
 
 MEMORY = 4 << 30  # bytes of address space
 SECONDS = 10  # for one call
@@ -210,8 +211,9 @@ def main():
     calls, seed, *names = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    composed = {op.name: op for op in COMPOSED}
     for name in names:
-        print(json.dumps(fuzz(ops[name], int(calls), int(seed))), flush=True)
+        print(json.dumps(fuzz(composed.get(name) or ops[name], int(calls), int(seed))), flush=True)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ import eagerflow as ef
 from eagerflow.dtypes import FLOATS
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.op import Missing
-from eagerflow.ops import late
 from eagerflow.ops.composition import composed, compositions
 from eagerflow.ops.samples import reals
 from tests.contract import checks, derivatives, passes, values
@@ -31,35 +30,10 @@ from tests.contract.cases import (
     spread,
     tolerance,
 )
+from tests.contract.composed import ALL, Composed
 from tests.contract.registry import NotApplicable
 
-late.load_all()
 LEAST_SAMPLES = {True: 6, False: 3}  # with a gradient, and without
-
-
-class Composed:
-    """A composed function with the names by which the checks ask for the facts of an op."""
-
-    family, variadic, arrange, on_tensors = "composition", False, None, False
-    optional, together, ulp = (), (), 4
-
-    def __init__(self, facts):
-        self.facts = facts
-        self.table, self.kernels = {}, {}
-        self.vjp = facts.gradient
-        self.differentiable = facts.gradient is None
-
-    def __getattr__(self, name):
-        return getattr(self.facts, name)
-
-    def allowed(self, position):
-        """The dtypes that the function takes."""
-        return self.dtypes
-
-    @property
-    def fails(self):
-        """Whether it may be refused for values is a fact of the ops inside."""
-        return True
 
 
 def facts(op):
@@ -186,7 +160,6 @@ def no_small(op):
 
 
 CHECKS = [facts, errors, captured, inputs_untouched, *EXCUSES]
-ALL = sorted(map(Composed, compositions), key=lambda op: (op.name, op.call.__module__))
 CASES = [
     (check, op)
     for op in ALL

@@ -1,4 +1,4 @@
-"""No bad input to an op kills or hangs the process, or raises anything but our own errors."""
+"""No bad input to a function kills or hangs the process; it raises our own errors alone."""
 
 import collections
 import json
@@ -9,12 +9,19 @@ import sys
 import pytest
 
 from tests.contract.cases import SOAK, shipped
+from tests.contract.composed import ALL
 from tests.structure.sources import ROOT
 
-CALLS = 2_000 if SOAK else 100  # for each op
+CALLS = 2_000 if SOAK else 100  # of each op
 CHUNK = 4 if SOAK else 12  # ops for each process
+COMPOSED_CALLS = 2_000 if SOAK else 40
 NAMES = [op.name for op in shipped()]
-CHUNKS = [NAMES[i : i + CHUNK] for i in range(0, len(NAMES), CHUNK)]
+COMPOSED_NAMES = [op.name for op in ALL]
+CASES = [
+    (count, names[i : i + size])
+    for count, size, names in ((CALLS, CHUNK, NAMES), (COMPOSED_CALLS, 4 * CHUNK, COMPOSED_NAMES))
+    for i in range(0, len(names), size)
+]
 
 
 def fuzzed(names, calls=CALLS, seed=0, module="tests.contract.fuzz_worker"):
@@ -42,14 +49,14 @@ def fuzzed(names, calls=CALLS, seed=0, module="tests.contract.fuzz_worker"):
     return found, f"exit code {done.returncode}, last lines:\n{done.stderr[-1500:]}"
 
 
-@pytest.mark.parametrize("names", CHUNKS, ids=["+".join(c)[:60] for c in CHUNKS])
-def test_bad_input_raises_our_errors_only(names, capsys):
-    found, death = fuzzed(names)
+@pytest.mark.parametrize(("calls", "names"), CASES, ids=["+".join(c)[:60] for _, c in CASES])
+def test_bad_input_raises_our_errors_only(calls, names, capsys):
+    found, death = fuzzed(names, calls)
     count = collections.Counter()
     for one in found:
         count.update({k: one[k] for k in ("calls", "succeeded", "refused")})
     with capsys.disabled():
-        print(f"\n{len(names)} ops fuzzed: {dict(count)}")
+        print(f"\n{len(names)} functions fuzzed: {dict(count)}")
     assert death is None, death
     broken = [f"{b['call']}\n    {b['error']}" for one in found for b in one["broken"]]
     assert not broken, f"{len(broken)} of {count['calls']} calls:\n" + "\n".join(broken[:40])

@@ -143,3 +143,11 @@ def test_logarithmic_spaces():
     np.testing.assert_allclose(float(slope), 2 * 2 / 3, rtol=1e-6)
     with pytest.raises(ArgumentError, match="one sign"):
         ef.geomspace(0, 1)
+
+
+def test_cosine_similarity_measures_vectors_of_shapes_that_broadcast():
+    x1, x2 = np.arange(1.0, 7).reshape(1, 2, 3), np.arange(2.0, 8).reshape(2, 1, 3)
+    for axis in (0, 1, 2):
+        a, b = np.broadcast_arrays(x1, x2)
+        wanted = (a * b).sum(axis) / np.sqrt((a * a).sum(axis) * (b * b).sum(axis))
+        np.testing.assert_allclose(ef.cosine_similarity(x1, x2, axis=axis), wanted, rtol=1e-12)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.elementwise.arithmetic import add, floor_divide, multiply
+from eagerflow.ops.elementwise.selection import minimum
 from eagerflow.ops.images.pools import positions_of
 from eagerflow.ops.indexing.gathering import take, take_along_axis
 from eagerflow.ops.nn.resizing import resize
@@ -111,10 +115,11 @@ def _in_cells(x: Any, axis: int, count: int) -> Any:
     """The elements of each cell along an axis, in a new axis behind it; some may stand twice."""
     size = x.shape[axis]
     if isinstance(size, int) and size % count:
-        cells = _cells(size, count)
-        steps = np.arange(max(end - start for start, end in cells))
-        places = [np.minimum(start + steps, end - 1) for start, end in cells]
-        return take(x, np.array(places), axis=axis)
+        cell = arange(count)[:, None]
+        start = floor_divide(multiply(cell, size), count)
+        last = floor_divide(add(multiply(cell, size), size - 1), count)
+        most = size // count + 1 + (size % count > math.gcd(size, count))
+        return take(x, minimum(add(start, arange(most)), last), axis=axis)
     if not isinstance(size, int):
         x = repeat(x, count, axis=axis)
         return reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))

@@ -14,6 +14,7 @@ from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
+from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.arithmetic import divide
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.powers import pow as power
@@ -103,7 +104,7 @@ def gaussian_blur(x: Any, sigma: Any = 1.0, /, kernel_size: Any = 3) -> Any:
         )
     sigmas, found = broadcast_to(_wide(sigma), (rank,)), _wide(x)
     for axis, n in enumerate(sizes):
-        steps = as_tensor(np.arange(n) - (n - 1) / 2, sigmas.dtype, x.device)
+        steps = astype(arange(n, device=str(x.device)), sigmas.dtype) - (n - 1) / 2
         scaled = steps / sigmas[axis]
         bell = exp(scaled * scaled * -0.5)
         found = _along(found, axis + 1, astype(bell / summed(bell), found.dtype))

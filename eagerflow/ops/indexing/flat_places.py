@@ -12,7 +12,7 @@ from eagerflow.errors import ArgumentError, DTypeError, IndexRangeError, ShapeEr
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
-from eagerflow.ops.creation.ranges import arange
+from eagerflow.ops.creation.filled import zeros
 from eagerflow.ops.elementwise.arithmetic import add, floor_divide, multiply, remainder
 from eagerflow.ops.elementwise.comparison import not_equal
 from eagerflow.ops.elementwise.selection import clip, where
@@ -21,7 +21,8 @@ from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.operands import chosen, real_numbers
 from eagerflow.ops.shapes.joining import stack
-from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.spec import as_shape
 
 __all__ = [
     "argwhere",
@@ -36,9 +37,11 @@ __all__ = [
 _INDEX = Missing("the result is an index, which does not change smoothly")
 
 
-def _within(places: Any, size: int) -> Any:
+def _within(places: Any, size: Any) -> Any:
     """Indices from 0 on; negative ones are counted from the end, others are refused."""
-    return take(arange(size, device=str(places.device)), places, axis=0)
+    # So many elements of one number take the memory of one.
+    none = broadcast_to(zeros((1,), "int64", str(places.device)), (size,))
+    return add(take(none, places, axis=0), remainder(places, size))
 
 
 @composed(
@@ -71,7 +74,7 @@ def unravel_index(indices: Any, /, shape: Any) -> Any:
     (Tensor([0, 1], int64, cpu:0), Tensor([1, 2], int64, cpu:0))
     """
     rest = astype(real_numbers(indices, "indices", INTEGERS | BOOL), "int64")
-    sizes = (shape,) if isinstance(shape, int) else tuple(shape)
+    sizes = as_shape(shape)
     found: list[Any] = []
     for size in reversed(sizes[1:]):
         found.append(remainder(rest, size))
@@ -100,7 +103,7 @@ def ravel_multi_index(multi_index: Any, dims: Any, mode: Any = "raise") -> Any:
     >>> ef.ravel_multi_index((ef.tensor([0, 1]), ef.tensor([1, 2])), (2, 3))
     Tensor([1, 5], int64, cpu:0)
     """
-    sizes = (dims,) if isinstance(dims, int) else tuple(dims)
+    sizes = as_shape(dims)
     parts = as_operands(*multi_index)
     modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
     if not len(parts) == len(sizes) == len(modes):

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.op import ErrorSample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
@@ -75,6 +75,7 @@ def lstsq(a: Any, b: Any, /, *, rcond: float | None = None) -> LstsqResult:
     return LstsqResult(found, left, matrix_rank(x, rtol=rcond), svdvals(x))
 
 
+_KINDS = (type(None), str, int, float)
 _NORMS: Any = (None, 2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)
 
 
@@ -103,9 +104,11 @@ def cond(x: Any, /, p: Any = None) -> Any:
     >>> ef.linalg.cond(ef.tensor([[4.0, 0.0], [0.0, 1.0]]))
     Tensor(4., float32, cpu:0)
     """
-    if isinstance(p, bool) or p not in _NORMS:
+    if isinstance(p, bool) or not isinstance(p, _KINDS) or p not in _NORMS:
         raise ArgumentError(
-            f"{p!r} is no norm of matrices", argument="p", expected="None, 1, 2, inf, 'fro' ..."
+            f"{short_repr(p)} is no norm of matrices",
+            argument="p",
+            expected="None, 1, 2, inf, 'fro' ...",
         )
     return wide(_condition, x, p=p)
 

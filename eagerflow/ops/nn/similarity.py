@@ -19,6 +19,8 @@ from eagerflow.ops.nn.loss_reduction import check_same, reduced, reduced_referen
 from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
+from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.spec import broadcast
 
 __all__ = [
     "cosine_embedding_loss",
@@ -94,7 +96,9 @@ def cosine_similarity(x1: Any, x2: Any, /, axis: int = -1, eps: float = 1e-8) ->
     >>> ef.cosine_similarity(ef.tensor([[0.0, 1.0], [1.0, 1.0]]), ef.tensor([0.0, 2.0]))
     Tensor([1.    , 0.7071], float32, cpu:0)
     """
-    return sum(multiply(unit(x1, axis, eps), unit(x2, axis, eps)), axis=axis)
+    shape = broadcast(x1.shape, x2.shape)
+    first, second = (unit(broadcast_to(x, shape), axis, eps) for x in (x1, x2))
+    return sum(multiply(first, second), axis=axis)
 
 
 def _distance_of(a: Any, b: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:

@@ -154,14 +154,20 @@ def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
     return where(rises, place, subtract(size, place))
 
 
+def _no_range(limits: Any) -> ArgumentError:
+    return ArgumentError(
+        f"{short_repr(limits)} is no range", argument="range", expected="(low, high)"
+    )
+
+
 def _limits(x: Any, limits: Any) -> tuple[Any, Any]:
     """The ends of all bins; those of a single value lie one half around it."""
     if limits is not None:
+        if not isinstance(limits, tuple | list) or len(limits) != 2:
+            raise _no_range(limits)
         low, high = (as_tensor(end, x.dtype, x.device) for end in limits)
         if not any(isinstance(end, Operators) for end in limits) and limits[0] > limits[1]:
-            raise ArgumentError(
-                f"{short_repr(limits)} is no range", argument="range", expected="(low, high)"
-            )
+            raise _no_range(limits)
     elif type(x.size) is int and x.size == 0:
         low, high = zeros((), x.dtype, str(x.device)), ones((), x.dtype, str(x.device))
     else:

@@ -206,7 +206,7 @@ def _checked_ddof(bias: bool, ddof: Any) -> Any:
     reference=lambda x, y=None, **more: np.asarray(np.cov(x, y, **more)),
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3, 2)),), {}, ShapeError, "too many"),
-        ErrorSample((np.ones((2, 3)),), {"ddof": 0.5}, ArgumentError, "no integer"),
+        ErrorSample((np.ones((2, 3)),), {"ddof": 0.5}, ArgumentError, "is not taken"),
     ],
     dtypes=NUMERIC,
     sizes=Missing("observations have to be counted"),

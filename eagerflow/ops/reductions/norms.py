@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import DType, is_complex
-from eagerflow.errors import DTypeError, EagerflowError, ShapeError
+from eagerflow.errors import DTypeError, EagerflowError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.composition import composed
@@ -36,7 +36,7 @@ __all__ = ["matrix_norm", "norm", "vector_norm"]
 def _order(ord: Any) -> float:
     if isinstance(ord, bool | str) or not isinstance(ord, int | float):
         raise DTypeError(
-            f"{ord!r} is not an order of a vector norm",
+            f"{short_repr(ord)} is not an order of a vector norm",
             argument="ord",
             expected="a number: 2, 1, 0, inf, -inf or any other",
         )
@@ -162,6 +162,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     5.0
     """
     matrices(x)
+    if not isinstance(ord, str | int | float):
+        raise _no_order(ord)
     if ord == "fro":
         return vector_norm(x, axis=(-2, -1), keepdims=keepdims)
     choose = _smallest if isinstance(ord, int | float) and ord < 0 else _largest
@@ -174,12 +176,16 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
     elif ord in (math.inf, -math.inf):
         found = choose(total(magnitude(x), axis=-1))
     else:
-        raise EagerflowError(
-            f"{ord!r} is not an order of a matrix norm",
-            argument="ord",
-            expected="'fro', 'nuc', 1, -1, 2, -2, inf or -inf",
-        )
+        raise _no_order(ord)
     return reshape(found, (*found.shape, 1, 1)) if keepdims else found
+
+
+def _no_order(ord: Any) -> EagerflowError:
+    return EagerflowError(
+        f"{short_repr(ord)} is not an order of a matrix norm",
+        argument="ord",
+        expected="'fro', 'nuc', 1, -1, 2, -2, inf or -inf",
+    )
 
 
 def _largest(x: Any) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.op import ErrorSample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.family import STANDARD
@@ -84,8 +84,12 @@ def rot90(x: Any, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
             [1, 3]], shape=(2, 2), int64, cpu:0)
     """
     k = whole_number(k, "k") % 4
-    if len(axes) != 2 or len({normalize_axis(axis, x.ndim, "axes") for axis in axes}) != 2:
-        raise ShapeError(f"{axes} are not two different axes", argument="axes")
+    if (
+        not isinstance(axes, tuple | list)
+        or len(axes) != 2
+        or len({normalize_axis(axis, x.ndim, "axes") for axis in axes}) != 2
+    ):
+        raise ShapeError(f"{short_repr(axes)} are not two different axes", argument="axes")
     first, second = axes
     if k == 0:
         return x

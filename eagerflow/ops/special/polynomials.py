@@ -263,7 +263,7 @@ def _fixed(low: float, high: float, row: Call) -> dict[str, Any]:
 
 
 @composed(**_fixed(-1.2, 1.2, lambda n: _gegenbauer_row(n, Fraction(1, 2))))
-def eval_legendre(x: Any, /, n: int) -> Any:
+def eval_legendre(x: Any, /, n: Any) -> Any:
     """Legendre polynomial of order ``n`` of each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000. Computed in float64 by
@@ -276,7 +276,7 @@ def eval_legendre(x: Any, /, n: int) -> Any:
 
 
 @composed(**_fixed(-1.2, 1.2, lambda n: _gegenbauer_row(n, Fraction(1))))
-def eval_chebyu(x: Any, /, n: int) -> Any:
+def eval_chebyu(x: Any, /, n: Any) -> Any:
     """Chebyshev polynomial of the second kind of order ``n`` of each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000. Computed in float64 by
@@ -289,7 +289,7 @@ def eval_chebyu(x: Any, /, n: int) -> Any:
 
 
 @composed(**_fixed(-1, 4, lambda n: _laguerre_row(n, Fraction(0))))
-def eval_laguerre(x: Any, /, n: int) -> Any:
+def eval_laguerre(x: Any, /, n: Any) -> Any:
     """Laguerre polynomial of order ``n`` of each element.
 
     ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000. Computed in float64 by
