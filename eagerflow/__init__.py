@@ -62,7 +62,7 @@ finally:
         gc.enable()
 
 __version__ = "0.1.0"
-__array_api_version__ = "2024.12"
+__array_api_version__ = "2025.12"
 
 e = 2.718281828459045
 inf = float("inf")

@@ -189,7 +189,7 @@ class Tensor(Operators, metaclass=_Refusing):
         return values
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
-        if api_version not in (None, "2022.12", "2023.12", "2024.12"):
+        if api_version not in (None, "2022.12", "2023.12", "2024.12", "2025.12"):
             raise EagerflowError(f"Array API version {api_version!r} is not known")
         return array_namespace()
 

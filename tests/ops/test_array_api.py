@@ -1,4 +1,4 @@
-"""The Array API standard, 2024.12: its names, its questions, and NumPy's methods on tensors."""
+"""The Array API standard, 2025.12: its names, its questions, and NumPy's methods on tensors."""
 
 import functools
 import itertools
@@ -84,8 +84,17 @@ def test_pow_is_power():
 
 
 def test_version():
-    assert ef.__array_api_version__ == "2024.12"
+    assert ef.__array_api_version__ == "2025.12"
     assert ef.tensor(1.0).__array_namespace__(api_version=ef.__array_api_version__) is ef
+
+
+def test_several_tensors_come_as_tuples():
+    x, y = ef.arange(3), ef.ones((2, 1))
+    assert isinstance(ef.broadcast_arrays(x, y), tuple)
+    assert isinstance(ef.broadcast_arrays(), tuple)
+    assert isinstance(ef.meshgrid(x, x), tuple)
+    assert isinstance(ef.meshgrid(), tuple)
+    assert isinstance(ef.unstack(y), tuple)
 
 
 # dtypes -----------------------------------------------------------------------------------------

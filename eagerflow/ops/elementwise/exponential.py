@@ -79,9 +79,10 @@ def exp2(xp: Namespace, x: Array, /) -> Array:
 
 
 def _complex_expm1(xp: Namespace, x: Any) -> Any:
-    """The standard's values of infinities and NaN, which are those of the exponential."""
-    y, finite = xp.expm1(x), xp.isfinite(x)
-    return y if xp.all(finite) else xp.where(finite, y, xp.exp(x) - 1)
+    """The standard's values: the exponential's for infinities and NaN, +0 + bj for zeros."""
+    y, finite, zero = xp.expm1(x), xp.isfinite(x), x == 0
+    y = y if xp.all(finite) else xp.where(finite, y, xp.exp(x) - 1)
+    return xp.where(zero, xp.sqrt(x), y) if xp.any(zero) else y  # sqrt: -0 + bj becomes +0 + bj
 
 
 @analytic(

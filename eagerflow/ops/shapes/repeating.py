@@ -224,7 +224,7 @@ def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Arr
 # Compositions -------------------------------------------------------------------------------------
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
+def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
     """Coordinates of a grid: each vector along an axis of its own, repeated along the others.
 
     ``arrays`` are tensors with at most one axis. With
@@ -261,4 +261,4 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> list[Any]:
     ]
     if indexing == "xy" and rank > 1:
         grids = [permute_dims(x, (1, 0, *range(2, rank))) for x in grids]
-    return grids
+    return tuple(grids)

@@ -535,7 +535,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     return broadcast(*map(as_shape, shapes))
 
 
-def broadcast_arrays(*arrays: Any) -> list[Any]:
+def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
     """All tensors in the shape in which they meet.
 
     Raises ShapeError where their shapes do not broadcast.
@@ -545,7 +545,7 @@ def broadcast_arrays(*arrays: Any) -> list[Any]:
     """
     tensors = as_operands(*arrays)
     shape = broadcast(*(x.shape for x in tensors))
-    return [x if x.shape == shape else broadcast_to(x, shape) for x in tensors]
+    return tuple(x if x.shape == shape else broadcast_to(x, shape) for x in tensors)
 
 
 # Methods ------------------------------------------------------------------------------------------

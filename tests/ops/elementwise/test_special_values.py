@@ -100,6 +100,7 @@ EXPM1 = [
     (complex(NAN, 1.0), complex(NAN, NAN)),
     (complex(NAN, NAN), complex(NAN, NAN)),
     (complex(0.0, 0.0), complex(0.0, 0.0)),
+    (complex(-0.0, 0.0), complex(0.0, 0.0)),
 ]
 TANH = [
     (complex(0.0, 0.0), complex(0.0, 0.0)),
