@@ -268,7 +268,7 @@ _TEXTS = {
 @cache
 def table(where: str) -> dict[str, str]:
     """What each name of a place is called here; ``where`` is "Tensor" or a module's name."""
-    return _read(_TEXTS[where])
+    return _read(_TEXTS.get(where, ""))
 
 
 def _absent(obj: Any, name: str, what: str, answer: str | None) -> AttributeError:

@@ -115,7 +115,7 @@ def compare(name, path):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", default=list(SIZES), choices=[*SIZES, []])
+    parser.add_argument("names", nargs="*", default=[], choices=[*SIZES, []])
     parser.add_argument("--write", type=Path, help="a file for the results of the JAX backend")
     parser.add_argument("--compare", type=Path, help="such a file")
     options = parser.parse_args()
@@ -128,7 +128,7 @@ def main():
         compare(options.names[0], options.compare)
         return
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names:
+        for name in options.names or SIZES:
             path = Path(folder, f"{name}.npz")
             command = [sys.executable, "-m", "tests.keras.applications", name]
             peer = dict(os.environ, KERAS_BACKEND="jax", JAX_ENABLE_X64="1")

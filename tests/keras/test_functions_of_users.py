@@ -79,9 +79,7 @@ def test_another_model_in_a_closure_is_traced_anew():
 def changed(loop, step):
     before = loop.model.get_weights()
     step(X, Y)
-    return [
-        not np.array_equal(a, b) for a, b in zip(before, loop.model.get_weights(), strict=True)
-    ]
+    return [not np.array_equal(a, b) for a, b in zip(before, loop.model.get_weights(), strict=True)]
 
 
 def test_layers_that_are_frozen_later_are_seen():

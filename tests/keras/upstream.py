@@ -18,7 +18,8 @@ import xml.etree.ElementTree as ElementTree
 FOLDERS = (
     "backend/common backend/tests testing utils tree initializers regularizers constraints "
     "activations dtype_policies losses metrics optimizers random ops layers models trainers "
-    "callbacks saving export quantizers legacy datasets visualization wrappers distillation applications"
+    "callbacks saving export quantizers legacy datasets visualization wrappers distillation "
+    "applications"
 ).split()
 
 HOME = os.path.dirname(importlib.util.find_spec("keras").origin)

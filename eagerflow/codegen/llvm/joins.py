@@ -57,9 +57,7 @@ def _join(instruction: str, dtype: str, clears: bool) -> int:
     return library(_text(instruction, dtype, clears, lanes, target.triple), "join")["join"]
 
 
-def join_job(
-    instruction: str, dtype: str, parts: Any, place: int, step: int, clears: bool
-) -> Job:
+def join_job(instruction: str, dtype: str, parts: Any, place: int, step: int, clears: bool) -> Job:
     """What makes a result of ``parts``, an array (parts, ...), and fills these for the next run.
 
     The result is a contiguous array, at a ``place`` among those of a segment's step. Of several
