@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.errors import GradientError
 from eagerflow.op import ops
 from tests.contract.cases import FLOAT64, dtypes_of, samples
 
@@ -118,6 +119,10 @@ SMOOTH = [
 ]
 
 
+REFUSING = {"betainc", "gamma_sample_gradient", "hurwitz_zeta", "von_mises_sample_slope"}
+"""Ops with arguments by which no derivative is written."""
+
+
 @pytest.mark.parametrize("name", SMOOTH)
 def test_both_modes_agree_at_singular_points(name):
     """For each argument alone, at all combinations of edges; decision 11 says why not in sums."""
@@ -138,7 +143,11 @@ def test_both_modes_agree_at_singular_points(name):
 
         for weight in (1.0, 0.0, -2.0):
             y, pull = ef.vjp(alone, ef.tensor(x))
-            (backward,) = pull(ef.full(y.shape, weight, dtype="float64"))
+            try:
+                (backward,) = pull(ef.full(y.shape, weight, dtype="float64"))
+            except GradientError as error:  # by that argument there is none, and it says why
+                assert name in REFUSING, error
+                break
             forward = ef.jvp(alone, (ef.tensor(x),), (np.full(x.shape, weight),))[1]
             np.testing.assert_allclose(forward, backward, rtol=1e-12)
 

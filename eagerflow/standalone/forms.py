@@ -311,6 +311,13 @@ def _running(w: Writer, node: Node, x: Expression) -> Expression:
     return method(found, "astype", literal(made.dtype)) if short else found
 
 
+@form("floor_divide")
+def _rounded_down(w: Writer, node: Node, x1: Expression, x2: Expression) -> Expression | None:
+    if node.outputs[0].dtype.kind in "iu":
+        return None  # NumPy's operator
+    return call(w.program.use("floor_divide"), x1, x2)
+
+
 @form("searchsorted")
 def _places(w: Writer, node: Node, x1: Expression, x2: Expression, *sorter: Any) -> Expression:
     side = None if node.attributes["side"] == "left" else literal(node.attributes["side"])

@@ -103,7 +103,7 @@ def test_datasets_by_index_are_named():
 def test_labels_out_of_range_name_an_op_that_exists(eagerly):
     with pytest.raises(IndexRangeError, match="class 7 is out of range") as caught:
         network(eagerly).fit(X, Y + 5, verbose=0)
-    assert caught.value.op == "sparse_softmax_cross_entropy"
+    assert callable(getattr(ef, caught.value.op))
     assert "from 0 to 2" in str(caught.value)
 
 

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.numpy import special
-
 _POINTS = 32
 _DECAY = 37.0  # e^-37 is less than a rounding error
 
@@ -33,45 +31,6 @@ def _integral(xp: Any, f: Any, end: Any) -> Any:
     points, weights = (xp.asarray(row) for row in _rule())
     v = end[..., None] * points
     return end * xp.sum(f(v) * weights, axis=-1)
-
-
-def _beyond(xp: Any, v: Any) -> Any:
-    """exp(v) - 1 - v."""
-    series = v * v * (0.5 + v * (1 / 6 + v * (1 / 24 + v * (1 / 120 + v / 720))))
-    return xp.where(xp.abs(v) < 0.01, series, xp.expm1(v) - v)
-
-
-def gamma_slope(xp: Any, shape: Any, number: Any, log: bool) -> Any:
-    """Derivatives d log x / d shape of numbers x of the gamma distribution; of float64.
-
-    With x = exp(l): the integral over v from 0 of ``(psi(a) - l + v) exp(x (1 - exp(-v)) - a v)``,
-    and from above that of ``(l + v - psi(a)) exp(a v - x (exp(v) - 1))``.
-    """
-    with np.errstate(all="ignore"):
-        logs = number if log else xp.log(number)
-        small = shape < 1
-        a = xp.where(small, shape + 1, shape)
-        x = xp.exp(logs)
-        below = x <= a
-        gap = xp.abs(a - x)
-        # The decay is gap v + v² x / 2 at first, then linear below and exponential above.
-        first = 2 * _DECAY / (gap + xp.sqrt(gap * gap + 2 * _DECAY * x))
-        end = xp.where(below, first, xp.minimum(first, xp.log1p(2 * _DECAY / x + 0.4)))
-        sign = xp.where(below, -1.0, 1.0)
-        for _ in range(3):  # Newton's steps to where it is so small that nothing is left
-            decay = gap * end + x * _beyond(xp, sign * end) - _DECAY
-            end = end - decay / (gap + x * xp.abs(xp.expm1(sign * end)))
-        start = sign * (logs - special.digamma(xp, a))
-        g, w, s = (y[..., None] for y in (gap, x, sign))
-        body = lambda v: (start[..., None] + v) * xp.exp(-g * v - w * _beyond(xp, s * v))
-        found = _integral(xp, body, end)
-        # From shape + 1 down to shape, by the recurrence of the incomplete gamma function.
-        lower = (x * found + special.digamma(xp, a) - logs) / shape
-        found = xp.where(small, lower, found)
-        # As far as Cornish and Fisher's expansion goes, where the integrand is that narrow.
-        off = (x - a) / a
-        normal = (1 + off / 2 + (1 - off * off * a) / (6 * a)) / (1 + off)
-        return xp.where(shape > 1e9, normal / shape, found)
 
 
 def von_mises_slope(xp: Any, concentration: Any, angle: Any) -> Any:

@@ -22,11 +22,16 @@ from eagerflow.op import Cost, ErrorSample, Missing, Sample, Split
 from eagerflow.ops.attributes import DTypeLike, Sizes
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import UINT64, host, shape_of
-from eagerflow.ops.elementwise.arithmetic import multiply
-from eagerflow.ops.elementwise.special import digamma_of_number
+from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
+from eagerflow.ops.elementwise.comparison import less
+from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.precision import in_float32
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.elementwise.special import digamma
 from eagerflow.ops.family import Batch, define, elementwise
-from eagerflow.ops.samples import each, make, pairs
+from eagerflow.ops.samples import make, pairs
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
+from eagerflow.ops.special.incomplete_gamma import gamma_sample_gradient
 from eagerflow.spec import Array, Namespace, TensorSpec, as_shape, broadcast
 
 __all__ = ["random_binomial", "random_gamma", "random_poisson", "random_von_mises"]
@@ -235,53 +240,23 @@ def _slope(kernel: Any, **facts: Any) -> Callable[[Any], Any]:
     return elementwise(**own)
 
 
-def _gamma_slope(xp: Any, shape: Any, number: Any, log: bool) -> Any:
-    found = implicit.gamma_slope(xp, shape, number, log)
-    return found if log else xp.where(number == 0, 0, number * found)
-
-
-def _slope_of_numbers(a: float, x: float, log: bool) -> float:
-    """By the power series of the incomplete gamma function, and by its derivative's."""
-    x = math.exp(x) if log else x
-    term, whole, harmonic, moved = 1.0, [1.0], 0.0, []
-    for n in range(1, 200):
-        term *= x / (a + n)
-        harmonic += 1 / (a + n)
-        whole.append(term)
-        moved.append(-term * harmonic)
-    off = math.fsum(whole) * (math.log(x) - digamma_of_number(a + 1))
-    return -(off + math.fsum(moved)) / a * (1 if log else x)
-
-
-@_slope(
-    _gamma_slope,
-    samples=lambda rng, dtype: [
-        *pairs(0.3, 4)(rng, dtype),
-        *(Sample(s.args, {"log": True}) for s in pairs(0.4, 3, -2, 1)(rng, dtype)[:4]),
-    ],
-    reference=each(_slope_of_numbers),
-    ulp=16,
-)
-def gamma_sample_slope(xp: Namespace, x1: Array, x2: Array, /, *, log: bool = False) -> Array:
-    """How fast a number of the gamma distribution moves with the shape, at fixed probability.
-
-    ``x1`` are shapes of the distribution and ``x2`` the numbers, or with ``log`` their
-    logarithms. Within 1e-10 in float64. Source: Figurnov, Mohamed and Mnih, 2018.
-
-    >>> gamma_sample_slope(np.float64(2.0), np.float64(1.5))
-    Tensor(0.9366, float64, cpu:0)
-    """
-    wide = [xp.astype(x, xp.float64) for x in (x1, x2)]
-    return xp.astype(_gamma_slope(xp, wide[0], wide[1], log), x1.dtype)
+def _gamma_slope(alpha: Any, y: Any, log: bool) -> Any:
+    """How fast numbers ``y``, or the logarithms that they are, move with the shape ``alpha``."""
+    if not log:
+        return gamma_sample_gradient(alpha, y)
+    tiny = less(y, -30)  # where the power series has one term
+    x = exp(where(tiny, 0, y))
+    near = divide(gamma_sample_gradient(alpha, x), x)
+    return where(tiny, divide(subtract(digamma(add(alpha, 1)), y), alpha), near)
 
 
 def _gamma_vjp(g: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: Any) -> Any:
-    found = multiply(g, gamma_sample_slope(alpha, y, log=log))
+    found = multiply(g, in_float32(_gamma_slope)(alpha, y, log=log))
     return None, astype(unbroadcast(found, alpha.shape), alpha.dtype)
 
 
 def _gamma_jvp(tangents: Any, y: Any, state: Any, alpha: Any, log: bool, **attributes: Any) -> Any:
-    moved = multiply(tangents[1], gamma_sample_slope(alpha, y, log=log))
+    moved = multiply(tangents[1], in_float32(_gamma_slope)(alpha, y, log=log))
     return astype(moved, y.dtype)
 
 

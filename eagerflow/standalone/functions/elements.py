@@ -20,6 +20,12 @@ def erfc(x):
     return np.vectorize(math.erfc, otypes=[float])(x).astype(x.dtype)
 
 
+def floor_divide(x1, x2):
+    """The quotient of floats rounded down, also where one of them is infinite."""
+    infinite = np.isinf(x1) | np.isinf(x2)
+    return np.where(infinite, np.floor(x1 / x2), x1 // x2)
+
+
 def sort_descending(x, axis):
     """Elements from the largest to the smallest."""
     return np.flip(np.sort(np.flip(x, axis), axis, stable=True), axis)

@@ -123,6 +123,12 @@ def with_last_window(sizes, widths, window, strides, dilation):
     return found
 
 
+def max_pool(x, window, strides=None, padding="valid", dilation=1, ceil_mode=False):
+    """The largest element of each window of images (batch, *sizes, channels)."""
+    x, _, parts = pooled_parts(x, window, strides, padding, dilation, ceil_mode, -np.inf)
+    return np.max([x[part] for part in parts], axis=0)
+
+
 def first_largest(x, parts):
     """For each place of a window: at which positions it holds the first of the largest."""
     largest = np.max([x[part] for part in parts], axis=0)

@@ -38,29 +38,8 @@ pytestmark = pytest.mark.slow
 REAL = sorted(STANDARD - COMPLEX, key=str)
 BFLOAT16 = exported.BFLOAT16
 
-REFUSED = {
-    "eig": "no operators for complex numbers",
-    "eigh": "what converges is not written as a loop",
-    "eigvals": "no operators for complex numbers",
-    "eigvalsh": "what converges is not written as a loop",
-    "expm": "depends on the values",
-    "frexp": "no operators for the bits of numbers",
-    "gamma_sample_slope": "not written as operators",
-    "gcd": "a loop whose end depends on values",
-    "lcm": "a loop whose end depends on values",
-    "lu_factor": "not written as a loop",
-    "lu_permutation": "not written as a loop",
-    "nextafter": "no operators for the bits of numbers",
-    "nonzero": "depends on the values",
-    "pinv": "what converges is not written as a loop",
-    "random_binomial": "not written as operators",
-    "random_gamma": "not written as operators",
-    "random_poisson": "not written as operators",
-    "random_von_mises": "not written as operators",
-    "svd": "what converges is not written as a loop",
-    "svdvals": "what converges is not written as a loop",
-    "von_mises_sample_slope": "not written as operators",
-}
+REFUSED = {op.name: op.onnx.reason for op in shipped() if isinstance(op.onnx, Missing)}
+REFUSED["nonzero"] = "depends on the values"  # its trace is refused already
 """Ops that are not exported, and why."""
 
 FINITE = frozenset({"quantize"})
@@ -195,11 +174,6 @@ def test_units_in_the_last_place(op):
 
 
 # What is refused ---------------------------------------------------------------------------------
-
-
-def test_refused_ops_are_those_with_a_reason():
-    missing = {op.name for op in shipped() if isinstance(op.onnx, Missing)}
-    assert missing == REFUSED.keys() - {"nonzero"}  # whose trace is refused already
 
 
 @pytest.mark.parametrize("name", REFUSED)
