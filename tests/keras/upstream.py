@@ -1,12 +1,13 @@
 """Keras's own tests on our backend: ``python -m tests.keras.upstream [folders] [--jax file]``.
 
 Folders are those of ``keras/src``, such as ``layers`` or ``ops``, or single files in them. With the
-results of the JAX backend (JUnit XML of pytest), tests count that pass there. Prints how many
-pass here, and the others by cause.
+results of the JAX backend (JUnit XML of pytest), tests count that pass there. Prints a table of how
+many pass here, and the others by cause.
 """
 
 import argparse
 import collections
+import importlib.util
 import os
 import re
 import subprocess
@@ -15,11 +16,13 @@ import tempfile
 import xml.etree.ElementTree as ElementTree
 
 FOLDERS = (
-    "backend/common utils tree initializers regularizers constraints activations dtype_policies "
-    "losses metrics optimizers random ops layers models trainers callbacks saving export "
-    "quantizers legacy datasets visualization wrappers distillation applications"
+    "backend/common backend/tests testing utils tree initializers regularizers constraints "
+    "activations dtype_policies losses metrics optimizers random ops layers models trainers "
+    "callbacks saving export quantizers legacy datasets visualization wrappers distillation "
+    "applications"
 ).split()
 
+HOME = os.path.dirname(importlib.util.find_spec("keras").origin)
 CONFTEST = """
 import pytest
 from keras.src import backend
@@ -37,37 +40,37 @@ def skip_if_backend(name, reason):
 
 
 def results(path):
-    """Outcome and message of each test in a JUnit file, by name from its file on."""
+    """Outcome and message of each test in a JUnit file, by its name below ``keras.src``."""
     found = {}
     for case in ElementTree.parse(path).iter("testcase"):
-        place = f"{case.get('classname')}.{case.get('name')}"
-        name = place[place.find(next(iter(re.findall(r"\w+_test\b", place)), "")) :]
+        place = ".".join(filter(None, (case.get("classname"), case.get("name"))))
         outcome, message = "passed", ""
         for part in case:
             if part.tag in ("failure", "error", "skipped"):
                 outcome = "skipped" if part.tag == "skipped" else "failed"
                 message = part.get("message") or (part.text or "").strip()[-300:]
-        found[name] = outcome, message
+        found[re.sub("0x[0-9a-f]+", "0x", place.removeprefix("src."))] = outcome, message
     return found
 
 
 def run(folder, processes, report):
     """Run the tests of a folder in a process of their own."""
-    command = [sys.executable, "-m", "pytest", "--pyargs", module_of(folder), "-q", "--tb=line"]
-    options = ["-p", "eagerflow.keras", "-p", "no:cacheprovider", "-c", os.devnull, "--no-header"]
-    options += ["--junitxml", report, "-W", "ignore", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", place_of(folder), "-q", "--tb=line", "--no-header"]
+    options = ["-p", "eagerflow.keras", "-p", "no:cacheprovider", "-c", os.devnull]
+    options += ["--rootdir", HOME, "--junitxml", report]
+    options += ["-W", "ignore", "--continue-on-collection-errors"]
     options += ["-n", str(processes)] if processes > 1 else []
     with tempfile.TemporaryDirectory() as home:
         with open(os.path.join(home, "conftest.py"), "w") as file:
             file.write(CONFTEST)
         places = os.pathsep.join([os.getcwd(), home, os.environ.get("PYTHONPATH", "")])
         environment = dict(os.environ, KERAS_HOME=home, PYTHONPATH=places)
-        options += ["--rootdir", home]
         subprocess.run([*command, *options], env=environment, cwd=home, stdout=subprocess.DEVNULL)
 
 
-def module_of(folder):
-    return "keras.src." + folder.removesuffix(".py").replace("/", ".")
+def place_of(folder):
+    """Where a folder or file of ``keras/src`` is."""
+    return os.path.join(HOME, "src", *folder.split("/"))
 
 
 def cause(message):
@@ -94,42 +97,47 @@ def main():
     keep = given.keep or tempfile.mkdtemp()
     os.makedirs(keep, exist_ok=True)
     found = {}
+    print("| folder | pass there | pass here | fail here | skipped here |\n|---|---|---|---|---|")
     for folder in given.folders:
         report = os.path.join(os.path.abspath(keep), folder.replace("/", "_") + ".xml")
         if not (given.reuse and os.path.exists(report)):
             run(folder, given.processes, report)
-        own = results(report)
+        own = wanted(folder, results(report), expected)
         found |= own
-        print(f"{folder:16} {line(own, expected)}", flush=True)
-    show(found, expected, given.names)
+        print(f"| {folder} | {' | '.join(map(str, counts(own)))} |", flush=True)
+    show(found, given.names)
 
 
-def wanted(found, expected):
-    """The tests that count: those that pass on JAX, or all that are not skipped."""
+def wanted(folder, found, expected):
+    """The results that count: of tests that pass on JAX, or of all that are not skipped."""
     if expected is None:
-        return {name for name, (outcome, _) in found.items() if outcome != "skipped"}
-    return {name for name in found if expected.get(name, ("",))[0] == "passed"}
+        return {name: result for name, result in found.items() if result[0] != "skipped"}
+    inside = folder.removesuffix(".py").replace("/", ".") + "."
+    names = [name for name, (outcome, _) in expected.items() if outcome == "passed"]
+    lost = "failed", "it was not collected"
+    return {name: found.get(name, lost) for name in names if name.startswith(inside)}
 
 
-def line(found, expected):
-    names = wanted(found, expected)
-    passed = sum(found[name][0] == "passed" for name in names)
-    skipped = sum(found[name][0] == "skipped" for name in names)
-    share = 100 * passed / len(names) if names else 100.0
-    return f"{passed:6} of {len(names):6} pass ({share:.1f} %), {skipped} are skipped"
+def counts(found):
+    """How many tests count, and how many of them pass, fail and are skipped here."""
+    each = collections.Counter(outcome for outcome, _ in found.values())
+    return len(found), each["passed"], each["failed"], each["skipped"]
 
 
-def show(found, expected, named):
+def show(found, named):
+    """All in one line, and the tests that do not pass, by cause."""
+    every, passed, failed, skipped = counts(found)
+    print(f"| all | {every} | {passed} | {failed} | {skipped} |\n")
+    print(f"{100 * passed / max(every, 1):.2f} % of all pass", end=", ")
+    print(f"{100 * passed / max(passed + failed, 1):.2f} % of those that are not skipped")
     causes = collections.defaultdict(list)
-    for name in sorted(wanted(found, expected)):
-        outcome, message = found[name]
+    for name, (outcome, message) in sorted(found.items()):
         if outcome != "passed":
             causes[f"{outcome}: {cause(message)}"].append(name)
     for why, names in sorted(causes.items(), key=lambda pair: -len(pair[1])):
         print(f"{len(names):5}  {why}")
         for name in names if named else names[:2]:
             print(f"         {name}")
-    print(f"all: {line(found, expected)}")
 
 
 if __name__ == "__main__":

@@ -109,6 +109,12 @@ def test_every_callable_has_a_signature(value):
     assert count > 5
 
 
+@pytest.mark.parametrize("module", [ef.fft, ef.linalg, ef.random, ef.signal, ef.nn])
+def test_modules_say_what_they_lack(module):
+    with pytest.raises(AttributeError, match="has no attribute '__warningregistry__'"):
+        getattr(module, "__warningregistry__")  # noqa: B009, which unittest's assertWarns asks of all modules
+
+
 def test_the_signature_of_a_method_lacks_its_tensor():
     names = ["axis", "keepdims", "dtype"]
     assert list(inspect.signature(X.sum).parameters) == names

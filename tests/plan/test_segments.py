@@ -94,6 +94,23 @@ def test_what_is_repeated_is_copied_after_it_is_made():
         check(captured(*given), step(*given))
 
 
+@pytest.mark.parametrize("reduce", [ef.mean, ef.sum, ef.max])
+def test_one_sum_of_columns_for_several_results(reduce):
+    """Both are made of the same parts, which only the last one clears for the next run."""
+    x, w, _ = factors(rows=256)
+
+    def centred(x):
+        h = ef.tanh(x)
+        flat, kept = reduce(h, axis=0), reduce(h, axis=0, keepdims=True)
+        return (h - flat) @ w, (h - kept) @ w
+
+    captured, tanh = ef.function(centred), np.tanh(x.astype("float64"))
+    centre = getattr(np, reduce.__name__)(tanh, axis=0)
+    for _ in range(3):
+        for found in captured(x):
+            np.testing.assert_allclose(found, (tanh - centre) @ w, rtol=2e-4, atol=2e-3)
+
+
 def test_threads_that_run_one_plan_at_once():
     args = [ef.tensor(a) for a in factors(120, 120)]
     step, wanted, errors = ef.function(chain), chain(*[ef.tensor(a) for a in factors(120, 120)]), []

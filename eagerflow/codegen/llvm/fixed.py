@@ -102,14 +102,17 @@ class FixedCall:
         """
         job = RegionJob(self, step)
         found: list[Job] = [job]
+        outputs = self.call.region.outputs
+        last = {outputs[i].value: i for i in self.call.columns}
         for i in self.call.columns:
-            out = self.call.region.outputs[i]
+            out = outputs[i]
             part: Any = self.call.region.statement(out.value)
             lines = job.partial[out.value]
             if not self._joins_alike(i) or out.dtype not in joins.KINDS:
                 return None
             place = self.inputs + i
-            found.append(joins.join_job(part.instruction, out.dtype, lines, place, step))
+            clears = last[out.value] == i
+            found.append(joins.join_job(part.instruction, out.dtype, lines, place, step, clears))
         return found
 
     chain_rows = None  # it begins no chain

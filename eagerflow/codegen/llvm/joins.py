@@ -19,8 +19,8 @@ KINDS = ("float32", "float64", "int32", "int64")
 """Types of the results that there is machine code for."""
 
 
-def _text(instruction: str, dtype: str, lanes: int, triple: str) -> str:
-    """The function ``join``: one thread does it, and leaves the parts as they are to begin."""
+def _text(instruction: str, dtype: str, clears: bool, lanes: int, triple: str) -> str:
+    """The function ``join``: one thread does it, and ``clears`` the parts as they are to begin."""
     code = Code()
     s = Emitter(code)
     memory = Memory(code, s, lanes, half_hardware=False)
@@ -35,11 +35,13 @@ def _text(instruction: str, dtype: str, lanes: int, triple: str) -> str:
                 left = Operand(code.value(f"sub i64 {size}, {i}"), "uint64", 0)
                 mask = s.less(memory.iota, left).text
                 sums = [memory.load(Span(parts, dtype, i), mask)]
-                memory.store(Span(parts, dtype, i), none, mask)
+                if clears:
+                    memory.store(Span(parts, dtype, i), none, mask)
                 with code.loop("part", 1, count, 1, sums) as (k, carried):
                     at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")
                     part = memory.load(Span(parts, dtype, at), mask)
-                    memory.store(Span(parts, dtype, at), none, mask)
+                    if clears:
+                        memory.store(Span(parts, dtype, at), none, mask)
                     carried[0] = getattr(s, JOINS[instruction])(carried[0], part)
                 memory.store(Span(result, dtype, i), carried[0], mask)
             code.value(f"atomicrmw add ptr {done}, i64 1 release")
@@ -48,21 +50,22 @@ def _text(instruction: str, dtype: str, lanes: int, triple: str) -> str:
 
 
 @cache
-def _join(instruction: str, dtype: str) -> int:
+def _join(instruction: str, dtype: str, clears: bool) -> int:
     """The address of the function for a reduction."""
     target = machine_code.host()
     lanes = target.vector_bytes // (4 if dtype.endswith("32") else 8)
-    return library(_text(instruction, dtype, lanes, target.triple), "join")["join"]
+    return library(_text(instruction, dtype, clears, lanes, target.triple), "join")["join"]
 
 
-def join_job(instruction: str, dtype: str, parts: Any, place: int, step: int) -> Job:
+def join_job(instruction: str, dtype: str, parts: Any, place: int, step: int, clears: bool) -> Job:
     """What makes a result of ``parts``, an array (parts, ...), and fills these for the next run.
 
-    The result is a contiguous array, at a ``place`` among those of a segment's step.
+    The result is a contiguous array, at a ``place`` among those of a segment's step. Of several
+    results that are made of the same parts only the last one ``clears`` them.
     """
     count = len(parts)
     parts.fill(identity(instruction, dtype))
     frame = (ctypes.c_int64 * 4)(0, launch.address(parts), count, parts.size // count)
     counters = (ctypes.c_int64 * (2 * COUNTER_WORDS))()
     operands = Operands([0], [0], [place])
-    return Job(_join(instruction, dtype), frame, counters, operands, step=step, held=parts)
+    return Job(_join(instruction, dtype, clears), frame, counters, operands, step=step, held=parts)

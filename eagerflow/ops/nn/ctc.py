@@ -240,9 +240,10 @@ def ctc_loss(
     ``logits`` has shape (..., times, classes), ``labels`` (..., length) and holds class numbers;
     ``logit_lengths`` and ``label_lengths`` say how many of them count, from 1 and from 0 on (None:
     all). The result is -log of the probability, in nats, of all ways to write a class or
-    ``blank`` at each time that give the labels once repeats are joined and blanks left out. Where
-    there is no way it is infinite, with a gradient of 0. Raises ShapeError where the shapes do
-    not fit, DTypeError for labels that are no integers. Source: Graves et al., 2006.
+    ``blank`` at each time that give the labels once repeats are joined and blanks left out; a
+    blank among the labels is one more label. Where there is no way it is infinite, with a gradient
+    of 0. Raises ShapeError where the shapes do not fit, DTypeError for labels that are no integers.
+    Source: Graves et al., 2006.
 
     >>> ef.ctc_loss(ef.zeros((3, 2)), ef.tensor([1]))
     Tensor(0.2877, float32, cpu:0)
@@ -265,7 +266,7 @@ def ctc_loss(
     scores = where(starts, scores, -math.inf)
     width = [(0, 0)] * len(front)
     earlier = pad(classes, [*width, (2, 0)], constant_values=blank)[..., :-2]
-    skipping = not_equal(classes, blank) & not_equal(classes, earlier) & (at > 1)
+    skipping = equal(at % 2, 1) & not_equal(classes, earlier) & (at > 1)
     skips = astype(where(skipping, 0.0, -math.inf), scores.dtype)
     paths = log_paths(scores, expand_dims(skips, axis=-2))
 

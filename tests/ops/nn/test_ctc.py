@@ -83,3 +83,8 @@ def test_captured_and_batched():
 def test_errors(call, error, words):
     with pytest.raises(error, match=words):
         call()
+
+
+def test_a_blank_among_the_labels_is_one_more_label():
+    found = ef.ctc_loss(np.zeros((4, 3)), np.array([1, 2, 0]))
+    np.testing.assert_allclose(found, np.log(81 / 7), rtol=1e-6)  # one stays, or a blank is added
