@@ -318,6 +318,13 @@ def _rounded_down(w: Writer, node: Node, x1: Expression, x2: Expression) -> Expr
     return call(w.program.use("floor_quotient"), x1, x2)
 
 
+@form("logaddexp", "sigmoid")
+def _of_complex(w: Writer, node: Node, *xs: Expression) -> Expression | None:
+    if node.outputs[0].dtype.kind != "c":
+        return None
+    return call(w.program.use(f"complex_{node.op.name}"), *xs)
+
+
 @form("searchsorted")
 def _places(w: Writer, node: Node, x1: Expression, x2: Expression, *sorter: Any) -> Expression:
     side = None if node.attributes["side"] == "left" else literal(node.attributes["side"])

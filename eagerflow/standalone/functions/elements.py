@@ -26,6 +26,18 @@ def floor_quotient(x1, x2):
     return np.where(infinite, np.floor(x1 / x2), x1 // x2)
 
 
+def complex_logaddexp(x1, x2):
+    """The principal logarithm of the sum of two exponentials."""
+    largest = np.maximum(x1.real, x2.real)
+    return largest + np.log(np.exp(x1 - largest) + np.exp(x2 - largest))
+
+
+def complex_sigmoid(x):
+    """The logistic function of complex numbers."""
+    small = np.exp(np.where(x.real < 0, x, -x))
+    return np.where(x.real < 0, small, 1) / (1 + small)
+
+
 def sort_descending(x, axis):
     """Elements from the largest to the smallest."""
     return np.flip(np.sort(np.flip(x, axis), axis, stable=True), axis)
