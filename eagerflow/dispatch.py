@@ -729,16 +729,19 @@ def explain_failure(
         if type(x) is Tensor and type(x._array) is not x._kind.array_type:
             x._array.refuse(op.name)
     check(op, data, attributes)
-    cls: type[EagerflowError] = EagerflowError
+    raise with_context(foreign_error(error), op, data) from error
+
+
+def foreign_error(error: Exception) -> EagerflowError:
+    """What Python or NumPy say of bad arguments, as an error of ours."""
     for cause, ours in (
         (OverflowError, DTypeError),
         (TypeError, DTypeError),
         (ValueError, ShapeError),
     ):
         if isinstance(error, cause):
-            cls = ours
-            break
-    raise with_context(cls(f"{error}"), op, data) from error
+            return ours(f"{error}")
+    return EagerflowError(f"{error}")
 
 
 def with_context(error: EagerflowError, op: Op, data: tuple[Any, ...]) -> EagerflowError:

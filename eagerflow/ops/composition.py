@@ -22,9 +22,11 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dims import Dim
+from eagerflow.dispatch import foreign_error
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, KeywordError, short_repr
+from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Missing, Rule, Sample
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
@@ -38,7 +40,9 @@ _PLAIN = {Tensor}
 
 
 def _is_whole(x: Any) -> bool:
-    """Also integers in arrays and tensors without axes, and free sizes."""
+    """Also integers in arrays and tensors without axes, free sizes, and numbers of a trace."""
+    if isinstance(x, Number):
+        return x.python in (bool, int)
     try:
         return isinstance(x, Dim) or index(x) is not None
     except TypeError:
@@ -46,13 +50,17 @@ def _is_whole(x: Any) -> bool:
 
 
 def _is_real(x: Any) -> bool:
-    """Also numbers in arrays and tensors without axes."""
+    """Also numbers in arrays and tensors without axes, free sizes, and numbers of a trace."""
+    if isinstance(x, Number):
+        return x.python is not complex
     if isinstance(x, Tensor | np.ndarray | np.generic):
         return not x.ndim and x.dtype in BOOL | REAL
-    return isinstance(x, Real)
+    return isinstance(x, Real | Dim)
 
 
 def _is_truth(x: Any) -> bool:
+    if isinstance(x, Number):
+        return x.python in (bool, int)
     if isinstance(x, np.ndarray | np.generic):
         return not x.ndim and x.dtype in BOOL | INTEGERS
     return isinstance(x, int)
@@ -168,7 +176,7 @@ def composed(
 
     The first ``tensors`` arguments, or else those in front of the function's "/", become tensors;
     numbers among them join the dtype of the first that is none. Errors of the ops inside tell the
-    function's name and its arguments.
+    function's name and its arguments, and so do those that Python or NumPy raise of an argument.
     """
 
     def decorate(function: Rule) -> Any:
@@ -191,6 +199,8 @@ def composed(
                 return function(*args, **named)
             except EagerflowError as error:
                 raise composition.told(error, args) from error.__cause__
+            except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+                raise composition.told(foreign_error(error), args) from error
 
         composition = Composition(
             name=function.__name__,

@@ -212,8 +212,12 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     composed = {op.name: op for op in COMPOSED}
-    for name in names:
-        print(json.dumps(fuzz(composed.get(name) or ops[name], int(calls), int(seed))), flush=True)
+    # The report keeps standard output to itself: what libraries print goes to standard error.
+    with os.fdopen(os.dup(1), "w") as report:
+        os.dup2(2, 1)
+        for name in names:
+            found = fuzz(composed.get(name) or ops[name], int(calls), int(seed))
+            print(json.dumps(found), file=report, flush=True)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.dtypes import FLOATS
-from eagerflow.errors import CaptureError, EagerflowError
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.op import Missing
 from eagerflow.ops.composition import composed, compositions
 from eagerflow.ops.samples import reals
@@ -262,3 +262,30 @@ def test_errors_tell_the_function_and_its_arguments():
             call(*args, **named)
     assert call(x=[1.0, 2.0]) == 6.0
     assert call(ef.tensor([1.0, 2.0]), 0) == 6.0
+
+
+def test_errors_of_python_and_numpy_become_typed():
+    def powered(x, /, *, n=1.0, rows=()):
+        """A tensor times what Python makes of its attributes."""
+        return ef.multiply(x, np.asarray(rows, "float64").sum() + float(10**n))
+
+    call, _ = doubled(powered)
+    x = ef.tensor([1.0])
+    with pytest.raises(ShapeError, match="powered: ") as found:
+        call(x, rows=[[1], [1, 2]])
+    assert isinstance(found.value.__cause__, ValueError)
+    with pytest.raises(DTypeError, match="powered: "):
+        call(x, n=400)
+
+
+def test_numbers_of_a_trace_fit_their_type_hints():
+    def scaled(x, /, *, by: float = 1.0, times: int = 1):
+        """A tensor times two numbers."""
+        return ef.multiply(ef.multiply(x, by), times)
+
+    scaled.__annotations__ = {"by": "float", "times": "int"}
+    call, _ = doubled(scaled)
+    captured = ef.function(lambda x, by, times: call(x, by=by, times=times))
+    assert captured(ef.tensor([1.0]), 0.5, 3).tolist() == [1.5]
+    with pytest.raises(EagerflowError, match="expected: an integer"):
+        captured(ef.tensor([1.0]), 0.5, 1.5)

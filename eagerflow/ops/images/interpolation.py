@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType, promote
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -272,7 +272,7 @@ def scale_and_translate(
     )
     if not kept:
         raise ShapeError(
-            f"the shape {new} differs from x, {x.shape}, beyond the axes {own}",
+            f"the shape {short_repr(new)} differs from x, {x.shape}, beyond the axes {own}",
             argument="shape",
             expected="as many axes, and equal sizes along all others",
         )

@@ -50,7 +50,7 @@ def _arrange(op: str) -> Any:
         args, named = as_integers(*args, **named)
         told = args[2] if len(args) > 2 else named.get("num_segments")
         ids = args[1] if len(args) > 1 else named.get("segment_ids")
-        if told is None and ids is not None:
+        if told is None and ids is not None and ids.dtype in INTEGERS:
             count = int(largest(ids)) + 1 if ids.size else 0
             return args[:2], named | {"num_segments": count}
         return args, named

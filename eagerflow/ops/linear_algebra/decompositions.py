@@ -23,6 +23,7 @@ from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul, vecdot
 from eagerflow.ops.linear_algebra.systems import (
     as_column,
+    check_finite,
     cubic,
     factorization,
     gives,
@@ -379,8 +380,9 @@ def eigh(xp: Namespace, x: Array, /) -> Any:
 
 def _finite(xp: Namespace, solve: Any, x: Any) -> Any:
     """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
+    check_finite(xp, square(x))
     try:
-        found = solve(hermitian(xp, square(x)))
+        found = solve(hermitian(xp, x))
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
     if x.size and not xp.all(xp.isfinite(found[0] if isinstance(found, tuple) else found)):
@@ -569,6 +571,7 @@ def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     >>> ef.linalg.svd(ef.tensor([[0.0, 2.0], [1.0, 0.0]])).S
     Tensor([2., 1.], float32, cpu:0)
     """
+    check_finite(xp, x)
     try:
         u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
     except np.linalg.LinAlgError as error:
@@ -611,6 +614,7 @@ def svdvals(xp: Namespace, x: Array, /) -> Array:
     >>> ef.linalg.svdvals(ef.tensor([[0.0, 2.0], [1.0, 0.0]]))
     Tensor([2., 1.], float32, cpu:0)
     """
+    check_finite(xp, x)
     try:
         if hasattr(xp.linalg, "svdvals") and xp is not np:
             return xp.linalg.svdvals(x)

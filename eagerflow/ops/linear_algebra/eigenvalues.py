@@ -21,6 +21,7 @@ from eagerflow.ops.linear_algebra.decompositions import (
 )
 from eagerflow.ops.linear_algebra.systems import (
     as_column,
+    check_finite,
     cubic,
     factorization,
     gives,
@@ -103,8 +104,9 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 
 
 def _found(xp: Namespace, x: Any, vectors: bool) -> Any:
+    check_finite(xp, square(x))
     try:
-        found = (xp.linalg.eig if vectors else xp.linalg.eigvals)(square(x))
+        found = (xp.linalg.eig if vectors else xp.linalg.eigvals)(x)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
     if x.size and not xp.all(xp.isfinite(found[0] if vectors else found)):

@@ -116,6 +116,12 @@ def not_converged() -> EagerflowError:
     )
 
 
+def check_finite(xp: Namespace, x: Any) -> None:
+    """Refuse what no iteration converges for; LAPACK prints some of it, or returns NaN."""
+    if x.size and not xp.all(xp.isfinite(x)):
+        raise not_converged()
+
+
 def as_column(x: Any) -> Any:
     """``x`` with an axis of size 1 behind."""
     return reshape(x, (*x.shape, 1))
@@ -442,6 +448,7 @@ def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
         rtol = max(matrices(x).shape[-2:]) * float(xp.finfo(x.dtype).eps)
     if x.size == 0:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype)
+    check_finite(xp, x)
     try:
         return xp.linalg.pinv(x, rtol=rtol)
     except np.linalg.LinAlgError as error:

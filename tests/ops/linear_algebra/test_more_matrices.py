@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 
 import eagerflow as ef
+from eagerflow.errors import EagerflowError
 from eagerflow.op import ops
 
 
@@ -171,3 +172,13 @@ def test_maps_of_several_axes():
     ):
         with pytest.raises(ef.errors.ShapeError, match="map"):
             call()
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["svd", "svdvals", "pinv", "eigh", "eig", "matrix_rank", "cond"])
+def test_iterations_refuse_values_that_are_not_finite_and_print_nothing(name, value, capfd):
+    x = np.eye(3)
+    x[0, 2] = value
+    with pytest.raises(EagerflowError, match="did not converge"):
+        getattr(ef.linalg, name)(x)
+    assert capfd.readouterr().out == ""
