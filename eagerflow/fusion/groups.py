@@ -32,6 +32,7 @@ from eagerflow.ops.family import Rows
 
 MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
 MAX_INPUTS = 24  # arrays that one kernel reads
+MAX_SHORT_COLUMN = 16  # elements; shorter columns are added up in registers, side by side
 MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither needs the other
 
 MIN_FUSED_ELEMENTS = 1 << 12
@@ -182,7 +183,8 @@ class FusionGroup:
         reducible = isinstance(rule, Rows) and rule.columns
         if not self.row_axes:
             first = reduced == self._all()[: len(reduced)] and len(reduced) < len(self.sizes)
-            if reducible and first:
+            many = prod(self.sizes[a] for a in reduced) > MAX_SHORT_COLUMN
+            if reducible and first and many:
                 return "column"
             return "row" if self._fits(reduced, columns, self.draws) else None
         rest = frozenset(reduced) - frozenset(self.row_axes)
