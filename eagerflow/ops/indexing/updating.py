@@ -78,7 +78,7 @@ def _as_value(value: Any, x: Any, op: str) -> Any:
         return value
     kind = number_type(value)
     if kind is None:
-        value = as_tensor(value)
+        value = as_tensor(value, None, None if isinstance(value, Operators) else x.device)
     own = value.dtype if kind is None else default_dtype(kind)
     if _rank(own) > _rank(x.dtype):
         raise DTypeError(
