@@ -382,14 +382,13 @@ def _memory_input(node: Node) -> Value | None:
     return None if position is None else node.inputs[position]
 
 
-def _has_gaps(x: Any) -> bool:
+def _has_gaps(x: object) -> bool:
     """Whether a value may be a part of another one, with gaps between its rows."""
-    node = x.node if type(x) is Value else None
-    if node is None or len(x.shape) < 2 or len(node.inputs) > 1:
+    if not isinstance(x, Value) or x.node is None or len(x.shape) < 2 or len(x.node.inputs) > 1:
         return False
-    op = node.op
+    op = x.node.op
     views = op.aliases and op.views != "all" and op.family in ("shape", "indexing")
-    return views and x.shape[1:] != node.inputs[0].shape[1:]
+    return views and x.shape[1:] != x.node.inputs[0].shape[1:]
 
 
 def _sums_over_rows(op: Op) -> bool:
