@@ -110,6 +110,7 @@ _LINALG: dict[str, str] = {
     "linear_algebra.elimination": "lu lu_factor lu_solve",
     "linear_algebra.exponentials": "expm",
     "linear_algebra.least_squares": "cond lstsq multi_dot tensorinv tensorsolve",
+    "linear_algebra.matrix_functions": "logm sqrtm",
     "linear_algebra.triangles": "cholesky_inverse cholesky_solve solve_triangular",
 }
 _RANDOM = {
