@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.numpy import quietly
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
 from eagerflow.dtypes import REAL, DType
@@ -108,14 +107,14 @@ def _places(method: Any, last: Any, q: Any) -> Any:
 
 def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
     """Probabilities in float64, in which places among many elements are exact; beside ``x``."""
-    if number_type(q) is not None:
-        low, high = quietly(np.min, q, initial=0), quietly(np.max, q, initial=0)
-        most = 100 if hundred else 1
+    found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
+    if number_type(q) is not None and not isinstance(q, Operators):
+        numbers, most = found.numpy(), 100 if hundred else 1
+        low, high = numbers.min(initial=0), numbers.max(initial=0)
         if not 0 <= low <= high <= most:
             raise ArgumentError(
                 f"{short_repr(q)} is out of range", argument="q", expected=f"from 0 to {most}"
             )
-    found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
     return divide(found, 100) if hundred else found
 
 
