@@ -72,6 +72,7 @@ class FusionGroup:
     number: int
     sizes: tuple[int, ...]
     device: str | None
+    host: bool  # whether kernels are the processor's
     members: list[Member] = field(default_factory=list)
     made: dict[Value, Axes] = field(default_factory=dict)
     """The axes of each value that it makes."""
@@ -183,8 +184,8 @@ class FusionGroup:
         reducible = isinstance(rule, Rows) and rule.columns
         if not self.row_axes:
             first = reduced == self._all()[: len(reduced)] and len(reduced) < len(self.sizes)
-            many = prod(self.sizes[a] for a in reduced) > MAX_SHORT_COLUMN
-            if reducible and first and many:
+            short = self.host and prod(self.sizes[a] for a in reduced) <= MAX_SHORT_COLUMN
+            if reducible and first and not short:
                 return "column"
             if reducible and len(reduced) > 1 and self._reads_parts(node):
                 return (
@@ -201,7 +202,7 @@ class FusionGroup:
 
     def _reads_parts(self, node: Node) -> bool:
         """Whether something from outside may lie in rows with gaps, which are no single row."""
-        return any(_has_gaps(x) for x in (*self.read, *node.values()) if x not in self.made)
+        return self.host and any(_has_gaps(x) for x in (*self.read, *node.values()) if x not in self.made)
 
     def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
         """Whether rows along some axes go together with all column reductions, and with draws."""
@@ -437,8 +438,9 @@ def _agree(one: FusionGroup, axes: Axes, other: FusionGroup, other_axes: Axes) -
 class _Grouping:
     """The groups of a graph while its nodes are looked at."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, host: bool = True) -> None:
         self.graph = graph
+        self.host = host
         self.groups: list[FusionGroup] = []
         self.makers: dict[Value, FusionGroup] = {}
         self.readers: dict[Value, FusionGroup] = {}  # the last group that reads a value
@@ -490,7 +492,7 @@ class _Grouping:
             near = group not in parents and position - group.position <= MAX_DISTANCE_NODES
             if near and self._join(group, parents, True, candidate):
                 return True
-        group = FusionGroup(self.highest + 1, access.space, node.device)
+        group = FusionGroup(self.highest + 1, access.space, node.device, self.host)
         if self._join(group, parents, False, candidate):
             self.groups.append(group)
             return True
@@ -605,7 +607,7 @@ def fuse_for_device(graph: Graph) -> list[Step]:
 
     What a region can do is one, be it a single node: kernels of ours can be recorded.
     """
-    grouping = _Grouping(graph)
+    grouping = _Grouping(graph, host=False)
     grouping.run()
     return _steps(grouping, [group for group in grouping.groups if group.computes()])
 
