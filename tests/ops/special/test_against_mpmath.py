@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.op import ops
 from eagerflow.ops.special.incomplete_gamma import gamma_density, gamma_sample_gradient
 
 POINTS = 60
@@ -234,6 +235,25 @@ def test_betainc(name, soak, domain):
     columns = points(domain.__name__, domain, soak)
     columns = [c[: 600 if soak else 30] for c in columns]
     check(name, ef.betainc, columns, reference, 20, size)
+
+
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize(("name", "soak"), variants(["betainc"]))
+def test_slopes_of_betainc(name, soak, second):
+    def reference(*given):
+        with mpmath.workdps(90):  # next to 1 mpmath loses as many digits as the function is close
+            step = mpmath.mpf(10) ** -20 * given[second]
+            sides = []
+            for moved in (given[second] + step, given[second] - step):
+                a, b = (given[0], moved) if second else (moved, given[1])
+                sides.append(mpmath.betainc(a, b, 0, given[2], regularized=True))
+            return (sides[0] - sides[1]) / (2 * step)
+
+    for domain, units in ((parameters, 60), (large_parameters, 400)):
+        columns = points(f"{domain.__name__} by {second}", domain, soak)
+        columns = [c[: 300 if soak else 12] for c in columns]
+        call = lambda a, b, x: ops["betainc_slope"].call(a, b, x, second=second)
+        check(name, call, columns, reference, units)
 
 
 @pytest.mark.parametrize(("name", "soak"), variants(["beta", "betaln"]))
