@@ -32,6 +32,7 @@ from eagerflow.ops.family import Rows
 
 MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
 MAX_INPUTS = 24  # arrays that one kernel reads
+MAX_SHORT_COLUMN = 16  # elements; shorter columns are added up in registers, side by side
 MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither needs the other
 
 MIN_FUSED_ELEMENTS = 1 << 12
@@ -182,8 +183,13 @@ class FusionGroup:
         reducible = isinstance(rule, Rows) and rule.columns
         if not self.row_axes:
             first = reduced == self._all()[: len(reduced)] and len(reduced) < len(self.sizes)
-            if reducible and first:
+            many = prod(self.sizes[a] for a in reduced) > MAX_SHORT_COLUMN
+            if reducible and first and many:
                 return "column"
+            if reducible and len(reduced) > 1 and self._reads_parts(node):
+                return (
+                    "both" if self._fits(reduced[-1:], [frozenset(reduced[:-1])], False) else None
+                )
             return "row" if self._fits(reduced, columns, self.draws) else None
         rest = frozenset(reduced) - frozenset(self.row_axes)
         columns = [*self.column_axes, rest]
@@ -192,6 +198,10 @@ class FusionGroup:
         if len(rest) == len(reduced):
             return "column"
         return "both" if len(rest) + len(self.row_axes) == len(reduced) else None
+
+    def _reads_parts(self, node: Node) -> bool:
+        """Whether something from outside may lie in rows with gaps, which are no single row."""
+        return any(_has_gaps(x) for x in (*self.read, *node.values()) if x not in self.made)
 
     def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
         """Whether rows along some axes go together with all column reductions, and with draws."""
@@ -209,7 +219,8 @@ class FusionGroup:
             return (), []
         reduced = frozenset(composed(member.access.reduced, member.axes))
         if member.kind in ("column", "both"):
-            return (), [reduced - frozenset(self.row_axes)]
+            rows = self.row_axes or (tuple(sorted(reduced))[-1:] if member.kind == "both" else ())
+            return rows, [reduced - frozenset(rows)]
         around = frozenset(real_axes(member.axes)) - reduced
         sums = [around] if _sums_over_rows(member.node.op) and reduced and around else []
         return tuple(sorted(reduced)), sums
@@ -369,6 +380,15 @@ def _memory_input(node: Node) -> Value | None:
     """The input of a node that has to be in memory before its kernel begins, else None."""
     position = _MEMORY_INPUTS.get(node.op.call)
     return None if position is None else node.inputs[position]
+
+
+def _has_gaps(x: object) -> bool:
+    """Whether a value may be a part of another one, with gaps between its rows."""
+    if not isinstance(x, Value) or x.node is None or len(x.shape) < 2 or len(x.node.inputs) > 1:
+        return False
+    op = x.node.op
+    views = op.aliases and op.views != "all" and op.family in ("shape", "indexing")
+    return views and x.shape[1:] != x.node.inputs[0].shape[1:]
 
 
 def _sums_over_rows(op: Op) -> bool:

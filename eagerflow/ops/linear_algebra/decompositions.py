@@ -25,6 +25,7 @@ from eagerflow.ops.linear_algebra.systems import (
     as_column,
     cubic,
     factorization,
+    finite,
     gives,
     identity_like,
     matrices,
@@ -387,7 +388,7 @@ def eigh(xp: Namespace, x: Array, /) -> Any:
 def _finite(xp: Namespace, solve: Any, x: Any) -> Any:
     """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
     try:
-        found = solve(hermitian(xp, square(x)))
+        found = solve(finite(xp, hermitian(xp, square(x))))
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
     if x.size and not xp.all(xp.isfinite(found[0] if isinstance(found, tuple) else found)):
@@ -543,7 +544,9 @@ def _values(rows: list[list[Any]]) -> list[float]:
 
 
 def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    endless = np.array([[np.inf, 1, 2], [1, 2, 3], [2, 3, 9]])  # LAPACK's iteration does not end
     return [
+        ErrorSample((endless,), {}, EagerflowError, "did not converge"),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((2.0,), {}, ShapeError, "not enough for a matrix"),
     ]
@@ -576,7 +579,7 @@ def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     Tensor([2., 1.], float32, cpu:0)
     """
     try:
-        u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
+        u, s, vh = xp.linalg.svd(finite(xp, matrices(x)), full_matrices=full_matrices)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
     if u.size == 0 or vh.size == 0:
@@ -619,7 +622,7 @@ def svdvals(xp: Namespace, x: Array, /) -> Array:
     """
     try:
         if hasattr(xp.linalg, "svdvals") and xp is not np:
-            return xp.linalg.svdvals(x)
-        return xp.linalg.svd(matrices(x) if xp is np else x, compute_uv=False)
+            return xp.linalg.svdvals(finite(xp, matrices(x)))
+        return xp.linalg.svd(finite(xp, matrices(x)), compute_uv=False)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error

@@ -39,6 +39,7 @@ from eagerflow.ops.shapes.reshaping import (
     reshape,
 )
 from eagerflow.spec import normalize_axes
+from eagerflow.tensor import Operators
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -105,8 +106,8 @@ def _places(method: Any, last: Any, q: Any) -> Any:
 # What quantiles share ----------------------------------------------------------------------------
 
 
-def _shares(q: Any, hundred: bool) -> Any:
-    """Probabilities in float64, in which places among many elements are exact."""
+def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
+    """Probabilities in float64, in which places among many elements are exact; beside ``x``."""
     if number_type(q) is not None:
         low, high = quietly(np.min, q, initial=0), quietly(np.max, q, initial=0)
         most = 100 if hundred else 1
@@ -114,7 +115,7 @@ def _shares(q: Any, hundred: bool) -> Any:
             raise ArgumentError(
                 f"{short_repr(q)} is out of range", argument="q", expected=f"from 0 to {most}"
             )
-    found = as_tensor(q, "float64")
+    found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
     return divide(found, 100) if hundred else found
 
 
@@ -332,7 +333,7 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
     >>> ef.median(ef.tensor([[1.0, 9.0, 2.0], [4.0, 3.0, 8.0]]), axis=1)
     Tensor([2., 4.], float32, cpu:0)
     """
-    return _quantiles(x, as_tensor(0.5, "float64"), axis, "linear", keepdims, None, False)
+    return _quantiles(x, _shares(0.5, x), axis, "linear", keepdims, None, False)
 
 
 @_composed(**_MEDIAN)
@@ -346,7 +347,7 @@ def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
     >>> ef.nanmedian(ef.tensor([1.0, ef.nan, 2.0, 6.0]))
     Tensor(2., float32, cpu:0)
     """
-    return _quantiles(x, as_tensor(0.5, "float64"), axis, "linear", keepdims, None, True)
+    return _quantiles(x, _shares(0.5, x), axis, "linear", keepdims, None, True)
 
 
 @_composed()
@@ -372,7 +373,7 @@ def quantile(
     >>> ef.quantile(ef.tensor([1.0, 2.0, 4.0, 8.0]), [0.25, 0.5])
     Tensor([1.75, 3.  ], float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, False), axis, method, keepdims, weights, False)
+    return _quantiles(x, _shares(q, x), axis, method, keepdims, weights, False)
 
 
 @_composed(100)
@@ -392,7 +393,7 @@ def percentile(
     >>> ef.percentile(ef.tensor([1.0, 2.0, 4.0, 8.0]), 50)
     Tensor(3., float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, True), axis, method, keepdims, weights, False)
+    return _quantiles(x, _shares(q, x, hundred=True), axis, method, keepdims, weights, False)
 
 
 @_composed()
@@ -412,7 +413,7 @@ def nanquantile(
     >>> ef.nanquantile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 0.5)
     Tensor(4., float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, False), axis, method, keepdims, weights, True)
+    return _quantiles(x, _shares(q, x), axis, method, keepdims, weights, True)
 
 
 @_composed(100)
@@ -432,4 +433,4 @@ def nanpercentile(
     >>> ef.nanpercentile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 50)
     Tensor(4., float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, True), axis, method, keepdims, weights, True)
+    return _quantiles(x, _shares(q, x, hundred=True), axis, method, keepdims, weights, True)
