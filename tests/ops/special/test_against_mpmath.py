@@ -313,6 +313,16 @@ def test_polynomials(name, n):
     check(name, call, [x], reference, 4 * n, lambda x: top)
 
 
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.5, -0.75), (-0.5, -0.5), (0.5, 30.0)])
+def test_jacobi_polynomials(alpha, beta):
+    x, n = np.linspace(-0.99, 0.99, 12), 30
+    reference = lambda x: mpmath.jacobi(n, alpha, beta, x)
+    with mpmath.workdps(40):
+        top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
+    call = lambda x: ef.eval_jacobi(x, n, alpha, beta)
+    check("eval_jacobi", call, [x], reference, 4 * n, lambda x: top)
+
+
 def test_gradients_by_the_shape_are_those_of_mpmath():
     a, x = np.array([0.4, 2.5, 30.0, 6.0]), np.array([0.3, 4.0, 31.0, 30.0])
     for call, sign in ((ef.gammainc, -1), (ef.gammaincc, 1)):
