@@ -102,7 +102,7 @@ _TOP = {
     "special.normal": "entr erfcinv erfcx log_ndtr ndtr ndtri rel_entr",
     "special.polynomials": (
         "eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite eval_hermitenorm "
-        "eval_laguerre eval_legendre"
+        "eval_jacobi eval_laguerre eval_legendre"
     ),
 }
 _LINALG: dict[str, str] = {
