@@ -202,7 +202,8 @@ class FusionGroup:
 
     def _reads_parts(self, node: Node) -> bool:
         """Whether something from outside may lie in rows with gaps, which are no single row."""
-        return self.host and any(_has_gaps(x) for x in (*self.read, *node.values()) if x not in self.made)
+        outside = [x for x in (*self.read, *node.values()) if x not in self.made]
+        return self.host and any(map(_has_gaps, outside))
 
     def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
         """Whether rows along some axes go together with all column reductions, and with draws."""
