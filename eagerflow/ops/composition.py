@@ -40,9 +40,9 @@ _PLAIN = {Tensor}
 
 
 def _is_whole(x: Any) -> bool:
-    """Also integers in arrays and tensors without axes, free sizes, and numbers of a trace."""
+    """Also integers in arrays and tensors without axes, free sizes and numbers of a trace."""
     if isinstance(x, Number):
-        return x.python in (bool, int)
+        return issubclass(x.python, int)
     try:
         return isinstance(x, Dim) or index(x) is not None
     except TypeError:
@@ -50,20 +50,16 @@ def _is_whole(x: Any) -> bool:
 
 
 def _is_real(x: Any) -> bool:
-    """Also numbers in arrays and tensors without axes, free sizes, and numbers of a trace."""
-    if isinstance(x, Number):
-        return x.python is not complex
+    """Also numbers in arrays and tensors without axes, free sizes and numbers of a trace."""
     if isinstance(x, Tensor | np.ndarray | np.generic):
         return not x.ndim and x.dtype in BOOL | REAL
-    return isinstance(x, Real | Dim)
+    return isinstance(x, Real | Dim) or (isinstance(x, Number) and x.python is not complex)
 
 
 def _is_truth(x: Any) -> bool:
-    if isinstance(x, Number):
-        return x.python in (bool, int)
     if isinstance(x, np.ndarray | np.generic):
         return not x.ndim and x.dtype in BOOL | INTEGERS
-    return isinstance(x, int)
+    return isinstance(x, int) or (isinstance(x, Number) and issubclass(x.python, int))
 
 
 def _is_text(x: Any) -> bool:

@@ -116,10 +116,11 @@ def not_converged() -> EagerflowError:
     )
 
 
-def check_finite(xp: Namespace, x: Any) -> None:
-    """Refuse what no iteration converges for; LAPACK prints some of it, or returns NaN."""
+def finite(xp: Namespace, x: Any) -> Any:
+    """``x``, if all its values are finite: iterations need not end otherwise."""
     if x.size and not xp.all(xp.isfinite(x)):
         raise not_converged()
+    return x
 
 
 def as_column(x: Any) -> Any:
@@ -448,9 +449,8 @@ def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
         rtol = max(matrices(x).shape[-2:]) * float(xp.finfo(x.dtype).eps)
     if x.size == 0:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype)
-    check_finite(xp, x)
     try:
-        return xp.linalg.pinv(x, rtol=rtol)
+        return xp.linalg.pinv(finite(xp, x), rtol=rtol)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
 
