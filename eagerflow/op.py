@@ -161,10 +161,12 @@ class Op(Record):
     "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
-    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. On many floats
-    the ufunc of one array is machine code where it is ``compiled``. Bits are ``threaded`` where
-    they may depend on how many threads the libraries below use: a bool, or a function of the
-    arguments' specs.
+    do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. What gives a copy
+    of its first argument with a part written over ``writes(*arguments, **attributes)``, of specs:
+    a function of the arrays that tells ``key`` and ``value`` of ``x[key] = value``, or raises as
+    the kernel does; or None. On many floats the ufunc of one array is machine code where it is
+    ``compiled``. Bits are ``threaded`` where they may depend on how many threads the libraries
+    below use: a bool, or a function of the arguments' specs.
 
     ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
     writes operators by ``w`` (``onnx/writing/writer.py``), which also tells the ``results``;
@@ -215,6 +217,7 @@ class Op(Record):
     fails: bool = False
     keeps_order: bool = False
     into: Rule | None = None
+    writes: Rule | None = None
     threaded: bool | Rule = False
     recorded: Op | None = None
     optional: frozenset[int] = frozenset()

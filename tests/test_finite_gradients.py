@@ -119,7 +119,7 @@ SMOOTH = [
 ]
 
 
-REFUSING = {"betainc", "gamma_sample_gradient", "hurwitz_zeta", "von_mises_sample_slope"}
+REFUSING = {"betainc_slope", "gamma_sample_gradient", "hurwitz_zeta", "von_mises_sample_slope"}
 """Ops with arguments by which no derivative is written."""
 
 

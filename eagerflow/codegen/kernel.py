@@ -210,7 +210,12 @@ def is_fixed(call: Any) -> bool:
 
 def can_wait(call: Any) -> bool:
     """Whether a fixed call can be made ready now and run later, in place where nobody looks."""
-    return isinstance(call, fixed.FixedCall) and call.can_wait and counts_lie_open()
+    return isinstance(call, fixed.FixedCall) and call.can_wait and can_ask()
+
+
+def can_ask() -> bool:
+    """Whether ``Holders`` can tell on this machine who holds an array."""
+    return machine_code.available() and counts_lie_open()
 
 
 def team(jobs: Sequence[Any], count: int, objects: int, arrays: int) -> tuple[Team, Holders]:

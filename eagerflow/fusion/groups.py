@@ -32,6 +32,7 @@ from eagerflow.ops.family import Rows
 
 MAX_STATEMENTS = 120  # of one kernel: beyond, compiling takes long
 MAX_INPUTS = 24  # arrays that one kernel reads
+MAX_SHORT_COLUMN = 16  # elements; shorter columns are added up in registers, side by side
 MAX_DISTANCE_NODES = 128  # between two nodes that are fused though neither needs the other
 
 MIN_FUSED_ELEMENTS = 1 << 12
@@ -71,6 +72,7 @@ class FusionGroup:
     number: int
     sizes: tuple[int, ...]
     device: str | None
+    host: bool  # whether kernels are the processor's
     members: list[Member] = field(default_factory=list)
     made: dict[Value, Axes] = field(default_factory=dict)
     """The axes of each value that it makes."""
@@ -182,8 +184,13 @@ class FusionGroup:
         reducible = isinstance(rule, Rows) and rule.columns
         if not self.row_axes:
             first = reduced == self._all()[: len(reduced)] and len(reduced) < len(self.sizes)
-            if reducible and first:
+            short = self.host and prod(self.sizes[a] for a in reduced) <= MAX_SHORT_COLUMN
+            if reducible and first and not short:
                 return "column"
+            if reducible and len(reduced) > 1 and self._reads_parts(node):
+                return (
+                    "both" if self._fits(reduced[-1:], [frozenset(reduced[:-1])], False) else None
+                )
             return "row" if self._fits(reduced, columns, self.draws) else None
         rest = frozenset(reduced) - frozenset(self.row_axes)
         columns = [*self.column_axes, rest]
@@ -192,6 +199,11 @@ class FusionGroup:
         if len(rest) == len(reduced):
             return "column"
         return "both" if len(rest) + len(self.row_axes) == len(reduced) else None
+
+    def _reads_parts(self, node: Node) -> bool:
+        """Whether something from outside may lie in rows with gaps, which are no single row."""
+        outside = [x for x in (*self.read, *node.values()) if x not in self.made]
+        return self.host and any(map(_has_gaps, outside))
 
     def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
         """Whether rows along some axes go together with all column reductions, and with draws."""
@@ -209,7 +221,8 @@ class FusionGroup:
             return (), []
         reduced = frozenset(composed(member.access.reduced, member.axes))
         if member.kind in ("column", "both"):
-            return (), [reduced - frozenset(self.row_axes)]
+            rows = self.row_axes or (tuple(sorted(reduced))[-1:] if member.kind == "both" else ())
+            return rows, [reduced - frozenset(rows)]
         around = frozenset(real_axes(member.axes)) - reduced
         sums = [around] if _sums_over_rows(member.node.op) and reduced and around else []
         return tuple(sorted(reduced)), sums
@@ -371,6 +384,15 @@ def _memory_input(node: Node) -> Value | None:
     return None if position is None else node.inputs[position]
 
 
+def _has_gaps(x: object) -> bool:
+    """Whether a value may be a part of another one, with gaps between its rows."""
+    if not isinstance(x, Value) or x.node is None or len(x.shape) < 2 or len(x.node.inputs) > 1:
+        return False
+    op = x.node.op
+    views = op.aliases and op.views != "all" and op.family in ("shape", "indexing")
+    return views and x.shape[1:] != x.node.inputs[0].shape[1:]
+
+
 def _sums_over_rows(op: Op) -> bool:
     """Whether the body of an op of rows also gives sums over all rows."""
     return isinstance(op.scalar, Rows) and "n" in op.scalar.gives
@@ -417,8 +439,9 @@ def _agree(one: FusionGroup, axes: Axes, other: FusionGroup, other_axes: Axes) -
 class _Grouping:
     """The groups of a graph while its nodes are looked at."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, host: bool = True) -> None:
         self.graph = graph
+        self.host = host
         self.groups: list[FusionGroup] = []
         self.makers: dict[Value, FusionGroup] = {}
         self.readers: dict[Value, FusionGroup] = {}  # the last group that reads a value
@@ -470,7 +493,7 @@ class _Grouping:
             near = group not in parents and position - group.position <= MAX_DISTANCE_NODES
             if near and self._join(group, parents, True, candidate):
                 return True
-        group = FusionGroup(self.highest + 1, access.space, node.device)
+        group = FusionGroup(self.highest + 1, access.space, node.device, self.host)
         if self._join(group, parents, False, candidate):
             self.groups.append(group)
             return True
@@ -585,7 +608,7 @@ def fuse_for_device(graph: Graph) -> list[Step]:
 
     What a region can do is one, be it a single node: kernels of ours can be recorded.
     """
-    grouping = _Grouping(graph)
+    grouping = _Grouping(graph, host=False)
     grouping.run()
     return _steps(grouping, [group for group in grouping.groups if group.computes()])
 

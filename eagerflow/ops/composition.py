@@ -25,6 +25,7 @@ from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, KeywordError, short_repr
+from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Missing, Rule, Sample
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
@@ -38,7 +39,9 @@ _PLAIN = {Tensor}
 
 
 def _is_whole(x: Any) -> bool:
-    """Also integers in arrays and tensors without axes, and free sizes."""
+    """Also integers in arrays and tensors without axes, free sizes and numbers of a trace."""
+    if isinstance(x, Number):
+        return issubclass(x.python, int)
     try:
         return isinstance(x, Dim) or index(x) is not None
     except TypeError:
@@ -49,13 +52,13 @@ def _is_real(x: Any) -> bool:
     """Also numbers in arrays and tensors without axes."""
     if isinstance(x, Tensor | np.ndarray | np.generic):
         return not x.ndim and x.dtype in BOOL | REAL
-    return isinstance(x, Real)
+    return isinstance(x, Real) or (isinstance(x, Number) and x.python is not complex)
 
 
 def _is_truth(x: Any) -> bool:
     if isinstance(x, np.ndarray | np.generic):
         return not x.ndim and x.dtype in BOOL | INTEGERS
-    return isinstance(x, int)
+    return isinstance(x, int) or (isinstance(x, Number) and issubclass(x.python, int))
 
 
 def _is_text(x: Any) -> bool:

@@ -102,7 +102,7 @@ _TOP = {
     "special.normal": "entr erfcinv erfcx log_ndtr ndtr ndtri rel_entr",
     "special.polynomials": (
         "eval_chebyt eval_chebyu eval_gegenbauer eval_genlaguerre eval_hermite eval_hermitenorm "
-        "eval_laguerre eval_legendre"
+        "eval_jacobi eval_laguerre eval_legendre"
     ),
 }
 _LINALG: dict[str, str] = {
@@ -110,6 +110,7 @@ _LINALG: dict[str, str] = {
     "linear_algebra.elimination": "lu lu_factor lu_solve",
     "linear_algebra.exponentials": "expm",
     "linear_algebra.least_squares": "cond lstsq multi_dot tensorinv tensorsolve",
+    "linear_algebra.matrix_functions": "logm sqrtm",
     "linear_algebra.triangles": "cholesky_inverse cholesky_solve solve_triangular",
 }
 _RANDOM = {

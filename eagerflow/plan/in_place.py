@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from threading import get_ident
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,6 +23,7 @@ from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.locks import writing
+from eagerflow.op import spec_of
 from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
@@ -46,20 +49,17 @@ class Update:
     reads and among those that it assigns.
     """
 
-    __slots__ = ("_call", "_made", "number", "pairs", "places")
+    __slots__ = ("number", "pairs", "places")
 
-    def __init__(
-        self, graph: Graph, fused: FusedKernel, pairs: dict[int, int], call: FusedCall
-    ) -> None:
+    def __init__(self, graph: Graph, step: Step, pairs: dict[int, int]) -> None:
         self.pairs = pairs
         old = [cell.value for cell in graph.cells]
         new = [cell.assigned for cell in graph.cells if cell.assigned is not None]
         self.places = [
-            (old.index(fused.inputs[i]), new.index(fused.outputs[k])) for k, i in pairs.items()
+            (old.index(cast("Value", step.inputs[i])), new.index(step.outputs[k]))
+            for k, i in pairs.items()
         ]
         self.number = -1
-        self._call = call
-        self._made = [(v.shape, v.dtype) for v in fused.outputs]
 
     def __call__(self, commit: Commit, inputs: Sequence[Any]) -> list[Any]:
         """The outputs' arrays, which are filled later."""
@@ -67,57 +67,139 @@ class Update:
 
     def new_job(self) -> Any:
         """What one run at a time needs."""
-        return self._call.deferred().new_job()
+        raise NotImplementedError
 
-    def fill(self, job: Any, inputs: list[Any]) -> list[Any]:
-        """Make a job ready for these inputs; gives the outputs' arrays."""
-        outputs = [
-            inputs[self.pairs[k]] if k in self.pairs else empty(shape, dtype)
-            for k, (shape, dtype) in enumerate(self._made)
-        ]
-        return [] if job.fill([*inputs, *outputs]) else outputs
+
+class KernelUpdate(Update):
+    """A region whose outputs lie in place of some inputs."""
+
+    __slots__ = ("call", "made")
+
+    def __init__(
+        self, graph: Graph, fused: FusedKernel, pairs: dict[int, int], call: FusedCall
+    ) -> None:
+        super().__init__(graph, fused, pairs)
+        self.call = call
+        self.made = [(v.shape, v.dtype) for v in fused.outputs]
+
+    def new_job(self) -> _KernelJob:
+        """A kernel that is made ready for each run."""
+        return _KernelJob(self, self.call.deferred().new_job())
 
     def source(self) -> str:
         """The region as text."""
-        return str(self._call.source())
+        return str(self.call.source())
+
+
+class PartUpdate(Update):
+    """An op that writes over a part of its first argument; see ``Op.writes``."""
+
+    __slots__ = ("write",)
+
+    def __init__(self, graph: Graph, node: Node) -> None:
+        super().__init__(graph, node, {0: 0})
+        self.write = writes_of(node)
+
+    def new_job(self) -> _PartJob:
+        """A call that is made ready for each run."""
+        return _PartJob(self)
+
+
+class _KernelJob:
+    """A kernel that is ready, with the arrays that it reads and writes over."""
+
+    def __init__(self, update: KernelUpdate, job: Any) -> None:
+        self.update = update
+        self.job = job
+        self._inputs: list[Any] = []
+
+    def ready(self, inputs: list[Any]) -> list[Any]:
+        """Hold the inputs; gives the outputs' arrays."""
+        outputs = self._filled(inputs)
+        if not outputs:  # some lie otherwise in memory than the kernel expects
+            inputs = [np.array(x, order="C", subok=False) for x in inputs]
+            outputs = self._filled(inputs)
+        self._inputs = inputs
+        return outputs
+
+    def _filled(self, inputs: list[Any]) -> list[Any]:
+        pairs = self.update.pairs
+        outputs = [
+            inputs[pairs[k]] if k in pairs else empty(shape, dtype)
+            for k, (shape, dtype) in enumerate(self.update.made)
+        ]
+        return [] if self.job.fill([*inputs, *outputs]) else outputs
+
+    def copy(self, places: dict[int, Tensor]) -> None:
+        """Write over copies, which the Tensors around these arrays get."""
+        for i in self.update.pairs.values():
+            tensor = places[id(self._inputs[i])]
+            self._inputs[i] = tensor._array = self._inputs[i].copy()
+        self._filled(self._inputs)
+
+    def clear(self) -> None:
+        """Let go of arrays."""
+        self._inputs = []
+
+
+class _PartJob:
+    """A part of an array that is to be written over: one call of NumPy's."""
+
+    def __init__(self, update: PartUpdate) -> None:
+        self.update = update
+        self.run: Any = None
+
+    def ready(self, inputs: list[Any]) -> list[Any]:
+        """Hold the inputs, which are looked at; gives the outputs' arrays."""
+        key, value = self.update.write(*inputs)
+        self.run = partial(np.ndarray.__setitem__, inputs[0], key, value)
+        return inputs[:1]
+
+    def copy(self, places: dict[int, Tensor]) -> None:
+        """Write over a copy, which the Tensor around the array gets."""
+        array, key, value = self.run.args
+        tensor = places[id(array)]
+        tensor._array = array.copy()
+        self.run = partial(np.ndarray.__setitem__, tensor._array, key, value)
+
+    def clear(self) -> None:
+        """Let go of arrays."""
+        self.run = None
 
 
 class Commit:
-    """The end of one run at a time: kernels that are ready, and the Variables that they update."""
+    """The end of one run at a time: what is ready, and the Variables that it updates."""
 
     def __init__(self, updates: Sequence[Update]) -> None:
-        self._updates = updates
         self._jobs = [update.new_job() for update in updates]
+        self._parts = [job for job in self._jobs if type(job) is _PartJob]
+        own = [job.job for job in self._jobs if type(job) is _KernelJob]
         self._team, self._holders = kernel.team(
-            self._jobs, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
+            own, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
         )
-        self._helpers = max([job.pieces for job in self._jobs]) - 1
-        self._inputs: list[list[Any]] = [[] for _ in updates]
+        self._helpers = max([job.pieces for job in own], default=1) - 1
         self._places = [place for update in updates for place in update.places]
         self.copies = False  # whether all values are copied first, as without Variables
 
     def ready(self, update: Update, inputs: list[Any]) -> list[Any]:
-        """Make an update's kernel ready, and hold its inputs."""
-        replaced = update.pairs.values()
-        for i in replaced:
+        """Make an update's job ready, which holds its inputs; gives its outputs' arrays."""
+        for i in update.pairs.values():
             if self.copies or not inputs[i].flags.writeable:
                 inputs[i] = inputs[i].copy()
-        outputs = update.fill(self._jobs[update.number], inputs)
-        if not outputs:  # some lie otherwise in memory than the kernel expects
-            inputs = [np.array(x, order="C", subok=False) for x in inputs]
-            outputs = update.fill(self._jobs[update.number], inputs)
-        self._inputs[update.number] = inputs
-        return outputs
+        found: list[Any] = self._jobs[update.number].ready(inputs)
+        return found
 
     def run(self) -> None:
-        """Run the kernels on copies: no Variable has a new value."""
+        """Do the jobs on copies: no Variable has a new value."""
         self._team.run(min(self._helpers, threads.helpers()))
+        for job in self._parts:
+            job.run()
         self.clear()
 
     def replace(
         self, variables: Sequence[Variable], old: Sequence[Tensor], new: Sequence[Tensor]
     ) -> None:
-        """Run the kernels and give Variables their new Tensors, in one moment for all others.
+        """Do the jobs and give Variables their new Tensors, in one moment for all others.
 
         ``old`` are the Tensors that the run began with, of all Variables that it reads; ``new``
         stand around the arrays that will hold the new values of ``variables``.
@@ -126,32 +208,34 @@ class Commit:
         if self._helpers > 0:
             self._team.invite(min(self._helpers, threads.helpers()))
         begin = (self._holders.ask, writing.begin(), self._team.work)
-        while replace_values(variables, new, begin, (writing.end,)):
+        while self._refused(variables, new, (*begin, *[job.run for job in self._parts])):
             if writing.thread:
                 writing.wait()
             else:
-                self._copy(new)
+                places = {id(t._array): t for t in new}
+                for job in self._jobs:  # somebody has taken hold of a value since the run began
+                    job.copy(places)
                 self._holders.look_at((), ())
         self.clear()
+
+    def _refused(
+        self, variables: Sequence[Variable], new: Sequence[Tensor], calls: Sequence[Any]
+    ) -> bool:
+        try:
+            return replace_values(variables, new, calls, (writing.end,))
+        finally:
+            if writing.thread == get_ident():  # a call has failed, for lack of memory
+                writing.end()
 
     def _ask(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> None:
         """Let the question be about the values that are written over where they are."""
         held = [old[i] for i, k in self._places if new[k]._array is old[i]._array]
         self._holders.look_at(held, [t._array for t in held])
 
-    def _copy(self, new: Sequence[Tensor]) -> None:
-        """Write over copies: somebody has taken hold of a value since the run began."""
-        places = {id(t._array): t for t in new}
-        for update in self._updates:
-            inputs = self._inputs[update.number]
-            for i in update.pairs.values():
-                tensor = places[id(inputs[i])]
-                inputs[i] = tensor._array = inputs[i].copy()
-            update.fill(self._jobs[update.number], inputs)
-
     def clear(self) -> None:
         """Let go of arrays."""
-        self._inputs = [[] for _ in self._updates]
+        for job in self._jobs:
+            job.clear()
 
 
 def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step, Update]]:
@@ -160,11 +244,7 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
     A step may if nothing else reads its results or, after it, the old values, and if these do not
     leave the plan.
     """
-    found = {
-        step: pairs
-        for step in steps
-        if not isinstance(step, Node) and (pairs := _pairs(graph, step))
-    }
+    found = {step: pairs for step in steps if (pairs := _pairs(graph, step))}
     used = {v for step in steps for v in step.inputs if type(v) is Value}
     late = {step: pairs for step, pairs in found.items() if used.isdisjoint(step.outputs)}
     order = [*(s for s in steps if s not in late), *late]
@@ -178,24 +258,44 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
             # Only this step reads it at the end, and no view of it besides.
             and sum(lifetimes.root(v) is root for s in late for v in s.inputs) == 1
         }
-        call = step.prepare(inplace=list(free.items())) if free else None
-        if call is not None and call.deferred() is not None:
-            updates[step] = Update(graph, step, free, call)
+        if free and (update := _update(graph, step, free)) is not None:
+            updates[step] = update
     return [*(s for s in steps if s not in updates), *updates], updates
 
 
-def _pairs(graph: Graph, fused: FusedKernel) -> dict[int, int]:
+def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
+    """How a step writes over these inputs; None where it cannot."""
+    if isinstance(step, Node):
+        return PartUpdate(graph, step) if kernel.can_ask() else None
+    call = step.prepare(inplace=list(pairs.items()))
+    return KernelUpdate(graph, step, pairs, call) if call.deferred() is not None else None
+
+
+def _pairs(graph: Graph, step: Step) -> dict[int, int]:
     """Outputs that are new values of Variables, and the inputs that are the old ones."""
-    if any(node.op.fails for node in fused.nodes):
-        return {}  # what may be refused must be so before anything is written
+    could = _places(step)
     finals = Counter(graph.all_outputs())  # a new value that is a result too stays as it is
-    made = {v: k for k, v in enumerate(fused.outputs) if finals[v] == 1}
+    made = {v: k for k, v in enumerate(step.outputs) if finals[v] == 1}
     found = {}
     for cell in graph.cells:
         k = None if cell.assigned is None else made.get(cell.assigned)
-        if k is None or cell.value not in fused.inputs:
+        if k is None or cell.value not in step.inputs:
             continue
-        i = fused.inputs.index(cell.value)
-        if (k, i) in fused.inplace and nbytes(cell.value) >= MIN_IN_PLACE_BYTES:
+        i = step.inputs.index(cell.value)
+        if (k, i) in could and nbytes(cell.value) >= MIN_IN_PLACE_BYTES:
             found[k] = i
     return found
+
+
+def _places(step: Step) -> Sequence[tuple[int, int]]:
+    """Outputs and inputs that may be one array."""
+    if isinstance(step, Node):
+        return [] if writes_of(step) is None else [(0, 0)]
+    # What may be refused must be so before anything is written.
+    return () if any(node.op.fails for node in step.nodes) else step.inplace
+
+
+def writes_of(node: Node) -> Any:
+    """What tells the part of the first input that a node writes over; see ``Op.writes``."""
+    write = node.op.writes
+    return None if write is None else write(*map(spec_of, node.inputs), **node.attributes)

@@ -356,6 +356,9 @@ class Lowering:
         return place.kind(default_dtype(float) if like is None else like.dtype)
 
     def _node(self, node: Node, number: int) -> None:
+        if node in self.updates:
+            self._update(node, node.op.name)
+            return
         self.layouts.note(node)
         kind = self._kind(node)
         kernel = kernel_at_home(node, kind)
@@ -502,13 +505,11 @@ class Lowering:
     def _fused_kernel(self, fused: FusedKernel, number: int) -> None:
         """A region, which writes into the memory it is given: a call, or a step of a segment."""
         program = self.program
-        given = [self.text(x) for x in fused.inputs]
         program.kernels.append(fused)
-        update = self.updates.get(fused)
-        if update is not None:
-            self.flush()
-            self._update(fused, update, given)
+        if fused in self.updates:
+            self._update(fused, fused.name)
             return
+        given = [self.text(x) for x in fused.inputs]
         if not program.device.backend.host:
             there = DeviceCall(fused, program.device, program.module)
             name = program.known(f"_{fused.name}", there)
@@ -535,14 +536,16 @@ class Lowering:
             check = self.program.known(f"_check_{fused.name}", call.check)
             self.program.write(f"{check}({tuple_of(given)})", fused, self.depth)
 
-    def _update(self, fused: FusedKernel, update: Update, given: list[str]) -> None:
-        """A kernel that runs when all else has been done, over the old values of Variables."""
-        program = self.program
+    def _update(self, step: Step, base: str) -> None:
+        """A step that is done when all else has been, over the old values of Variables."""
+        self.flush()
+        program, update = self.program, self.updates[step]
         update.number = len(program.updates)
         program.updates.append(update)
-        made = [program.local(v) for v in fused.outputs]
-        name = program.known(f"_{fused.name}", update)
-        program.write(f"{tuple_of(made)} = {name}(commit, {tuple_of(given)})", fused, self.depth)
+        given = tuple_of([self.text(x) for x in step.inputs])
+        made = tuple_of([program.local(v) for v in step.outputs])
+        name = program.known(f"_{base}", update)
+        program.write(f"{made} = {name}(commit, {given})", step, self.depth)
 
 
 class _NodeCall:

@@ -10,9 +10,10 @@ import pytest
 import eagerflow as ef
 from eagerflow.op import ops
 from tests.contract.cases import CLOSE, about, dtypes_of, main_dtype, samples, shipped, spread
+from tests.contract.composed import ALL
 
 # Ops that cannot run on array-api-strict although they do on NumPy and CuPy, and why.
-CANNOT = {"view": "the standard has no views of bits"}
+CANNOT = dict.fromkeys(("view", "complex", "polar"), "the standard has no views of bits")
 STRICT_DTYPES = [np.dtype(name) for name in ("float64", "float32", "int32", "complex128")]
 PER_DTYPE = 12
 
@@ -69,8 +70,43 @@ def test_result_stays_on_the_operands_device(op):
     compare(op, samples(op, dtype)[0], "strict:2")
 
 
+def gradients(function, sample, device):
+    """The results for a sample on a device, and the gradients of their sum."""
+    args = [on(device, x) for x in sample.args]
+    given = [x for x in ef.tree.flatten(args)[0] if isinstance(x, ef.Tensor)]
+    tensors = [x for x in given if ef.dtypes.is_inexact(x.dtype)]
+    with ef.GradientTape() as tape:
+        tape.watch(tensors)
+        found = [
+            y
+            for y in ef.tree.flatten(function.call(*args, **sample.attributes))[0]
+            if isinstance(y, ef.Tensor)
+        ]
+        loss = sum(ef.sum(ef.real(y)) for y in found if ef.dtypes.is_inexact(y.dtype))
+    if not function.differentiable or not isinstance(loss, ef.Tensor):
+        return found
+    return [*found, *tape.gradient(loss, tensors, unconnected="zero")]
+
+
+@pytest.mark.parametrize(
+    "function", ALL, ids=lambda f: f"{f.call.__module__.split('.')[-1]}.{f.name}"
+)
+def test_composed_function_stays_on_the_operands_device(function):
+    if function.name in CANNOT:
+        pytest.skip(CANNOT[function.name])
+    (dtype, *_) = dtypes_of(function, STRICT_DTYPES) or [main_dtype(function)]
+    for sample in spread(filter(in_standard, samples(function, dtype)), 8):
+        with about(function, sample):
+            expected, found = (gradients(function, sample, d) for d in ("cpu:0", "strict:2"))
+            for want, got in zip(expected, found, strict=True):
+                assert str(got.device) == "strict:2" or not any(map(np.ndim, sample.args))
+                np.testing.assert_allclose(
+                    got.numpy(), want.numpy(), rtol=1e-4, atol=1e-5, equal_nan=True
+                )
+
+
 def test_the_list_of_exceptions_names_ops():
-    assert set(CANNOT) <= set(ops)
+    assert set(CANNOT) <= {*ops, *(function.name for function in ALL)}
 
 
 def test_gradient_on_a_third_party_device():

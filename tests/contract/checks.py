@@ -101,6 +101,25 @@ def memory_order(op):
                     assert written.tobytes() == out[0].tobytes(), "other bits in given memory"
 
 
+@check(lambda op: None if op.writes else "gives no copy of an argument")
+def parts_written(op):
+    """What an op says that it writes over a copy of its first argument is all that it does."""
+    found = 0
+    for dtype in dtypes_of(op):
+        for sample in samples(op, dtype):
+            with about(op, sample):
+                data, attributes, specs = prepared(op, sample)
+                (out,) = values.results(compute(op, data, attributes))
+                part = op.writes(*specs, **attributes)
+                if part is not None:
+                    x = data[0].numpy().copy()
+                    key, value = part(x, *(t.numpy() for t in data[1:]))
+                    x[key] = value
+                    assert x.tobytes() == out.tobytes(), "another result"
+                    found += 1
+    assert found, "no sample is written so"
+
+
 EXTREMES = {"f": (np.nan, np.inf, -1.0, 0.0), "i": (-100, 100), "u": (100,), "c": (np.nan, 0)}
 
 

@@ -66,7 +66,7 @@ def function_of(op, sample):
         for i, x in zip(where, xs, strict=True):
             args[i] = x
         out = op.call(*args, **sample.attributes)
-        if type(out) is not tuple:
+        if not isinstance(out, tuple):
             return out
         return tuple(y for y in out if ef.dtypes.is_inexact(y.dtype))  # integers are counted
 

@@ -4,7 +4,7 @@
 
 Prints one JSON object for each op: how many calls succeeded and were refused, and those that
 raised something else. Before each call it says on standard error what it is about to do, so that
-the parent can name the call that killed or hung the process.
+the parent can name the call that killed or hung the process. What libraries print goes there, too.
 """
 
 import faulthandler
@@ -212,8 +212,11 @@ def main():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     composed = {op.name: op for op in COMPOSED}
+    report = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
     for name in names:
-        print(json.dumps(fuzz(composed.get(name) or ops[name], int(calls), int(seed))), flush=True)
+        found = fuzz(composed.get(name) or ops[name], int(calls), int(seed))
+        print(json.dumps(found), file=report, flush=True)
 
 
 if __name__ == "__main__":

@@ -171,6 +171,29 @@ def test_bias_and_activation_follow_a_product_and_the_bias_gradient_sums_columns
     check_against_eager(graph, random_arrays(graph))
 
 
+def test_sums_of_few_rows_walk_beside_each_other(greedy):
+    """Along the axis that stays, so that registers hold the sums."""
+    graph = ef.capture.trace(
+        lambda x: ef.sum(x * x, axis=0), ef.TensorSpec((4, 300, 40), "float32")
+    )
+    (fused,) = kernels_of(graph)
+    assert fused.region.row_axes == ("a",) and not fused.region.columns
+    check_against_eager(graph, random_arrays(graph))
+
+
+def test_what_lies_in_rows_with_gaps_is_reduced_row_by_row(greedy):
+    """No single stride leads through parts of a tensor, and copies of them cost more."""
+
+    def halves(x):
+        a, b = ef.split(x, 2, axis=-1)
+        return ef.mean(ef.sigmoid(a) * b)
+
+    graph = ef.capture.trace(halves, ef.TensorSpec((300, 80), "float32"))
+    fused = next(f for f in kernels_of(graph) if f.region.columns)
+    assert fused.region.row_axes == ("b",)
+    check_against_eager(graph, random_arrays(graph))
+
+
 def test_loss_and_its_gradient_share_the_exponentials():
     def f(logits, labels):
         loss = ef.mean(ef.sparse_softmax_cross_entropy(logits, labels))

@@ -25,17 +25,22 @@ SIZE = 200_000  # elements: two threads share a kernel
 
 
 class Counters:
-    """Three large Variables and a small one, which each step increases by one."""
+    """Three large Variables and a small one, which each step increases by one.
+
+    And a large one all of whose elements are written at an index.
+    """
 
     def __init__(self, size=SIZE):
-        self.large = [ef.Variable(np.zeros(size, "float32"), name=f"v{i}") for i in range(3)]
+        self.large = [ef.Variable(np.zeros(size, "float32"), name=f"v{i}") for i in range(4)]
         self.small = ef.Variable(0.0, name="small")
-        self.variables = [*self.large, self.small]
-        variables = self.variables
+        self.variables = variables = [*self.large, self.small]
+        *plain, written = self.large
+        places = ef.arange(size)
 
         def step(x):
-            for variable in variables:
+            for variable in (*plain, self.small):
                 variable.assign(variable * 1.0 + x)
+            written.assign(written.value.at[places].set(written + x))
             return x
 
         self.eager = lambda x: assign_together({v: v * 1.0 + x for v in variables})
@@ -274,7 +279,43 @@ def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
 
 
 @needs_code
-def test_values_that_cannot_be_copied_leave_no_half_step(monkeypatch):
+@pytest.mark.parametrize("job", [in_place._KernelJob, in_place._PartJob])
+def test_values_that_cannot_be_copied_leave_no_half_step(job, monkeypatch):
     counters, step = _warmed("captured")
-    monkeypatch.setattr(in_place.Commit, "_copy", _refuse)
+    monkeypatch.setattr(job, "copy", _refuse)
     _check_that_none_has_changed(counters, step, monkeypatch)
+
+
+@needs_code
+def test_parts_are_written_where_they_are():
+    table = ef.Variable(np.zeros((1000, 64), "float32"))
+
+    @ef.function
+    def step(rows, values):
+        table.assign(table.value.at[rows].set(values))
+
+    places = set()
+    for k in range(4):
+        step(np.array([3, 999, 3]), np.full((3, 64), k, "float32"))
+        places.add(table.numpy().ctypes.data)
+    assert len(places) == 1
+    assert table.numpy().sum() == 2 * 64 * 3 and table.numpy()[[3, 999]].min() == 3
+    with pytest.raises(
+        ef.errors.IndexRangeError, match=r"(?s)index 1000 is out of .*test_in_place"
+    ):
+        step(np.array([3, 1000, 3]), np.ones((3, 64), "float32"))
+    assert table.numpy().sum() == 2 * 64 * 3
+
+
+@needs_code
+def test_a_part_that_comes_from_the_old_value_is_read_before():
+    v = ef.Variable(np.arange(100_000, dtype="float32"))
+
+    @ef.function
+    def step():
+        v.assign(v.value.at[:50_000].set(v.value[25_000:75_000]))
+
+    step()
+    wanted = np.arange(100_000)
+    wanted[:50_000] = np.arange(25_000, 75_000)
+    assert np.array_equal(v.numpy(), wanted)

@@ -5,7 +5,6 @@ The signatures are Keras's own, which compares them: without annotations.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -135,21 +134,12 @@ def _pulled(backward: Callable[..., Any], args: Any, places: list[int], gradient
     return tuple(None if parts[i] is None else convert_to_tensor(parts[i]) for i in places)
 
 
-# Associative scans --------------------------------------------------------------------------------
-
-
 def associative_scan(f, elems, reverse=False, axis=0):
-    """All prefixes of ``elems`` along an axis, joined by an associative ``f``.
-
-    Work is proportional to the length, depth to its logarithm (Blelloch, "Prefix sums and their
-    applications", 1990).
-    """
+    """All prefixes of ``elems`` along an axis, joined by an associative ``f``."""
     if not callable(f):
         raise TypeError(f"`f` should be a callable. Received: f={f}")
     leaves = [convert_to_tensor(x) for x in tree.flatten(elems)]
-    axis = axis + leaves[0].ndim if axis < 0 else axis
-    lengths = {x.shape[axis] for x in leaves}
-    if len(lengths) > 1:
+    if len({x.shape[axis] for x in leaves}) > 1:
         raise ValueError(
             "Array inputs to associative_scan must have the same first dimension. "
             f"(saw: {[x.shape for x in leaves]})"
@@ -159,39 +149,4 @@ def associative_scan(f, elems, reverse=False, axis=0):
         pair = tree.pack_sequence_as(elems, a), tree.pack_sequence_as(elems, b)
         return [convert_to_tensor(x) for x in tree.flatten(f(*pair))]
 
-    def flipped(xs: list[Any]) -> list[Any]:
-        return [ef.flip(x, axis=axis) for x in xs] if reverse else xs
-
-    return tree.pack_sequence_as(elems, flipped(_prefixes(joined, flipped(leaves), axis)))
-
-
-def _prefixes(
-    joined: Callable[[list[Any], list[Any]], list[Any]], xs: list[Any], axis: int
-) -> list[Any]:
-    length = xs[0].shape[axis]
-    if length < 2:
-        return xs
-
-    def part(xs: list[Any], start: int, stop: int | None, step: int = 1) -> list[Any]:
-        index = (builtins.slice(None),) * axis + (builtins.slice(start, stop, step),)
-        return [x[index] for x in xs]
-
-    odd = _prefixes(joined, joined(part(xs, 0, -1, 2), part(xs, 1, None, 2)), axis)
-    before = part(odd, 0, -1) if length % 2 == 0 else odd
-    even = part(xs, 0, 1)
-    if length > 2:
-        later = joined(before, part(xs, 2, None, 2))
-        even = [ef.concat([a, b], axis=axis) for a, b in zip(even, later, strict=True)]
-    return [_alternated(a, b, axis) for a, b in zip(even, odd, strict=True)]
-
-
-def _alternated(even: Any, odd: Any, axis: int) -> Any:
-    """Rows of both in turn; ``even`` has as many or one more."""
-    count = odd.shape[axis]
-    before = (builtins.slice(None),) * axis
-    pairs = ef.stack([even[(*before, builtins.slice(0, count))], odd], axis=axis + 1)
-    sizes = (*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :])
-    found = ef.reshape(pairs, sizes)
-    if even.shape[axis] == count:
-        return found
-    return ef.concat([found, even[(*before, builtins.slice(count, None))]], axis=axis)
+    return tree.pack_sequence_as(elems, ef.associative_scan(joined, leaves, reverse, axis))

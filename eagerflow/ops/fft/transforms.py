@@ -96,7 +96,7 @@ def _inner(x: Any, factor: float, n: Any, axis: int) -> Any:
     That is everywhere but at frequency 0 and, where n is even, at n / 2.
     """
     at = normalize_axis(axis, x.ndim)
-    place = arange(x.shape[at])
+    place = arange(x.shape[at], device=str(x.device))
     mirrored = logical_and(not_equal(place, 0), not_equal(multiply(place, 2), n))
     weights = where(mirrored, factor, 1.0)
     return multiply(x, reshape(weights, (x.shape[at], *(1,) * (x.ndim - 1 - at))))

@@ -115,11 +115,11 @@ def _in_cells(x: Any, axis: int, count: int) -> Any:
     """The elements of each cell along an axis, in a new axis behind it; some may stand twice."""
     size = x.shape[axis]
     if isinstance(size, int) and size % count:
-        cell = arange(count)[:, None]
+        cell = arange(count, device=str(x.device))[:, None]
         start = floor_divide(multiply(cell, size), count)
         last = floor_divide(add(multiply(cell, size), size - 1), count)
         most = size // count + 1 + (size % count > math.gcd(size, count))
-        return take(x, minimum(add(start, arange(most)), last), axis=axis)
+        return take(x, minimum(add(start, arange(most, device=str(x.device))), last), axis=axis)
     if not isinstance(size, int):
         x = repeat(x, count, axis=axis)
         return reshape(x, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))

@@ -78,7 +78,7 @@ def _as_value(value: Any, x: Any, op: str) -> Any:
         return value
     kind = number_type(value)
     if kind is None:
-        value = as_tensor(value)
+        value = as_tensor(value, None, None if isinstance(value, Operators) else x.device)
     own = value.dtype if kind is None else default_dtype(kind)
     if _rank(own) > _rank(x.dtype):
         raise DTypeError(
@@ -151,6 +151,7 @@ def _writing(name: str, combine: Any, **facts: Any) -> Any:
         "trusted": True,
         "saves": "indices",
         "fails": True,
+        "aliases": False,
         "batch": Batch(_batched_write),
         "onnx": partial(write_rule, _REDUCTIONS[name]),
         "samples": _write_samples,
@@ -184,6 +185,18 @@ def _write(xp: Namespace, x: Any, value: Any, indices: Any, index: Any, function
         raise located(xp, error, index, x.shape, indices) from None
 
 
+def _part(x: TensorSpec, value: TensorSpec, *indices: TensorSpec, index: Any) -> Any:
+    """What tells key and value of ``x[key] = value``; None for masks, which ask for a size."""
+    if type(index) is tuple and any(type(item) is str and item == "mask" for item in index):
+        return None
+
+    def part(x: Any, value: Any, *indices: Any) -> tuple[Any, Any]:
+        check_arrays(np, index, x.shape, indices)
+        return filled(index, indices), value
+
+    return part
+
+
 def _winners(shape: Any, indices: Any, index: Any, selected: Any, device: Any) -> Any:
     """Which of the values written at an index that repeats positions stayed: the last ones."""
     order = reshape(arange(product(selected), device=str(device)), selected)
@@ -214,6 +227,7 @@ def _both(tangents: Any, x: Any, value: Any) -> tuple[Any, Any]:
     "index_set",
     lambda a, b: b,
     dtypes=(ANY, ANY, INDICES),
+    writes=_part,
     vjp=_set_back,
     jvp=lambda tangents, y, x, value, *indices, index: index_set(
         *_both(tangents, x, value), *indices, index=index

@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from eagerflow.dtypes import DType, is_complex, real_dtype
-from eagerflow.errors import EagerflowError, GradientError, ShapeError
+from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import eye
@@ -25,6 +25,7 @@ from eagerflow.ops.linear_algebra.systems import (
     as_column,
     cubic,
     factorization,
+    finite,
     gives,
     identity_like,
     matrices,
@@ -98,6 +99,17 @@ def phase_rule(g: Any, v: Any, turning: Any) -> Any:
     lengths = total(multiply(top, v), axis=-2)
     turn = divide(subtract(turning, conjugate(turning)), multiply(lengths, 2))
     return add(g, multiply(top, as_row(turn)))
+
+
+def without_complement(g: Any, basis: Any, k: int) -> tuple[Any, Any]:
+    """The gradient of the first k columns of a basis, to which that of the others is added.
+
+    These span what the first ones leave; within, they are chosen freely and do not turn. That is
+    right for targets that do not depend on the choice, the only ones that have a gradient.
+    """
+    first, others = basis[..., :k], basis[..., k:]
+    moved = matmul(others, matmul(adjoint(g[..., k:]), first))
+    return subtract(g[..., :k], moved), first
 
 
 # Cholesky ----------------------------------------------------------------------------------------
@@ -196,12 +208,8 @@ def _qr_vjp(g: Any, y: Any, x: Any, mode: str) -> tuple[Any]:
     (g_q, g_r), (q, r) = g, y
     m, n = x.shape[-2:]
     if m != n and m > n and mode == "complete":
-        raise GradientError(
-            "the columns of Q that complete the basis are not determined, so they have no gradient",
-            op="qr",
-            argument="mode",
-            hint="mode='reduced'",
-        )
+        g_q, q = without_complement(g_q, q, n)
+        g_r, r = g_r[..., :n, :], r[..., :n, :]
     if m == n or m > n:
         return (_qr_tall(g_q, g_r, q, r),)
     rest, g_rest = x[..., m:], g_r[..., m:]
@@ -270,9 +278,9 @@ def qr(xp: Namespace, x: Array, /, *, mode: Literal["reduced", "complete"] = "re
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
     named tuple ``(Q, R)`` has shapes (..., m, k) and (..., k, n); ``mode="complete"`` gives
-    (..., m, m) and (..., m, n), without a gradient if m > n. The gradient needs a matrix
-    whose first k columns are independent. Raises ShapeError for tensors with less than two
-    axes or another mode.
+    (..., m, m) and (..., m, n). The gradient needs a matrix whose first k columns are
+    independent; of columns that complete the basis it is that of targets which do not depend on
+    their choice. Raises ShapeError for tensors with less than two axes or another mode.
 
     >>> q, r = ef.linalg.qr(ef.tensor([[0.0, 2.0], [1.0, 1.0]]))
     >>> bool(ef.max(ef.abs(q @ r - ef.tensor([[0.0, 2.0], [1.0, 1.0]]))) < 1e-6)
@@ -380,7 +388,7 @@ def eigh(xp: Namespace, x: Array, /) -> Any:
 def _finite(xp: Namespace, solve: Any, x: Any) -> Any:
     """What a function finds of Hermitian matrices: eigenvalues, perhaps with vectors."""
     try:
-        found = solve(hermitian(xp, square(x)))
+        found = solve(finite(xp, hermitian(xp, square(x))))
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
     if x.size and not xp.all(xp.isfinite(found[0] if isinstance(found, tuple) else found)):
@@ -467,14 +475,13 @@ def _svd_vjp(g: Any, y: Any, x: Any, full_matrices: bool) -> tuple[Any]:
     """
     (g_u, g_s, g_vh), (u, s, vh) = g, y
     m, n = x.shape[-2:]
-    if full_matrices and m != n:
-        raise GradientError(
-            "the vectors that complete the bases are not determined, so they have no gradient",
-            op="svd",
-            argument="full_matrices",
-            hint="full_matrices=False, or svdvals",
-        )
     v, g_v = adjoint(vh), adjoint(g_vh)
+    if full_matrices and m != n:
+        if m > n:
+            g_u, u = without_complement(g_u, u, n)
+        else:
+            g_v, v = without_complement(g_v, v, m)
+            g_vh, vh = adjoint(g_v), adjoint(v)
     over = safe_reciprocal(s)
     if is_complex(x.dtype):
         turning = add(vecdot(g_u, u, axis=-2), vecdot(g_v, v, axis=-2))
@@ -537,7 +544,9 @@ def _values(rows: list[list[Any]]) -> list[float]:
 
 
 def _svd_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    endless = np.array([[np.inf, 1, 2], [1, 2, 3], [2, 3, 9]])  # LAPACK's iteration does not end
     return [
+        ErrorSample((endless,), {}, EagerflowError, "did not converge"),
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
         ErrorSample((2.0,), {}, ShapeError, "not enough for a matrix"),
     ]
@@ -561,16 +570,16 @@ def svd(xp: Namespace, x: Array, /, *, full_matrices: bool = True) -> Any:
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n). With k = min(m, n) the
     named tuple ``(U, S, Vh)`` has shapes (..., m, m), (..., k) and (..., n, n), or with
     ``full_matrices=False`` (..., m, k), (..., k) and (..., k, n); ``S`` is real and descends,
-    the largest element of each column of ``U`` is real and positive. Gradients need
-    ``full_matrices=False`` or m = n; those of the vectors grow as singular values come close,
-    and count as 0 between equal ones. Raises ShapeError for tensors with less than two axes,
-    EagerflowError for values that are not finite.
+    the largest element of each column of ``U`` is real and positive. Gradients of the vectors
+    grow as singular values come close, and count as 0 between equal ones; of vectors that complete
+    a basis they are those of targets which do not depend on their choice. Raises ShapeError for
+    tensors with less than two axes, EagerflowError for values that are not finite.
 
     >>> ef.linalg.svd(ef.tensor([[0.0, 2.0], [1.0, 0.0]])).S
     Tensor([2., 1.], float32, cpu:0)
     """
     try:
-        u, s, vh = xp.linalg.svd(matrices(x), full_matrices=full_matrices)
+        u, s, vh = xp.linalg.svd(finite(xp, matrices(x)), full_matrices=full_matrices)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
     if u.size == 0 or vh.size == 0:
@@ -613,7 +622,7 @@ def svdvals(xp: Namespace, x: Array, /) -> Array:
     """
     try:
         if hasattr(xp.linalg, "svdvals") and xp is not np:
-            return xp.linalg.svdvals(x)
-        return xp.linalg.svd(matrices(x) if xp is np else x, compute_uv=False)
+            return xp.linalg.svdvals(finite(xp, matrices(x)))
+        return xp.linalg.svd(finite(xp, matrices(x)), compute_uv=False)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error

@@ -10,11 +10,12 @@ from eagerflow.codegen.numpy import matrices as on_numpy
 from eagerflow.dtypes import INTEGERS, DType
 from eagerflow.errors import ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
+from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import host
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import add, subtract
-from eagerflow.ops.family import Batch, define
+from eagerflow.ops.family import INEXACT, Batch, define
 from eagerflow.ops.indexing.scattering import one_hot
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul
 from eagerflow.ops.linear_algebra.decompositions import full_rank
@@ -91,6 +92,12 @@ def _factor_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return found
 
 
+def _factor_errors(rng: np.random.Generator) -> list[ErrorSample]:
+    return [
+        ErrorSample((x,), {}, ShapeError, "not enough for a matrix") for x in (rng.random(3), 1.0)
+    ]
+
+
 def _swapped(rng: np.random.Generator, dtype: DType, shape: tuple[int, ...]) -> Any:
     """Random matrices of full rank that need their rows in another order."""
     return full_rank(rng, dtype, shape)[..., ::-1, :]
@@ -120,10 +127,7 @@ def _eliminated(x: Any) -> tuple[Any, Any]:
     saves="x y",
     outputs=2,
     samples=_factor_samples,
-    errors=lambda rng: [
-        ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((1.0,), {}, ShapeError, "not enough for a matrix"),
-    ],
+    errors=_factor_errors,
     reference=_eliminated,
     onnx=Missing("elimination moves rows by their values, and is not written as a loop"),
     fails=False,
@@ -202,6 +206,23 @@ def lu_permutation(xp: Namespace, x: Array, /, *, rows: int) -> Array:
     return found if xp is np else xp.asarray(found)
 
 
+def _three(x: Any) -> tuple[Any, Any, Any]:
+    """Both triangles and the rows that elimination swapped, one after the other."""
+    packed, pivots = _eliminated(x)
+    m, k = x.shape[-2], pivots.shape[-1]
+    turned = np.broadcast_to(np.eye(m), (*x.shape[:-2], m, m)).copy()
+    for at in np.ndindex(*pivots.shape):
+        *stack, row = at
+        turned[(*stack, [row, pivots[at]])] = turned[(*stack, [pivots[at], row])]
+    return turned.mT, np.tril(packed[..., :k], -1) + np.eye(m, k), np.triu(packed[..., :k, :])
+
+
+@composed(
+    dtypes=INEXACT,
+    samples=_factor_samples,
+    reference=_three,
+    errors=_factor_errors,
+)
 def lu(x: Any, /) -> LUResult:
     """A permutation and two triangles whose product ``P @ L @ U`` is a matrix.
 

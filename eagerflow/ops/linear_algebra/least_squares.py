@@ -7,29 +7,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
+from eagerflow.dtypes import DType
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
-from eagerflow.op import ErrorSample
+from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
 from eagerflow.ops.family import INEXACT, as_operands
 from eagerflow.ops.linear_algebra.contraction import matmul
-from eagerflow.ops.linear_algebra.decompositions import svdvals
+from eagerflow.ops.linear_algebra.decompositions import full_rank, svdvals
 from eagerflow.ops.linear_algebra.matrices import matrix_rank
 from eagerflow.ops.linear_algebra.systems import (
     as_column,
     inv,
     matrices,
     pinv,
+    regular,
     solve,
     square_samples,
 )
 from eagerflow.ops.operands import wide
 from eagerflow.ops.reductions.norms import matrix_norm
 from eagerflow.ops.reductions.sums import sum as total
+from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
-from eagerflow.spec import normalize_axis
+from eagerflow.spec import normalize_axes
 
 __all__ = ["cond", "lstsq", "multi_dot", "tensorinv", "tensorsolve"]
 
@@ -43,6 +45,46 @@ class LstsqResult(NamedTuple):
     singular_values: Any
 
 
+def _systems(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    shapes: Any = (
+        ((4, 2), (4,)),
+        ((3, 3), (3, 2)),
+        ((2, 3), (2,)),
+        ((2, 4, 3), (2, 4, 1)),
+        ((2, 2, 3), (2, 2)),
+        ((1, 1), (1,)),
+    )
+    return [
+        Sample((full_rank(rng, dtype, a), make(rng, dtype, b)), {"rcond": rcond})
+        for (a, b), rcond in zip(shapes, (None, None, None, 1e-3, 0.0, None), strict=True)
+    ]
+
+
+def _normal_systems(a: Any, b: Any, rcond: Any) -> tuple[Any, ...]:
+    """By eigenvectors of the matrix times its adjoint, of which those count that are not 0."""
+    star = np.conj(a.mT)
+    values, vectors = np.linalg.eigh(star @ a)
+    lengths = np.sqrt(np.maximum(values, 0))[..., ::-1][..., : min(a.shape[-2:])]
+    kept = values > 1e-4 * values.max(-1, keepdims=True)
+    over = np.where(kept, 1 / np.where(kept, values, 1), 0)[..., None]
+    right = b[:, None] if b.ndim == 1 else b
+    found = vectors @ (over * (np.conj(vectors.mT) @ (star @ right)))
+    left = (np.abs(a @ found - right) ** 2).sum(-2)
+    if b.ndim == 1:
+        found, left = found[..., 0], left[..., 0]
+    return found, left, kept.sum(-1), lengths
+
+
+@composed(
+    dtypes=INEXACT,
+    samples=_systems,
+    reference=_normal_systems,
+    errors=lambda rng: [
+        ErrorSample((np.ones((3, 2)), np.ones(2)), {}, ShapeError, "do not fit"),
+        ErrorSample((np.ones(3), np.ones(3)), {}, ShapeError, "do not fit"),
+        ErrorSample((np.eye(2), 1.0), {}, ShapeError, "do not fit"),
+    ],
+)
 def lstsq(a: Any, b: Any, /, *, rcond: float | None = None) -> LstsqResult:
     """The shortest ``x`` that makes the length of ``a @ x - b`` least.
 
@@ -57,22 +99,23 @@ def lstsq(a: Any, b: Any, /, *, rcond: float | None = None) -> LstsqResult:
     >>> ef.linalg.lstsq(a, ef.tensor([1.0, 3.0, 5.0])).solution
     Tensor([1., 2.], float32, cpu:0)
     """
-    x, y = as_operands(a, b)
-    if x.ndim < 2 or not y.ndim or y.shape[-2 if y.ndim > 1 else 0] != x.shape[-2]:
+    if a.ndim < 2 or not b.ndim or b.shape[-2 if b.ndim > 1 else 0] != a.shape[-2]:
         raise ShapeError(
             "the right sides do not fit the matrices",
-            op="lstsq",
             argument="b",
-            received=f"shapes {x.shape} and {y.shape}",
             expected="shapes (..., m, n), and (m,) or (..., m, k)",
         )
+    return LstsqResult(*wide(_least_squares, a, b, rcond=rcond))
+
+
+def _least_squares(x: Any, y: Any, rcond: Any) -> tuple[Any, ...]:
     right = as_column(y) if y.ndim == 1 else y
     found = matmul(pinv(x, rtol=rcond), right)
     off = magnitude(subtract(matmul(x, found), right))
     left = total(multiply(off, off), axis=-2)
     if y.ndim == 1:
         found, left = found[..., 0], left[..., 0]
-    return LstsqResult(found, left, matrix_rank(x, rtol=rcond), svdvals(x))
+    return found, left, matrix_rank(x, rtol=rcond), svdvals(x)
 
 
 _KINDS = (type(None), str, int, float)
@@ -183,6 +226,38 @@ def _flat(sizes: Any) -> Any:
     return math.prod(sizes)
 
 
+def _maps(*cases: Any, right: bool = False) -> Any:
+    """Samples of maps that can be inverted: shapes in front and behind, and attributes."""
+
+    def samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+        found = []
+        for front, behind, named in cases:
+            size = math.prod(front)
+            x = np.asarray(regular(rng, dtype, (size, size))).reshape(*front, *behind)
+            if axes := named.get("axes"):
+                x = np.moveaxis(x, range(-len(axes), 0), axes)
+            found.append(Sample((x, make(rng, dtype, front)) if right else (x,), named))
+        return found
+
+    return samples
+
+
+@composed(
+    dtypes=INEXACT,
+    samples=_maps(
+        ((2, 2), (4,), {}),
+        ((4,), (2, 2), {"ind": 1}),
+        ((1, 1), (1,), {}),
+        ((2, 1, 3), (3, 2), {"ind": 3}),
+        ((3,), (3,), {"ind": 1}),
+        ((2, 2), (2, 2), {}),
+    ),
+    reference=lambda a, ind: np.linalg.tensorinv(a, ind),
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)),), {"ind": 1}, ShapeError, "not square"),
+        ErrorSample((np.ones((2, 2)),), {"ind": 0}, ArgumentError, "no number of axes"),
+    ],
+)
 def tensorinv(a: Any, /, ind: int = 2) -> Any:
     """The inverse of a tensor as a linear map from its last axes to its first ``ind`` ones.
 
@@ -194,23 +269,35 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
     >>> ef.linalg.tensorinv(ef.eye(4).reshape((2, 2, 4))).shape
     (4, 2, 2)
     """
-    x = as_tensor(a)
-    if isinstance(ind, bool) or not isinstance(ind, int) or not 0 < ind <= x.ndim:
-        raise ArgumentError(
-            f"{ind!r} is no number of axes", op="tensorinv", argument="ind", expected="at least 1"
-        )
-    front, behind = x.shape[:ind], x.shape[ind:]
+    if isinstance(ind, bool) or not isinstance(ind, int) or not 0 < ind <= a.ndim:
+        raise ArgumentError(f"{ind!r} is no number of axes", argument="ind", expected="at least 1")
+    front, behind = a.shape[:ind], a.shape[ind:]
     if _flat(front) != _flat(behind):
         raise ShapeError(
             "the map is not square",
-            op="tensorinv",
             argument="a",
-            received=str(x.shape),
             expected="axes in front and behind with the same product of sizes",
         )
-    return reshape(inv(reshape(x, (_flat(front), -1))), (*behind, *front))
+    return reshape(inv(reshape(a, (_flat(front), _flat(behind)))), (*behind, *front))
 
 
+@composed(
+    dtypes=INEXACT,
+    samples=_maps(
+        ((2, 2), (4,), {}),
+        ((4,), (2, 2), {}),
+        ((2, 3), (3, 2), {"axes": (0, 2)}),
+        ((1,), (1,), {}),
+        ((3,), (3,), {"axes": (0,)}),
+        ((2, 1, 2), (2, 2), {}),
+        right=True,
+    ),
+    reference=lambda a, b, axes: np.linalg.tensorsolve(a, b, axes),
+    errors=lambda rng: [
+        ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "does not fit"),
+        ErrorSample((np.eye(2), np.ones(2)), {"axes": (2,)}, ShapeError, "does not exist"),
+    ],
+)
 def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Any:
     """The ``x`` for which ``tensordot(a, x, x.ndim)`` is ``b``.
 
@@ -220,18 +307,15 @@ def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Any:
     >>> ef.linalg.tensorsolve(ef.eye(4).reshape((2, 2, 4)), ef.ones((2, 2)))
     Tensor([1., 1., 1., 1.], float32, cpu:0)
     """
-    x, y = as_operands(a, b)
     if axes is not None:
-        last = [normalize_axis(axis, x.ndim) for axis in axes]
-        x = permute_dims(x, (*(i for i in range(x.ndim) if i not in last), *last))
-    size = _flat(y.shape)
-    if x.shape[: y.ndim] != y.shape or _flat(x.shape[y.ndim :]) != size:
+        last = normalize_axes(axes, a.ndim, "axes")
+        a = permute_dims(a, (*(i for i in range(a.ndim) if i not in last), *last))
+    size = _flat(b.shape)
+    if a.shape[: b.ndim] != b.shape or _flat(a.shape[b.ndim :]) != size:
         raise ShapeError(
             "the map does not fit the right side",
-            op="tensorsolve",
             argument="b",
-            received=f"shapes {x.shape} and {y.shape}",
             expected="the axes of b first, then others with the same product of sizes",
         )
-    found = solve(reshape(x, (size, size)), reshape(y, (size,)))
-    return reshape(found, x.shape[y.ndim :])
+    found = solve(reshape(a, (size, size)), reshape(b, (size,)))
+    return reshape(found, a.shape[b.ndim :])

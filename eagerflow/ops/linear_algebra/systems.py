@@ -116,6 +116,13 @@ def not_converged() -> EagerflowError:
     )
 
 
+def finite(xp: Namespace, x: Any) -> Any:
+    """``x``, if all its values are finite: iterations need not end otherwise."""
+    if x.size and not xp.all(xp.isfinite(x)):
+        raise not_converged()
+    return x
+
+
 def as_column(x: Any) -> Any:
     """``x`` with an axis of size 1 behind."""
     return reshape(x, (*x.shape, 1))
@@ -443,7 +450,7 @@ def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
     if x.size == 0:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype)
     try:
-        return xp.linalg.pinv(x, rtol=rtol)
+        return xp.linalg.pinv(finite(xp, x), rtol=rtol)
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
 

@@ -18,6 +18,7 @@ from eagerflow.ops.creation.ranges import arange, linspace
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal, greater_equal, less_equal, logical_and
 from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.segments import segment_sum
 from eagerflow.ops.operands import floating, real_numbers, vector, whole_number
 from eagerflow.ops.reductions.cumulative import diff
@@ -188,13 +189,13 @@ def _edges(x: Any, bins: Any, limits: Any) -> Any:
             expected="an integer, or edges",
             hint="np.histogram_bin_edges(x.numpy(), ...), which counts them by such rules",
         )
-    return vector(floating(as_tensor(bins), "bins"), "bins")
+    return vector(floating(as_operand(bins, x), "bins"), "bins")
 
 
 def _binned(columns: list[Any], edges: list[Any], weights: Any, density: bool) -> Any:
     """How many points lie in each bin; ``columns`` are their coordinates."""
     sizes = [e.shape[0] - 1 for e in edges]
-    flat: Any = 0
+    flat: Any = None
     inside: Any = None
     for x, edge, size in zip(columns, edges, sizes, strict=True):
         place = subtract(searchsorted(edge, x, side="right"), 1)
@@ -202,7 +203,8 @@ def _binned(columns: list[Any], edges: list[Any], weights: Any, density: bool) -
         place = where(equal(x, edge[-1]), size - 1, place)
         within = logical_and(greater_equal(x, edge[0]), less_equal(x, edge[-1]))
         inside = within if inside is None else logical_and(inside, within)
-        flat = add(multiply(flat, size), where(within, place, 0))
+        place = where(within, place, 0)
+        flat = place if flat is None else add(multiply(flat, size), place)
     if weights is None:
         weights = astype(ones(columns[0].shape, "int64", str(columns[0].device)), "int64")
     count = 1

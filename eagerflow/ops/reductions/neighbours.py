@@ -228,7 +228,7 @@ def _interp(x: Any, xp: Any, fp: Any, left: Any, right: Any, period: Any) -> Any
         xp, fp = take(xp, order, axis=0), take(fp, order, axis=0)
         xp = concat([subtract(xp[-1:], period), xp, add(xp[:1], period)], axis=0)
         fp = concat([fp[-1:], fp, fp[:1]], axis=0)
-    after = clip(searchsorted(xp, x, side="right"), 1, as_tensor(xp.shape[0] - 1))
+    after = clip(searchsorted(xp, x, side="right"), 1, xp.shape[0] - 1)
     before = subtract(after, 1)
     x0, x1 = take(xp, before, axis=0), take(xp, after, axis=0)
     f0, f1 = take(fp, before, axis=0), take(fp, after, axis=0)

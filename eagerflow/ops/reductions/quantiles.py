@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.numpy import quietly
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
 from eagerflow.dtypes import REAL, DType
@@ -39,6 +38,7 @@ from eagerflow.ops.shapes.reshaping import (
     reshape,
 )
 from eagerflow.spec import normalize_axes
+from eagerflow.tensor import Operators
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
 
@@ -105,16 +105,16 @@ def _places(method: Any, last: Any, q: Any) -> Any:
 # What quantiles share ----------------------------------------------------------------------------
 
 
-def _shares(q: Any, hundred: bool) -> Any:
-    """Probabilities in float64, in which places among many elements are exact."""
-    if number_type(q) is not None:
-        low, high = quietly(np.min, q, initial=0), quietly(np.max, q, initial=0)
-        most = 100 if hundred else 1
+def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
+    """Probabilities in float64, in which places among many elements are exact; beside ``x``."""
+    found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
+    if number_type(q) is not None and not isinstance(q, Operators):
+        numbers, most = found.numpy(), 100 if hundred else 1
+        low, high = numbers.min(initial=0), numbers.max(initial=0)
         if not 0 <= low <= high <= most:
             raise ArgumentError(
                 f"{short_repr(q)} is out of range", argument="q", expected=f"from 0 to {most}"
             )
-    found = as_tensor(q, "float64")
     return divide(found, 100) if hundred else found
 
 
@@ -332,7 +332,7 @@ def median(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
     >>> ef.median(ef.tensor([[1.0, 9.0, 2.0], [4.0, 3.0, 8.0]]), axis=1)
     Tensor([2., 4.], float32, cpu:0)
     """
-    return _quantiles(x, as_tensor(0.5, "float64"), axis, "linear", keepdims, None, False)
+    return _quantiles(x, _shares(0.5, x), axis, "linear", keepdims, None, False)
 
 
 @_composed(**_MEDIAN)
@@ -346,7 +346,7 @@ def nanmedian(x: Any, /, axis: Any = None, keepdims: bool = False) -> Any:
     >>> ef.nanmedian(ef.tensor([1.0, ef.nan, 2.0, 6.0]))
     Tensor(2., float32, cpu:0)
     """
-    return _quantiles(x, as_tensor(0.5, "float64"), axis, "linear", keepdims, None, True)
+    return _quantiles(x, _shares(0.5, x), axis, "linear", keepdims, None, True)
 
 
 @_composed()
@@ -372,7 +372,7 @@ def quantile(
     >>> ef.quantile(ef.tensor([1.0, 2.0, 4.0, 8.0]), [0.25, 0.5])
     Tensor([1.75, 3.  ], float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, False), axis, method, keepdims, weights, False)
+    return _quantiles(x, _shares(q, x), axis, method, keepdims, weights, False)
 
 
 @_composed(100)
@@ -392,7 +392,7 @@ def percentile(
     >>> ef.percentile(ef.tensor([1.0, 2.0, 4.0, 8.0]), 50)
     Tensor(3., float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, True), axis, method, keepdims, weights, False)
+    return _quantiles(x, _shares(q, x, hundred=True), axis, method, keepdims, weights, False)
 
 
 @_composed()
@@ -412,7 +412,7 @@ def nanquantile(
     >>> ef.nanquantile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 0.5)
     Tensor(4., float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, False), axis, method, keepdims, weights, True)
+    return _quantiles(x, _shares(q, x), axis, method, keepdims, weights, True)
 
 
 @_composed(100)
@@ -432,4 +432,4 @@ def nanpercentile(
     >>> ef.nanpercentile(ef.tensor([1.0, ef.nan, 4.0, 8.0]), 50)
     Tensor(4., float32, cpu:0)
     """
-    return _quantiles(x, _shares(q, True), axis, method, keepdims, weights, True)
+    return _quantiles(x, _shares(q, x, hundred=True), axis, method, keepdims, weights, True)

@@ -26,6 +26,7 @@ from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.padding import crop, pad
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape, swapaxes
 from eagerflow.ops.signal.windows import WINDOWS
+from eagerflow.tensor import Operators
 
 __all__ = ["istft", "stft"]
 
@@ -56,7 +57,7 @@ def _frame(n_fft: Any, hop_length: Any, win_length: Any) -> tuple[int, int, int]
     return length, hop, width
 
 
-def _weights(window: Any, width: int, length: int, dtype: DType) -> Any:
+def _weights(window: Any, width: int, length: int, dtype: DType, device: Any = None) -> Any:
     """The window in the middle of ``length`` weights, zeros around it; None if all are 1."""
     if isinstance(window, str):
         if window not in WINDOWS:
@@ -65,12 +66,12 @@ def _weights(window: Any, width: int, length: int, dtype: DType) -> Any:
                 argument="window",
                 expected="a tensor, or one of " + ", ".join(sorted(WINDOWS)),
             )
-        window = WINDOWS[window](width, sym=False, dtype=dtype)
+        window = WINDOWS[window](width, sym=False, dtype=dtype, device=device)
     if window is None:
         if width == length:
             return None
-        window = ones((width,), dtype)
-    window = as_tensor(window)
+        window = ones((width,), dtype, device)
+    window = as_tensor(window, None, None if isinstance(window, Operators) else device)
     if window.shape != (width,) or window.dtype not in INEXACT:
         raise ShapeError(
             f"a window of shape {window.shape}, {window.dtype.name}",
@@ -81,9 +82,10 @@ def _weights(window: Any, width: int, length: int, dtype: DType) -> Any:
     return pad(window, (before, length - width - before))
 
 
-def _places(count: Any, hop: int, length: int) -> Any:
+def _places(count: Any, hop: int, length: int, device: str) -> Any:
     """Where the elements of each piece are in the signal: (count, length)."""
-    return add(reshape(multiply(arange(count), hop), (count, 1)), arange(length))
+    starts = multiply(arange(count, device=device), hop)
+    return add(reshape(starts, (count, 1)), arange(length, device=device))
 
 
 # Pieces to spectra -------------------------------------------------------------------------------
@@ -182,7 +184,7 @@ def stft(
         )
     if x.dtype in NARROW:
         x = astype(x, float32)
-    weights = _weights(window, width, length, real_dtype(x.dtype))
+    weights = _weights(window, width, length, real_dtype(x.dtype), str(x.device))
     if center:
         sides = (length // 2, length // 2)
         x = pad(x, (*((0, 0),) * (x.ndim - 1), sides), mode=pad_mode)
@@ -193,7 +195,7 @@ def stft(
             argument="n_fft",
             expected="at most the length of the signal",
         )
-    pieces = take(x, _places(1 + (time - length) // hop, hop, length), axis=-1)
+    pieces = take(x, _places(1 + (time - length) // hop, hop, length, str(x.device)), axis=-1)
     if weights is not None:
         pieces = multiply(pieces, weights)
     transform = rfft if half and pieces.dtype not in COMPLEX else fft
@@ -303,12 +305,12 @@ def istft(
         _positive(length, "length")
     if x.dtype in NARROW:
         x = astype(x, float32)
-    weights = _weights(window, width, size, real_dtype(x.dtype))
+    weights = _weights(window, width, size, real_dtype(x.dtype), str(x.device))
     spectra = swapaxes(x, -1, -2)
     pieces = (irfft if half else ifft)(spectra, n=size, norm="ortho" if normalized else "backward")
-    places, total = _places(count, hop, size), (count - 1) * hop + size
+    places, total = _places(count, hop, size, str(x.device)), (count - 1) * hop + size
     if weights is None:
-        weights = ones((size,), real_dtype(x.dtype))
+        weights = ones((size,), real_dtype(x.dtype), str(x.device))
     found = _overlapped(multiply(pieces, weights), places, total)
     squares = broadcast_to(multiply(weights, weights), (count, size))
     sums = _overlapped(squares, places, total)

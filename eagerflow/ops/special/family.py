@@ -40,9 +40,10 @@ def checked_order(n: Any) -> int:
     return n
 
 
-def order_errors(rng: Any) -> list[ErrorSample]:
+def order_errors(rng: Any, **attributes: Any) -> list[ErrorSample]:
     """Orders that are refused."""
     x = rng.random(3)
     return [
-        ErrorSample((x,), {"n": n}, DTypeError, "is not an order") for n in (-1, 1.5, 1_000_000)
+        ErrorSample((x,), {"n": n} | attributes, DTypeError, "is not an order")
+        for n in (-1, 1.5, 1_000_000)
     ]

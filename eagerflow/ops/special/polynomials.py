@@ -28,6 +28,7 @@ __all__ = [
     "eval_genlaguerre",
     "eval_hermite",
     "eval_hermitenorm",
+    "eval_jacobi",
     "eval_laguerre",
     "eval_legendre",
 ]
@@ -43,14 +44,15 @@ def _samples(low: float, high: float, **more: Any) -> Callable[..., list[Sample]
     return samples
 
 
-def _checked(x: TensorSpec, n: Any, alpha: Any = 1.0) -> TensorSpec:
+def _checked(x: TensorSpec, n: Any, alpha: Any = 1.0, beta: Any = 1.0) -> TensorSpec:
     checked_order(n)
-    if type(alpha) not in (int, float) or not -1 < alpha < math.inf:
-        raise DTypeError(
-            f"{alpha!r} is not a parameter",
-            argument="alpha",
-            expected="a Python number that is more than -1",
-        )
+    for name, value in (("alpha", alpha), ("beta", beta)):
+        if type(value) not in (int, float) or not -1 < value < math.inf:
+            raise DTypeError(
+                f"{value!r} is not a parameter",
+                argument=name,
+                expected="a Python number that is more than -1",
+            )
     return x
 
 
@@ -214,6 +216,59 @@ def eval_hermitenorm(xp: Namespace, x: Array, /, n: int) -> Array:
     Tensor([-0.75,  3.  ], float32, cpu:0)
     """
     return in_double(kernels.hermite_norm)(xp, x, n=n)
+
+
+def _jacobi_of_number(x: float, n: int, alpha: float, beta: float) -> float:
+    """Powers of x - 1 times powers of x + 1, as fractions (DLMF 18.5.8)."""
+    a, b, half = Fraction(alpha), Fraction(beta), Fraction(x) / 2
+    terms = (
+        _rising(a + k + 1, n - k)
+        * _rising(b + n - k + 1, k)
+        * (half - Fraction(1, 2)) ** k
+        * (half + Fraction(1, 2)) ** (n - k)
+        / (math.factorial(k) * math.factorial(n - k))
+        for k in range(n + 1)
+    )
+    return float(sum(terms))
+
+
+@_polynomial(
+    kernels.jacobi,
+    -1.2,
+    1.2,
+    lambda n: [],
+    samples=_samples(-1.2, 1.2, alpha=0.75, beta=-0.25),
+    reference=each(_jacobi_of_number),
+    errors=lambda rng: [
+        *order_errors(rng, alpha=0.5, beta=0.5),
+        ErrorSample(
+            (rng.random(3),), {"n": 2, "alpha": -1.5, "beta": 0.5}, DTypeError, "not a parameter"
+        ),
+        ErrorSample(
+            (rng.random(3),), {"n": 2, "alpha": 0.5, "beta": "one"}, DTypeError, "not a parameter"
+        ),
+    ],
+    partials=(
+        in_float32(
+            lambda y, x, n, alpha, beta: (
+                eval_jacobi(x, n - 1, alpha + 1, beta + 1) * (0.5 * (n + alpha + beta + 1))
+                if n
+                else zeros_like(x)
+            )
+        ),
+    ),
+)
+def eval_jacobi(xp: Namespace, x: Array, /, n: int, alpha: float, beta: float) -> Array:
+    """Jacobi polynomial of order ``n`` and parameters ``alpha`` and ``beta`` of each element.
+
+    ``x`` is a real tensor of any shape, ``n`` an integer from 0 to 10000, the parameters numbers
+    that are more than -1. Computed in float64 by the recurrence (DLMF 18.9.2). Raises DTypeError
+    for complex ``x``, other ``n`` and parameters.
+
+    >>> ef.eval_jacobi(ef.tensor([0.0, 1.0]), 1, 1.5, 0.5)
+    Tensor([0.5, 2.5], float32, cpu:0)
+    """
+    return in_double(kernels.jacobi)(xp, x, n=n, alpha=alpha, beta=beta)
 
 
 def _laguerre_row(n: int, alpha: Any) -> list[Any]:

@@ -42,6 +42,20 @@ def hermite_norm(xp: Any, x: Any, n: int) -> Any:
     return _recurrence(xp, x, n, x, lambda k, last, before: x * last - before * float(k - 1))
 
 
+def jacobi(xp: Any, x: Any, n: int, alpha: float, beta: float) -> Any:
+    """P_n of the parameters alpha and beta."""
+    both, apart = alpha + beta, alpha * alpha - beta * beta
+
+    def step(k: int, last: Any, before: Any) -> Any:
+        middle = 2 * k + both
+        below = 2 * k * (k + both) * (middle - 2)
+        up, shift = (middle - 1) * middle * (middle - 2) / below, (middle - 1) * apart / below
+        down = 2 * (k + alpha - 1) * (k + beta - 1) * middle / below
+        return last * (x * up + shift) - before * down
+
+    return _recurrence(xp, x, n, (x - 1) * (0.5 * (both + 2)) + (alpha + 1), step)
+
+
 def laguerre(xp: Any, x: Any, n: int, alpha: float) -> Any:
     """L_n of the parameter alpha."""
 

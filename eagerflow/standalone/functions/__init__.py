@@ -4,7 +4,7 @@ Each is there once, is read by people, and calls others of this package by their
 """
 
 from eagerflow.codegen.numpy import matrices as factorizations
-from eagerflow.codegen.numpy import rejection
+from eagerflow.codegen.numpy import matrix_functions, rejection
 from eagerflow.standalone.functions import (
     attention,
     elements,
@@ -19,6 +19,7 @@ from eagerflow.standalone.functions import (
 
 MODULES = (
     factorizations,
+    matrix_functions,
     rejection,
     attention,
     elements,

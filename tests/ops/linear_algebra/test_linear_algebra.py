@@ -54,6 +54,36 @@ def test_gradients_stay_finite_between_equal_values(dtype):
     np.testing.assert_allclose(trace.numpy(), np.eye(3), atol=1e-12)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (2, 3, 2)])
+def test_gradients_of_whole_bases_are_those_of_what_they_span(dtype, shape):
+    x, k = matrix(dtype, *shape), min(shape[-2:])
+    weight = matrix(dtype, max(shape[-2:]), max(shape[-2:]), seed=1)
+
+    def spanned(basis):
+        others = basis[..., k:]
+        projection = others @ ef.conj(others.mT)
+        return ef.real(projection * weight).sum(axis=(-2, -1))
+
+    def of_svd(x):
+        u, s, vh = ef.linalg.svd(x)
+        return spanned(u if shape[-2] > shape[-1] else ef.conj(vh.mT)) + s.sum(axis=-1) ** 2
+
+    def of_qr(x):
+        q, r = ef.linalg.qr(x, mode="complete")
+        return spanned(q) + ef.real(r * r).sum(axis=(-2, -1)) + ef.real(q[..., 0, 0])
+
+    for f in (of_svd, of_qr) if shape[-2] > k else (of_svd,):
+        ef.testing.check_gradients(f, (x,), order=2)
+
+
+def test_the_only_vector_that_completes_a_basis_has_a_gradient_of_its_own():
+    x = matrix("float64", 3, 2)
+    ef.testing.check_gradients(lambda x: ef.linalg.qr(x, mode="complete"), (x,), order=2)
+    ef.testing.check_gradients(ef.linalg.svd, (x,))
+    ef.testing.check_gradients(ef.linalg.svd, (x.T,))
+
+
 @pytest.mark.parametrize("ord", [1, 2, 3, 0.5, np.inf, -np.inf, 0])
 def test_the_gradient_of_a_norm_at_zero_is_zero(ord):
     g = ef.grad(lambda x: ef.linalg.vector_norm(x, ord=ord))(ef.zeros((3,)))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.op import ops
 from eagerflow.ops.special.incomplete_gamma import gamma_density, gamma_sample_gradient
 
 POINTS = 60
@@ -236,6 +237,25 @@ def test_betainc(name, soak, domain):
     check(name, ef.betainc, columns, reference, 20, size)
 
 
+@pytest.mark.parametrize("second", [False, True])
+@pytest.mark.parametrize(("name", "soak"), variants(["betainc"]))
+def test_slopes_of_betainc(name, soak, second):
+    def reference(*given):
+        with mpmath.workdps(90):  # next to 1 mpmath loses as many digits as the function is close
+            step = mpmath.mpf(10) ** -20 * given[second]
+            sides = []
+            for moved in (given[second] + step, given[second] - step):
+                a, b = (given[0], moved) if second else (moved, given[1])
+                sides.append(mpmath.betainc(a, b, 0, given[2], regularized=True))
+            return (sides[0] - sides[1]) / (2 * step)
+
+    for domain, units in ((parameters, 60), (large_parameters, 400)):
+        columns = points(f"{domain.__name__} by {second}", domain, soak)
+        columns = [c[: 300 if soak else 12] for c in columns]
+        call = lambda a, b, x: ops["betainc_slope"].call(a, b, x, second=second)
+        check(name, call, columns, reference, units)
+
+
 @pytest.mark.parametrize(("name", "soak"), variants(["beta", "betaln"]))
 def test_beta(name, soak):
     rng = np.random.default_rng(3)
@@ -291,6 +311,16 @@ def test_polynomials(name, n):
         top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
     call = lambda x: getattr(ef, name)(x, n)
     check(name, call, [x], reference, 4 * n, lambda x: top)
+
+
+@pytest.mark.parametrize(("alpha", "beta"), [(0.0, 0.0), (2.5, -0.75), (-0.5, -0.5), (0.5, 30.0)])
+def test_jacobi_polynomials(alpha, beta):
+    x, n = np.linspace(-0.99, 0.99, 12), 30
+    reference = lambda x: mpmath.jacobi(n, alpha, beta, x)
+    with mpmath.workdps(40):
+        top = max(abs(reference(mpmath.mpf(v))) for v in x.tolist())
+    call = lambda x: ef.eval_jacobi(x, n, alpha, beta)
+    check("eval_jacobi", call, [x], reference, 4 * n, lambda x: top)
 
 
 def test_gradients_by_the_shape_are_those_of_mpmath():
