@@ -14,6 +14,7 @@ from reprlib import Repr
 
 __all__ = [
     "ArgumentError",
+    "AxisError",
     "CaptureError",
     "DTypeError",
     "DeviceError",
@@ -150,6 +151,17 @@ class ShapeError(EagerflowError, ValueError):
     """
 
     unlike: tuple[object, ...] = ()
+
+
+class AxisError(ShapeError, IndexError):
+    """An axis that a tensor does not have; an IndexError too, as the Array API asks.
+
+    >>> ef.expand_dims(ef.ones(3), axis=5)
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.AxisError: expand_dims: axis: axis 5 does not exist
+    ...
+    """
 
 
 class DTypeError(EagerflowError, TypeError):

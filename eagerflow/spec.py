@@ -8,7 +8,7 @@ from typing import Any
 
 from eagerflow.dims import Dim, DimLike, Shape, product
 from eagerflow.dtypes import DType, as_dtype
-from eagerflow.errors import ShapeError, short_repr
+from eagerflow.errors import AxisError, ShapeError, short_repr
 
 Array = Any
 """An array of the library that is computed with; its class is known when a program runs."""
@@ -148,7 +148,7 @@ def known_spec(shape: tuple[Any, ...], dtype: DType, device: Any) -> TensorSpec:
 
 
 def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
-    """``axis`` counted from the front; ShapeError where there is no such axis."""
+    """``axis`` counted from the front; AxisError where there is no such axis."""
     try:
         number = index(axis)
     except TypeError:
@@ -156,7 +156,7 @@ def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
             f"{short_repr(axis)} is not an axis", argument=argument, expected="an integer"
         ) from None
     if not -rank <= number < rank:
-        raise ShapeError(
+        raise AxisError(
             f"axis {number} does not exist",
             argument=argument,
             expected=f"an axis from {-rank} to {rank - 1}" if rank else "no axis: the rank is 0",

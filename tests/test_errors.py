@@ -20,6 +20,7 @@ from eagerflow.recorder import process, recorder_state
 
 BASES = {
     "ShapeError": ValueError,
+    "AxisError": IndexError,
     "DTypeError": TypeError,
     "DeviceError": ValueError,
     "IndexRangeError": IndexError,

@@ -38,7 +38,7 @@ from eagerflow.dtypes import (
     promote,
     real_dtype,
 )
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import AxisError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
 from eagerflow.ops.samples import each, pairs, reals
 from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
@@ -191,7 +191,7 @@ def _all_refused(op: Op, own: Call, rng: np.random.Generator) -> list[ErrorSampl
     ]
     if "axis" in op.attributes:
         args = (np.ones((2, 3)),) if op.arrange else ()
-        found.append(ErrorSample(args, {"axis": 7}, ShapeError, "axis 7 does not exist"))
+        found.append(ErrorSample(args, {"axis": 7}, AxisError, "axis 7 does not exist"))
         found.append(ErrorSample(args, {"axis": "rows"}, ShapeError, "is not an axis"))
     return [*found, *own(rng)]
 

@@ -8,7 +8,14 @@ import numpy as np
 
 from eagerflow.dims import symbolic
 from eagerflow.dtypes import FLOATS, STANDARD, DType, as_dtype, default_dtype
-from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
+from eagerflow.errors import (
+    ArgumentError,
+    AxisError,
+    CaptureError,
+    DTypeError,
+    ShapeError,
+    short_repr,
+)
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -109,7 +116,7 @@ def _samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 
 def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
-        ErrorSample((np.ones((2, 3)),), {"axes": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)),), {"axes": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((np.ones((2, 3)),), {"axes": (1, 1)}, ShapeError, "repeat"),
     ]
 

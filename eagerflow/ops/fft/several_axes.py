@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import FLOATS, INEXACT, DType
-from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -135,7 +135,7 @@ _one = _samples(
 def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        ErrorSample((x,), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
         ErrorSample((x,), {"axes": (0, 0)}, ShapeError, "repeat"),
         ErrorSample((x,), {"axes": 1}, ShapeError, "is no sequence of axes"),
         ErrorSample((x,), {"s": 4}, ShapeError, "is no sequence of lengths"),
@@ -148,7 +148,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 def _one_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x,), {"n": 0}, ShapeError, "a transform of 0 elements"),
         ErrorSample((x,), {"norm": "unitary"}, ArgumentError, "is not a norm"),
     ]

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from eagerflow.dtypes import COMPLEX, FLOATS, INEXACT, DType, complex64, complex128, real_dtype
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.cast import astype
@@ -135,7 +135,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
         ErrorSample((x,), {"n": 2.5}, ShapeError, "is not a size"),
         ErrorSample((x,), {"n": 2**62}, ShapeError, "too large"),
         ErrorSample((x,), {"norm": "unitary"}, ArgumentError, "'unitary' is not a norm"),
-        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x[:, :0],), {}, ShapeError, "a transform of"),
     ]
 

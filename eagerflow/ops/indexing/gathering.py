@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import INTEGERS, DType
-from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
@@ -29,7 +29,7 @@ def _index_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample((x, np.array([3])), {"axis": 1}, IndexRangeError, "for axis 1 of length 3"),
-        ErrorSample((x, np.array([0])), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, np.array([0])), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x, np.array([0.5])), {"axis": 1}, DTypeError, "cannot be indices"),
         ErrorSample((x, "ab"), {"axis": 1}, DTypeError, "str"),
     ]

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import INTEGERS, DType, as_dtype, default_dtype
-from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.errors import AxisError, CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Onnx, Sample
 from eagerflow.ops.attributes import DTypeLike, Size, Sizes
 from eagerflow.ops.creation.ranges import arange
@@ -229,7 +229,7 @@ def _batched_one_hot(
         ErrorSample((np.array([-1]), 3), {}, IndexRangeError, "index -1 is out of range"),
         ErrorSample((np.array([0.5]), 3), {}, DTypeError, "cannot be indices"),
         ErrorSample((np.array([0]), -3), {}, ShapeError, "negative"),
-        ErrorSample((np.array([0]), 3, 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.array([0]), 3, 2), {}, AxisError, "axis 2 does not exist"),
     ],
     reference=lambda x, num_classes, axis, dtype: np.moveaxis(
         np.array([[i == k for k in range(num_classes)] for i in x.ravel().tolist()])

@@ -15,7 +15,7 @@ import numpy as np
 from eagerflow.codegen.generated import enabled
 from eagerflow.dims import product
 from eagerflow.dtypes import DType, is_complex
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.family import (
@@ -470,7 +470,7 @@ def _vecdot_axis(x1: Any, x2: Any, axis: int) -> int:
         raise ShapeError(f"{axis!r} is not an axis", argument="axis", expected="an integer")
     for name, x in (("x1", x1), ("x2", x2)):
         if not -x.ndim <= axis < x.ndim:
-            raise ShapeError(
+            raise AxisError(
                 f"axis {axis} does not exist in {name}",
                 argument="axis",
                 expected="an axis of both, such as -1",
@@ -578,9 +578,9 @@ def _vecdot_reference(x1: Any, x2: Any, axis: int) -> Any:
     errors=lambda rng: [
         ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "3 and 2 elements"),
         ErrorSample((np.ones(3), np.ones(1)), {}, ShapeError, "3 and 1 elements"),
-        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "does not exist"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, AxisError, "does not exist"),
         ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, "negative"),
-        ErrorSample((np.ones(3), 2.0), {}, ShapeError, "does not exist in x2"),
+        ErrorSample((np.ones(3), 2.0), {}, AxisError, "does not exist in x2"),
     ],
     # CuPy has no vecdot of its own.
     overrides={"numpy": _vecdot_numpy},

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.dtypes import DType
-from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import abs as magnitude
@@ -295,7 +295,7 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
     reference=lambda a, b, axes: np.linalg.tensorsolve(a, b, axes),
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.ones(2)), {}, ShapeError, "does not fit"),
-        ErrorSample((np.eye(2), np.ones(2)), {"axes": (2,)}, ShapeError, "does not exist"),
+        ErrorSample((np.eye(2), np.ones(2)), {"axes": (2,)}, AxisError, "does not exist"),
     ],
 )
 def tensorsolve(a: Any, b: Any, /, axes: Any = None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.filled import ones_like
@@ -241,7 +241,7 @@ def _gated(x: Any, axis: int) -> Any:
     sizes=Missing("whether an axis has two halves has to be known"),
     errors=lambda rng: [
         ErrorSample((np.ones(3),), {}, ShapeError, "3 elements have no two halves"),
-        ErrorSample((np.ones(2), 1), {}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(2), 1), {}, AxisError, "axis 1 does not exist"),
     ],
 )
 def glu(x: Any, /, axis: int = -1) -> Any:

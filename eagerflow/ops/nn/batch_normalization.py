@@ -10,7 +10,7 @@ import numpy as np
 
 from eagerflow import primitives
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Into, Missing, Sample
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import (
@@ -174,7 +174,7 @@ def _samples(parameters: int) -> Any:
 def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x, np.ones(2)), {}, ShapeError, "an element for each channel"),
         ErrorSample((x,), {"epsilon": "small"}, ShapeError, "is not a small number"),
     ]
@@ -370,7 +370,7 @@ def _gradient_reference(
         ErrorSample((np.ones((2, 3)), *[np.ones(3)] * 3), {}, ShapeError, "differ"),
         ErrorSample((*[np.ones((2, 3))] * 2, *[np.ones(2)] * 2), {}, ShapeError, "each channel"),
         ErrorSample(
-            (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, ShapeError, "axis 2 does"
+            (*[np.ones((2, 3))] * 2, *[np.ones(3)] * 2), {"axis": 2}, AxisError, "axis 2 does"
         ),
     ],
     reference=_gradient_reference,

@@ -9,7 +9,7 @@ import numpy as np
 
 from eagerflow.codegen.numpy.rows import whole_rows
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
-from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid
@@ -109,7 +109,7 @@ def _dense_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
         ErrorSample(("a string", x), {}, DTypeError, "str"),
         ErrorSample((x, x[:1]), {}, ShapeError, "differ"),
-        ErrorSample((x, x), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, x), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x[:, :0], x[:, :0]), {}, ShapeError, "there are no classes"),
     ]
 

@@ -15,7 +15,7 @@ from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import instructions
 from eagerflow.codegen.numpy.rows import RowKernel, whole_rows
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import abs, negative
 from eagerflow.ops.elementwise.comparison import less
@@ -169,7 +169,7 @@ def _errors(*more: Any) -> Callable[[np.random.Generator], list[ErrorSample]]:
     x = np.ones((2, 3))
     return lambda rng: [
         ErrorSample((x, x[:1], *more), {}, ShapeError, "differ"),
-        ErrorSample((x, x, *more), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, x, *more), {"axis": 2}, AxisError, "axis 2 does not exist"),
     ]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow.codegen.instructions import RowInstructions
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.elementwise.precision import in_float32
@@ -184,7 +184,7 @@ def _norm_samples(parameters: int) -> Callable[..., list[Sample]]:
 def _norm_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
-        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x, np.ones(2)), {}, ShapeError, "the sizes of the normalized axes"),
         ErrorSample((x,), {"epsilon": -1.0}, ShapeError, "is not a small number"),
     ]
@@ -479,7 +479,7 @@ def _body_of_gradient(s: Any, x: Any, g: Any, scale: Any, epsilon: float, center
     samples=_gradient_samples,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.ones(3)), {}, ShapeError, "differ"),
-        ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)),) * 2, {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((np.ones((2, 3)),) * 3, {}, ShapeError, "normalized axes"),
     ],
     reference=_gradient_reference,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.composition import composed
@@ -84,7 +84,7 @@ def _cosine_of(a: Any, b: Any, eps: float = 1e-8) -> float:
     dtypes=FLOATS,
     errors=lambda rng: [
         ErrorSample((np.ones(2), np.ones(3)), {}, ShapeError, "broadcast"),
-        ErrorSample((np.ones(2), np.ones(2), 1), {}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(2), np.ones(2), 1), {}, AxisError, "axis 1 does not exist"),
     ],
 )
 def cosine_similarity(x1: Any, x2: Any, /, axis: int = -1, eps: float = 1e-8) -> Any:

@@ -12,7 +12,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INEXACT, STANDARD, DType
-from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axis, DTypeLike
 from eagerflow.ops.creation.filled import zeros_like
@@ -143,7 +143,7 @@ def _scan_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample((x,), {}, ShapeError, "axis is needed"),
-        ErrorSample((x,), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x,), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x,), {"axis": (0, 1)}, ShapeError, "is not an axis"),
         ErrorSample((x[0, 0],), {}, ShapeError, "axis is needed"),
     ]
@@ -419,7 +419,7 @@ def _recurrence_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     samples=_recurrence_samples,
     errors=lambda rng: [
         ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "differ"),
-        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3), np.ones(3)), {"axis": 1}, AxisError, "axis 1 does not exist"),
         ErrorSample((np.ones(3), np.ones(3)), {"axis": "t"}, ShapeError, "is not an axis"),
     ],
     reference=_recurrence_reference,

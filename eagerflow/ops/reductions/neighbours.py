@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dtypes import FLOATS, INEXACT, NUMERIC, DType, is_complex
-from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.errors import ArgumentError, AxisError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.elementwise.arithmetic import abs, add, divide, multiply, remainder, subtract
@@ -63,7 +63,7 @@ def _trapezoid(y: Any, x: Any, dx: Any, axis: int) -> Any:
     reference=lambda y, x=None, dx=1.0, axis=-1: np.asarray(np.trapezoid(y, x, dx, axis)),
     errors=lambda rng: [
         ErrorSample((np.ones(3), np.ones(4)), {}, ShapeError, "broadcast"),
-        ErrorSample((np.ones(3),), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3),), {"axis": 1}, AxisError, "axis 1 does not exist"),
     ],
     dtypes=NUMERIC,
 )

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import DType, is_complex
-from eagerflow.errors import DTypeError, EagerflowError, ShapeError, short_repr
+from eagerflow.errors import AxisError, DTypeError, EagerflowError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes, NumberLike
 from eagerflow.ops.composition import composed
@@ -222,7 +222,7 @@ def _vectors_and_matrices(rng: np.random.Generator, dtype: DType) -> list[Sample
     reference=np.linalg.norm,
     errors=lambda rng: [
         ErrorSample((np.ones((2, 2, 2)),), {"ord": 2}, ShapeError, "3 axes hold neither"),
-        ErrorSample((np.ones(2),), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(2),), {"axis": 1}, AxisError, "axis 1 does not exist"),
     ],
     dtypes=INEXACT,
 )

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import BOOL, FLOATS, INEXACT, NUMERIC, REAL, DType, is_complex, real_dtype
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import AxisError, DTypeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -73,7 +73,7 @@ def _numbers(function: Any) -> Any:
 def _reduced(function: Any, dtypes: Any = NUMERIC | BOOL, dtype: Any = None, **facts: Any) -> Any:
     def errors(rng: np.random.Generator) -> list[ErrorSample]:
         return [
-            ErrorSample((np.ones((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+            ErrorSample((np.ones((2, 3)),), {"axis": 2}, AxisError, "axis 2 does not exist"),
             ErrorSample(("text",), {}, DTypeError, "str"),
         ]
 

@@ -13,7 +13,7 @@ import numpy as np
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
 from eagerflow.dtypes import REAL, DType
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype, stop_gradient
@@ -290,7 +290,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     return [
         ErrorSample((x, 1000.0), {}, ArgumentError, "out of range"),
-        ErrorSample((x, 0.5), {"axis": 2}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((x, 0.5), {"axis": 2}, AxisError, "axis 2 does not exist"),
         ErrorSample((x[:0], 0.5), {"axis": 0}, ShapeError, "nothing to reduce"),
         ErrorSample((x, 0.5), {"method": "middle"}, ArgumentError, "is not a method"),
         ErrorSample((x, 0.5), {"weights": x}, ArgumentError, "takes no weights"),

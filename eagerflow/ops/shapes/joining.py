@@ -11,7 +11,7 @@ import numpy as np
 
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.errors import AxisError, CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Into, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis, batch_first, split_others
@@ -51,7 +51,7 @@ def _list_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
         ErrorSample(([],), {}, ShapeError, "nothing to join"),
         ErrorSample(([a, b],), {"axis": 0}, ShapeError, "differ"),
-        ErrorSample(([a, a],), {"axis": 4}, ShapeError, "axis 4 does not exist"),
+        ErrorSample(([a, a],), {"axis": 4}, AxisError, "axis 4 does not exist"),
         ErrorSample(([a, "b"],), {"axis": 0}, DTypeError, "str"),
     ]
 
@@ -285,8 +285,8 @@ _unstack_samples = shaped(
     ),
     samples=_unstack_samples,
     errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"axis": 2}, ShapeError, "axis 2 does not exist"),
-        ErrorSample((rng.random(()),), {}, ShapeError, "axis 0 does not exist"),
+        ErrorSample((rng.random((2, 3)),), {"axis": 2}, AxisError, "axis 2 does not exist"),
+        ErrorSample((rng.random(()),), {}, AxisError, "axis 0 does not exist"),
     ],
     reference=lambda x, axis: tuple(
         x[(slice(None),) * (axis % x.ndim) + (i,)] for i in range(x.shape[axis])
@@ -376,7 +376,7 @@ _split_samples = shaped(
         ErrorSample((np.ones(5), (3, 1)), {}, ShapeError, "cannot be cut at (3, 1)"),
         ErrorSample((np.ones(5), (7,)), {}, ShapeError, "cannot be cut at (7,)"),
         ErrorSample((np.ones(5), 0), {}, ShapeError, "0 equal parts"),
-        ErrorSample((np.ones(5), 1, 1), {}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(5), 1, 1), {}, AxisError, "axis 1 does not exist"),
     ],
     reference=lambda x, indices_or_sections, axis: tuple(np.split(x, indices_or_sections, axis)),
 )

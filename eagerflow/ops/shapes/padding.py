@@ -10,7 +10,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim, product
 from eagerflow.display import summary
 from eagerflow.dtypes import COMPLEX, FLOATS, promote
-from eagerflow.errors import CaptureError, DTypeError, ShapeError
+from eagerflow.errors import AxisError, CaptureError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
@@ -349,7 +349,7 @@ def _flipped_spec(x: TensorSpec, axis: Any = None) -> TensorSpec:
         ),
     ],
     errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)), 2), {}, AxisError, "axis 2 does not exist"),
         ErrorSample((np.ones((2, 3)), (0, 0)), {}, ShapeError, "repeat"),
     ],
     reference=lambda x, axis: np.flip(x, axis),
@@ -435,7 +435,7 @@ _roll_samples = shaped(
     split=lambda x, shift, axis: [] if axis is None else _same_set(x, axis),
     samples=_roll_samples,
     errors=lambda rng: [
-        ErrorSample((np.ones((2, 3)), 1, 2), {}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 3)), 1, 2), {}, AxisError, "axis 2 does not exist"),
         ErrorSample((np.ones((2, 3)), 0.5, 0), {}, ShapeError, "is not a shift"),
         ErrorSample((np.ones((2, 3)), (1, 2), 0), {}, ShapeError, "2 shifts for 1 axes"),
     ],

@@ -8,7 +8,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import AxisError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis
@@ -200,7 +200,7 @@ def _repeat_operator(w: Any, x: Any, *, repeats: Any, axis: Any) -> Any:
         ErrorSample((np.ones(3), -1), {}, ShapeError, "negative"),
         ErrorSample((np.ones(3), (1, 2)), {}, ShapeError, "2 numbers of repetitions for 3"),
         ErrorSample((np.ones(3), 2**62), {}, ShapeError, "too large"),
-        ErrorSample((np.ones(3), 2, 1), {}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(3), 2, 1), {}, AxisError, "axis 1 does not exist"),
         ErrorSample((np.ones(3), np.ones(3)), {}, DTypeError, "not numbers of repetitions"),
     ],
     reference=_repeat_reference,

@@ -10,7 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dims import product, symbolic
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.errors import AxisError, CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
@@ -207,7 +207,7 @@ def _inverse(axes: Any, rank: int) -> tuple[int, ...]:
     errors=lambda rng: [
         ErrorSample((rng.random((2, 3)),), {"axes": (0, 0)}, ShapeError, "repeat"),
         ErrorSample((rng.random((2, 3)),), {"axes": (0,)}, ShapeError, "each axis once"),
-        ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((rng.random((2, 3)),), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
     ],
     reference=lambda x, axes: np.einsum(x, list(range(x.ndim)), list(_order(axes, x.ndim))),
 )
@@ -362,8 +362,8 @@ def _batched_expand(args: Any, batched: Any, size: Any, axis: Any) -> Any:
         repeated={"axis": 1},
     ),
     errors=lambda rng: [
-        ErrorSample((rng.random((2, 3)),), {"axis": 3}, ShapeError, "axis 3 does not exist"),
-        ErrorSample((rng.random((2, 3)),), {"axis": -4}, ShapeError, "axis -4 does not exist"),
+        ErrorSample((rng.random((2, 3)),), {"axis": 3}, AxisError, "axis 3 does not exist"),
+        ErrorSample((rng.random((2, 3)),), {"axis": -4}, AxisError, "axis -4 does not exist"),
         ErrorSample((rng.random((2, 3)),), {"axis": (0, 0)}, ShapeError, "repeat"),
     ],
     reference=lambda x, axis: np.expand_dims(x, axis),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.convert import as_tensor
-from eagerflow.errors import ShapeError
+from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.family import STANDARD, as_operands
@@ -161,7 +161,7 @@ def _joined(rng: np.random.Generator, dtype: Any) -> list[Sample]:
     reference=lambda x, values, axis: np.append(x, values, axis),
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)), np.ones(3)), {"axis": 0}, ShapeError, ""),
-        ErrorSample((np.ones(2), np.ones(3)), {"axis": 1}, ShapeError, "axis 1 does not exist"),
+        ErrorSample((np.ones(2), np.ones(3)), {"axis": 1}, AxisError, "axis 1 does not exist"),
     ],
     dtypes=STANDARD,
 )

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, AxisError, ShapeError, short_repr
 from eagerflow.op import ErrorSample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.family import STANDARD
@@ -24,7 +24,7 @@ _flipped = shaped("", ((2, 3),), ((4, 2, 2),), ((1, 1),), ((0, 3),), turned={}, 
 @composed(
     samples=_flipped,
     reference=lambda x: x[:, ::-1],
-    errors=lambda rng: [ErrorSample((np.ones(3),), {}, ShapeError, "axis 1 does not exist")],
+    errors=lambda rng: [ErrorSample((np.ones(3),), {}, AxisError, "axis 1 does not exist")],
     dtypes=STANDARD,
 )
 def fliplr(x: Any, /) -> Any:
@@ -42,7 +42,7 @@ def fliplr(x: Any, /) -> Any:
 @composed(
     samples=_flipped,
     reference=lambda x: x[::-1],
-    errors=lambda rng: [ErrorSample((np.float64(3),), {}, ShapeError, "axis 0 does not exist")],
+    errors=lambda rng: [ErrorSample((np.float64(3),), {}, AxisError, "axis 0 does not exist")],
     dtypes=STANDARD,
 )
 def flipud(x: Any, /) -> Any:
@@ -69,7 +69,7 @@ def flipud(x: Any, /) -> Any:
     reference=lambda x, k=1, axes=(0, 1): np.rot90(x, k, axes),
     errors=lambda rng: [
         ErrorSample((np.ones((2, 2)),), {"axes": (0, -2)}, ShapeError, "two different axes"),
-        ErrorSample((np.ones((2, 2)),), {"axes": (0, 2)}, ShapeError, "axis 2 does not exist"),
+        ErrorSample((np.ones((2, 2)),), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
         ErrorSample((np.ones((2, 2)),), {"k": 0.5}, ArgumentError, "is not taken"),
     ],
     dtypes=STANDARD,
