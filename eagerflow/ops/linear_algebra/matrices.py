@@ -14,6 +14,7 @@ from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater
+from eagerflow.ops.family import as_operand
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.linear_algebra.decompositions import svdvals
 from eagerflow.ops.linear_algebra.einstein import einsum
@@ -30,7 +31,7 @@ from eagerflow.ops.reductions.sums import max as largest
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
-from eagerflow.ops.shapes.reshaping import broadcast_to
+from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 
 __all__ = ["cross", "matrix_power", "matrix_rank", "trace"]
 
@@ -84,7 +85,16 @@ def _low_rank(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     found = [Sample((make(rng, dtype, shape),)) for shape in shapes]
     found += [Sample((x @ x.mT,)) for x in (make(rng, dtype, (3, 1)), make(rng, dtype, (2, 4, 2)))]
     steps = np.diag([1, 1e-3, 0]).astype(dtype)
+    limits = np.array([0.1, 1e-4]), np.array([2.0, 1e-3])
+    both = np.stack([steps, steps * 5])
+    found += [Sample((both,), {"rtol": limits[0]}), Sample((both,), {"tol": limits[1]})]
     return [*found, Sample((steps,), {"rtol": 0.1}), Sample((steps * 5,), {"tol": 2.0})]
+
+
+def _for_each(limit: Any, values: Any) -> Any:
+    """A limit that meets the values of each matrix."""
+    given = as_operand(limit, values)
+    return reshape(given, (*given.shape, 1)) if given.ndim else given
 
 
 @composed(
@@ -103,9 +113,10 @@ def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Any:
     """Number of singular values that are not negligible.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result is int64, of
-    shape (...). Values up to ``rtol`` times the largest one are negligible, or up to ``tol``; by
-    default ``rtol`` is ``max(m, n)`` times the precision of the dtype. Raises ShapeError for
-    tensors with less than two axes, ArgumentError for both limits at once.
+    shape (...). Values up to ``rtol`` times the largest one are negligible, or up to ``tol``: a
+    number, or a tensor with one for each matrix; by default ``rtol`` is ``max(m, n)`` times the
+    precision of the dtype. Raises ShapeError for tensors with less than two axes, ArgumentError
+    for both limits at once.
 
     >>> ef.linalg.matrix_rank(ef.tensor([[1.0, 2.0], [2.0, 4.0]]))
     Tensor(1, int64, cpu:0)
@@ -121,12 +132,12 @@ def matrix_rank(x: Any, /, *, rtol: Any = None, tol: Any = None) -> Any:
     if values.shape[-1] == 0:
         return astype(total(values, axis=-1), "int64")
     if tol is not None:
-        return total(astype(greater(values, tol), "int64"), axis=-1)
+        return total(astype(greater(values, _for_each(tol, values)), "int64"), axis=-1)
     if rtol is None:
         dtype = real_dtype(values.dtype)
         small = dtype if dtype.kind == "f" and dtype.itemsize > 2 else np.dtype("float32")
         rtol = max(x.shape[-2:]) * float(np.finfo(small).eps)
-    limit = multiply(largest(values, axis=-1, keepdims=True), rtol)
+    limit = multiply(largest(values, axis=-1, keepdims=True), _for_each(rtol, values))
     return total(astype(greater(values, limit), "int64"), axis=-1)
 
 
