@@ -409,7 +409,18 @@ def _pinv_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     for shape in ((3, 2), (2, 3), (2, 4, 2), (1, 3)):
         found.append(Sample((make(rng, dtype, shape, -1, 1) + np.eye(*shape[-2:], dtype=dtype),)))
     found.append(Sample((regular(rng, dtype, (2, 2)),), {"rtol": 1e-3}))
+    found.append(Sample((regular(rng, dtype, (2, 3, 3)),), {"rtol": (1e-3, 1e-4)}))
     return found
+
+
+def _arrange_limits(*args: Any, **named: Any) -> tuple[Any, Any]:
+    """An array with a limit for each matrix as the numbers in it."""
+
+    def numbers(limit: Any) -> Any:
+        return limit.tolist() if hasattr(limit, "tolist") else limit
+
+    named = {name: x if name == "x" else numbers(x) for name, x in named.items()}
+    return (*args[:1], *map(numbers, args[1:])), named
 
 
 def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
@@ -428,18 +439,20 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     vjp=_pinv_vjp,
     saves="x y",
     cost=lambda x, **more: cubic(x, flops=20),
+    arrange=_arrange_limits,
+    split=lambda x, rtol: [] if isinstance(rtol, tuple) else along_stack(x),
     samples=_pinv_samples,
     errors=lambda rng: [ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix")],
     reference=on_each(_normal_equations),
     ulp=1024,
 )
-def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
+def pinv(xp: Namespace, x: Array, /, *, rtol: float | tuple[float, ...] | None = None) -> Array:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result has shape
     (..., n, m). Singular values below ``rtol`` times the largest one count as 0; ``rtol`` is a
-    number, by default ``max(m, n)`` times the precision of the dtype. The gradient is that
-    for a fixed rank. Raises ShapeError for tensors with less than two axes.
+    number, or has one for each matrix, by default ``max(m, n)`` times the precision of the dtype.
+    The gradient is that for a fixed rank. Raises ShapeError for tensors with less than two axes.
 
     >>> ef.linalg.pinv(ef.tensor([[2.0, 0.0], [0.0, 0.0]]))
     Tensor([[0.5, 0. ],
@@ -450,7 +463,7 @@ def pinv(xp: Namespace, x: Array, /, *, rtol: float | None = None) -> Array:
     if x.size == 0:
         return xp.zeros((*x.shape[:-2], x.shape[-1], x.shape[-2]), dtype=x.dtype)
     try:
-        return xp.linalg.pinv(finite(xp, x), rtol=rtol)
+        return xp.linalg.pinv(finite(xp, x), rtol=xp.asarray(rtol))
     except np.linalg.LinAlgError as error:
         raise not_converged() from error
 
