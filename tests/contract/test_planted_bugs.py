@@ -135,6 +135,13 @@ PLANTED = [
         {"into": lambda x, y: Into(lambda x, y, out: out.fill(7), None)},
         "other bits",
     ),
+    (
+        "parts_written",
+        "index_set",
+        {"writes": lambda *specs, index: lambda x, *rest: (..., 7)},
+        "another result",
+    ),
+    ("parts_written", "index_set", {"writes": lambda *specs, index: None}, "no sample"),
     ("refusals", "take", {"fails": False}, "does not say so"),
     ("refusals", "negative", {"fails": True}, "never fails"),
     ("errors", "negative", {"errors": one_error(ROW, DTypeError, "str")}, "was not refused"),
