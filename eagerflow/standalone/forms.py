@@ -62,7 +62,7 @@ def numpy_form(w: Writer, node: Node, xs: Sequence[Any]) -> Expression | None:
     symbol = OPERATORS.get(op.name)
     if symbol is not None and not node.attributes:
         return unary(symbol[0], xs[0]) if len(xs) == 1 else binary(*symbol, *xs)
-    name = _function(op)
+    name = numpy_name(op)
     named = None if name is None or None in xs else _named(op, name, node.attributes)
     if named is None:
         return None
@@ -70,7 +70,7 @@ def numpy_form(w: Writer, node: Node, xs: Sequence[Any]) -> Expression | None:
 
 
 @cache
-def _function(op: Op) -> str | None:
+def numpy_name(op: Op) -> str | None:
     """The name of NumPy's function of the name that an op has."""
     for name in (op.ufunc, op.name, f"linalg.{op.name}", f"fft.{op.name}"):
         found: Any = np
