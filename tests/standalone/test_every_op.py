@@ -23,7 +23,7 @@ DTYPES = "float32 float64 int64 bool complex64".split()
 OTHERS = "float16 int32 int8 uint8 uint64".split()
 SAMPLES = 24 if SOAK else 12
 BODIES = 24 if SOAK else 3
-"""Samples of an op that is written as what it consists of: those ops' own samples test the forms."""
+"""Samples of an op that is written as what it consists of; samples of those ops test the forms."""
 ROUNDINGS = 4  # of sums in another order, in units of the op
 
 
