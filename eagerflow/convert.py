@@ -20,7 +20,7 @@ from eagerflow.dtypes import (
     join_scalar,
     promote,
 )
-from eagerflow.errors import DTypeError, ShapeError, short_repr
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
 from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
@@ -66,7 +66,7 @@ def as_tensor(
     if kept and not own and not copy:
         lend(values)
     if copy is False and not place.backend.host:
-        raise DTypeError(f"copy=False, but values on the way to {place} are copied")
+        raise ArgumentError(f"copy=False, but values on the way to {place} are copied")
     return from_array(values, place, copy is True and not own)
 
 
@@ -84,11 +84,11 @@ def _from_tensor(
     tensor: Tensor = obj if type(obj) is Tensor else obj.value
     if device is not None and as_device(device) is not tensor.device:
         if copy is False:
-            raise DTypeError(f"copy=False, but {tensor.device} to {device} needs a copy")
+            raise ArgumentError(f"copy=False, but {tensor.device} to {device} needs a copy")
         tensor = ops["to_device"].call(tensor, str(as_device(device)))
     if dtype is not None and dtype != tensor.dtype:
         if copy is False:
-            raise DTypeError(f"copy=False, but {tensor.dtype} to {dtype} needs a copy")
+            raise ArgumentError(f"copy=False, but {tensor.dtype} to {dtype} needs a copy")
         tensor = ops["astype"].call(tensor, dtype)
     return tensor  # immutable, so a copy could not be told from the original
 
@@ -191,7 +191,7 @@ def _values(obj: Any, dtype: DType | None, copy: bool | None) -> tuple[np.ndarra
         return array, own
     if copy is False:
         what = f"a {cls.__name__}" if own else array.dtype
-        raise DTypeError(f"copy=False, but {what} to {dtype} needs a copy")
+        raise ArgumentError(f"copy=False, but {what} to {dtype} needs a copy")
     return _cast(obj, array, np.dtype(dtype)), True
 
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as nps
 
 import eagerflow as ef
 from eagerflow.dtypes import FLOAT8, STANDARD
-from eagerflow.errors import DTypeError, EagerflowError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 
 T = ef.tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
 S = ef.tensor(2.5)
@@ -135,7 +135,7 @@ def test_tensor_copies_and_asarray_shares():
         (x, {"dtype": "float32"}),
         (T, {"dtype": "float64"}),
     ):
-        with pytest.raises(DTypeError, match="copy=False"):
+        with pytest.raises(ArgumentError, match="copy=False"):
             ef.asarray(values, copy=False, **options)
 
 

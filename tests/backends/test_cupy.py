@@ -10,7 +10,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.backends import cupy as module
 from eagerflow.devices import _types, as_device
-from eagerflow.errors import DeviceError, DTypeError, MissingExtraError, OutOfMemoryError
+from eagerflow.errors import ArgumentError, DeviceError, MissingExtraError, OutOfMemoryError
 from tests.backends.lookalike import Lookalike
 
 
@@ -142,7 +142,7 @@ def test_arrays_of_cupy_are_shared(gpus):
     assert t.device.type == "gpu"
     assert ef.tensor(array)._array is not array
     assert ef.asarray(array, device="cpu:0").tolist() == [1.0, 1.0, 1.0]
-    with pytest.raises(DTypeError, match="copy=False"):
+    with pytest.raises(ArgumentError, match="copy=False"):
         ef.asarray(np.ones(3), device="gpu:1", copy=False)
 
 
