@@ -135,6 +135,7 @@ def kron(x1: Any, x2: Any, /) -> Any:
 def _points(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     cases: tuple[Any, ...] = (((3, 2), (4, 2), 2.0), ((2, 3), (2, 3), 1.0), ((2, 3), (1, 3), 3.0))
     cases += (((2, 3, 2), (2, 2, 2), 2.0), ((3, 2), (2, 2), float("inf")), ((0, 2), (3, 2), 2.0))
+    cases += (((3, 2), (2, 2), 0),)
     return [Sample((make(rng, dtype, a), make(rng, dtype, b)), {"p": p}) for a, b, p in cases]
 
 
@@ -143,7 +144,10 @@ def _distances(a: Any, b: Any, p: float) -> Any:
     for at in np.ndindex(out.shape):
         x, y = a[at[:-1]].tolist(), b[(*at[:-2], at[-1])].tolist()
         far = [np.abs(u - v) for u, v in zip(x, y, strict=True)]
-        out[at] = max(far) if p == float("inf") else sum(d**p for d in far) ** (1 / p)
+        if p == 0:
+            out[at] = sum(d != 0 for d in far)
+        else:
+            out[at] = max(far) if p == float("inf") else sum(d**p for d in far) ** (1 / p)
     return out
 
 
@@ -162,8 +166,9 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
     """Distances of all points of one set from all points of another.
 
     ``x1`` has shape (..., m, coordinates) and ``x2`` (..., n, coordinates); the result has shape
-    (..., m, n). ``p`` is the order of the norm: 1, 2, infinity or any other above 0. The gradient
-    of a distance of 0 is 0. Raises ShapeError where the numbers of coordinates differ.
+    (..., m, n). ``p`` is the order of the norm: 1, 2, infinity or any other above 0, or 0 for the
+    number of coordinates that differ. The gradient of a distance of 0 is 0. Raises ShapeError
+    where the numbers of coordinates differ.
 
     >>> ef.cdist(ef.tensor([[0.0, 0.0]]), ef.tensor([[3.0, 4.0], [0.0, 1.0]]))
     Tensor([[5., 1.]], shape=(1, 2), float32, cpu:0)
@@ -172,8 +177,8 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
         raise ShapeError("a set of points has two axes", argument="x1" if x1.ndim < 2 else "x2")
     if type(x1.shape[-1]) is type(x2.shape[-1]) is int and x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("the numbers of coordinates differ", argument="x2")
-    if isinstance(p, bool) or not isinstance(p, int | float) or not p > 0:
-        raise ArgumentError(f"{p!r} is no order of a norm", argument="p", expected="above 0")
+    if isinstance(p, bool) or not isinstance(p, int | float) or not p >= 0:
+        raise ArgumentError(f"{p!r} is no order of a norm", argument="p", expected="from 0 on")
     a, b = floating(x1, "x1"), floating(x2, "x2")
     first = reshape(a, (*a.shape[:-1], 1, a.shape[-1]))
     second = reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))
