@@ -26,6 +26,7 @@ __all__ = [
     "DeviceName",
     "Index",
     "NumberLike",
+    "Numbers",
     "Padding",
     "Size",
     "Sizes",
@@ -41,6 +42,7 @@ DTypeLike = Any
 DeviceName = Any
 Index = Any
 NumberLike = Any
+Numbers = Any
 Padding = Any
 Size = Any
 Sizes = Any
@@ -79,6 +81,10 @@ _widths = _any(_sizes, tuple_of(_sizes))
 _bound = _any(_none, _size)
 
 
+def _numbers(x: Any) -> bool:
+    return _real(x) or (type(x) is tuple and all(map(_numbers, x)))
+
+
 def _slice(x: Any) -> bool:
     return type(x) is slice and _bound(x.start) and _bound(x.stop) and _bound(x.step)
 
@@ -108,6 +114,7 @@ HINTS: dict[str, tuple[Test, str]] = {
         "or a tuple of these",
     ),
     "NumberLike": (_any(_none, _number), "a number or None"),
+    "Numbers": (_any(_none, _numbers), "a number, tuples of numbers, or None"),
     "Padding": (_any(_text, _widths), "a text, or sizes, or pairs of sizes"),
     "Size": (_bound, "a size or None"),
     "Sizes": (_any(_none, _sizes), "a size, a tuple of sizes or None"),

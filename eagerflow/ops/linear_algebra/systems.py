@@ -18,6 +18,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import DType, real_dtype
 from eagerflow.errors import EagerflowError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Sample, Split
+from eagerflow.ops.attributes import Numbers
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import multiply, negative, subtract
 from eagerflow.ops.elementwise.precision import in_float32
@@ -446,7 +447,7 @@ def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:
     reference=on_each(_normal_equations),
     ulp=1024,
 )
-def pinv(xp: Namespace, x: Array, /, *, rtol: float | tuple[float, ...] | None = None) -> Array:
+def pinv(xp: Namespace, x: Array, /, *, rtol: Numbers = None) -> Array:
     """Moore-Penrose pseudo-inverse of matrices of any shape and rank.
 
     ``x`` is a tensor of floats or complex numbers, shape (..., m, n); the result has shape
