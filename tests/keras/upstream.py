@@ -56,8 +56,8 @@ def results(path):
 def run(folder, processes, report):
     """Run the tests of a folder in a process of their own."""
     command = [sys.executable, "-m", "pytest", place_of(folder), "-q", "--tb=line", "--no-header"]
-    options = ["-p", "eagerflow.keras", "-p", "no:cacheprovider", "-c", os.devnull]
-    options += ["--rootdir", HOME, "--junitxml", report]
+    options = ["-p", "eagerflow.keras", "-p", "conftest", "-p", "no:cacheprovider"]
+    options += ["-c", os.devnull, "--rootdir", HOME, "--junitxml", report]
     options += ["-W", "ignore", "--continue-on-collection-errors"]
     options += ["-n", str(processes)] if processes > 1 else []
     with tempfile.TemporaryDirectory() as home:
