@@ -127,3 +127,10 @@ def test_arguments_are_those_of_keras():
         assert inspect.signature(getattr(backend.numpy, name)) == inspect.signature(
             getattr(ops, name)
         )
+
+
+def test_the_index_of_a_loop_has_the_dtype_of_its_start():
+    total = ops.fori_loop(0, 4, lambda i, state: state + i, 0)
+    assert int(total) == 6 and total.dtype == ef.int32
+    wide = ops.fori_loop(ops.zeros((), "int64"), 4, lambda i, n: n + i, ops.zeros((), "int64"))
+    assert int(wide) == 6 and wide.dtype == ef.int64

@@ -85,10 +85,13 @@ def while_loop(cond, body, loop_vars, maximum_iterations=None):
 
 
 def fori_loop(lower, upper, body_fun, init_val):
-    """The state after ``state = body_fun(i, state)`` for each ``i``."""
-    return ef.fori_loop(
-        lower, upper, lambda i, state: tensors_of(body_fun(i, state)), tensors_of(init_val)
-    )
+    """The state after ``state = body_fun(i, state)`` for each ``i``, of the dtype of ``lower``."""
+    dtype = convert_to_tensor(lower).dtype
+
+    def step(i: Any, state: Any) -> Any:
+        return tensors_of(body_fun(convert_to_tensor(i, dtype), state))
+
+    return ef.fori_loop(lower, upper, step, tensors_of(init_val))
 
 
 def stop_gradient(variable):
