@@ -134,3 +134,15 @@ def test_the_index_of_a_loop_has_the_dtype_of_its_start():
     assert int(total) == 6 and total.dtype == ef.int32
     wide = ops.fori_loop(ops.zeros((), "int64"), 4, lambda i, n: n + i, ops.zeros((), "int64"))
     assert int(wide) == 6 and wide.dtype == ef.int64
+
+
+@pytest.mark.parametrize("given", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_floats_beyond_small_integers_become_their_bounds(given, dtype):
+    bounds = np.iinfo(dtype)
+    x = ops.convert_to_tensor([-np.inf, -6e4, -3.0, 2.7, 6e4, np.inf], given)
+    if given in ("float16", "bfloat16"):
+        x = ops.where(ops.isinf(x), x, ops.clip(x, -1e4, 1e4))
+    wide = [int(n) if np.isfinite(n) else int(np.sign(n)) * 10**9 for n in x.numpy().tolist()]
+    expected = [min(max(n, bounds.min), bounds.max) for n in wide]
+    assert ops.cast(x, dtype).numpy().tolist() == expected

@@ -30,7 +30,7 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
     if isinstance(x, KerasVariable | ef.Variable):
         x = x.value
     if isinstance(x, ef.Tensor):
-        return x if dtype is None or x.dtype.name == dtype else ef.astype(x, dtype)
+        return x if dtype is None or x.dtype.name == dtype else _converted(x, dtype)
     if isinstance(x, list | tuple) and any(map(_is_ours, tree.flatten(x))):
         return _stacked(x, dtype)
     array = x if hasattr(x, "__array__") or hasattr(x, "__dlpack__") else None
@@ -40,6 +40,26 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
         array = np.asarray(array)
     found: ef.Tensor = ef.asarray(x if array is None else array, dtype=dtype, copy=True)
     return found
+
+
+_LIMITS = {
+    name: (float(np.iinfo(name).min), float(np.iinfo(name).max))
+    for name in ("int8", "uint8", "int16", "uint16")
+}
+"""The bounds of small integer dtypes, which ``float32`` holds exactly."""
+
+
+def _converted(x: ef.Tensor, dtype: str) -> ef.Tensor:
+    """A tensor in another dtype; floats beyond a small integer dtype become its bounds, as in XLA.
+
+    Keras's quantizers rely on it: C leaves such conversions undefined.
+    """
+    if dtype in _LIMITS and x.dtype.name in ("float16", "bfloat16", "float32", "float64"):
+        if x.dtype.name in ("float16", "bfloat16"):
+            x = ef.astype(x, "float32")
+        x = ef.clip(x, *_LIMITS[dtype])
+    converted: ef.Tensor = ef.astype(x, dtype)
+    return converted
 
 
 def _is_ours(x: Any) -> bool:
