@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 
 from eagerflow import extras
-from eagerflow.errors import ArgumentError
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import inference, tensorflow
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
@@ -90,6 +89,9 @@ class _Endpoints:
             ("GET", "/v2", self.server, other),
             ("GET", "/v2/health/live", self.live, other),
             ("GET", "/v2/health/ready", self.ready, other),
+            ("POST", "/v2/repository/index", self.index, other),
+            ("POST", "/v2/repository/models/{model}/load", self.load, other),
+            ("POST", "/v2/repository/models/{model}/unload", self.unload, other),
         ]
         for place in ("", "/versions/{version}"):
             path = "/v2/models/{model}" + place
@@ -106,7 +108,7 @@ class _Endpoints:
         """The version that a request's path names."""
         given = request.path_params
         version = given.get("version")
-        number = None if version is None else _number(version)
+        number = None if version is None else inference.number(version)
         return self.repository.model(given["model"]).batcher(number, given.get("label"))
 
     async def body(self, request: Any) -> bytes:
@@ -153,7 +155,7 @@ class _Endpoints:
     async def status(self, request: Any) -> Any:
         given = request.path_params
         model = self.repository.model(given["model"])
-        version = None if "version" not in given else _number(given["version"])
+        version = None if "version" not in given else inference.number(given["version"])
         if "label" in given:
             version = model.batcher(label=given["label"]).version.number
         return dumps(tensorflow.status(model, version)), JSON
@@ -169,18 +171,7 @@ class _Endpoints:
         version = batcher.version
         size = request.headers.get(inference.HEADER)
         asked = inference.request(await self.body(request), size, version.signature)
-        timeout = asked.parameters.get("timeout")  # microseconds
-        if timeout is not None and (type(timeout) is not int or timeout < 0):
-            raise ArgumentError("the timeout is no number of microseconds", argument="timeout")
-        priority = asked.parameters.get("priority", 0)
-        if type(priority) is not int:
-            raise ArgumentError("the priority is no integer", argument="priority")
-        found = await batcher.run(
-            asked.inputs,
-            asked.outputs,
-            timeout=timeout / 1e6 if timeout else None,
-            priority=priority,
-        )
+        found = await inference.infer(asked, batcher)
         body, length = inference.answer(asked, version.name, version.number, found)
         if length is None:
             return body, JSON
@@ -190,11 +181,7 @@ class _Endpoints:
         }
 
     async def server(self, request: Any) -> Any:
-        from eagerflow import __version__
-
-        return dumps(
-            {"name": "eagerflow", "version": __version__, "extensions": ["binary_tensor_data"]}
-        ), JSON
+        return dumps(inference.server()), JSON
 
     async def live(self, request: Any) -> Any:
         return b'{"live":true}', JSON
@@ -204,6 +191,20 @@ class _Endpoints:
             raise UnavailableError("models are loading")
         return b'{"ready":true}', JSON
 
+    async def index(self, request: Any) -> Any:
+        asked = await self.body(request)
+        told = loads(asked) if asked else {}
+        ready = isinstance(told, dict) and told.get("ready") is True
+        return dumps(inference.index(self.repository, ready)), JSON
+
+    async def load(self, request: Any) -> Any:
+        await self.repository.load(request.path_params["model"])
+        return b"{}", JSON
+
+    async def unload(self, request: Any) -> Any:
+        await self.repository.unload(request.path_params["model"])
+        return b"{}", JSON
+
     async def model_ready(self, request: Any) -> Any:
         version = self.batcher(request).version
         return dumps({"name": version.name, "ready": True}), JSON
@@ -212,12 +213,6 @@ class _Endpoints:
         version = self.batcher(request).version
         numbers = list(self.repository.model(version.name).ready)
         return dumps(inference.metadata(version.name, numbers, version.signature)), JSON
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise ArgumentError(f"{text[:40]!r} is no number of a version", argument="version")
-    return int(text)
 
 
 def _refuse_size(most: int) -> None:

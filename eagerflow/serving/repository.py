@@ -59,6 +59,8 @@ class Model:
         self.broken: dict[int, str] = {}
         self.labels: dict[str, int] = {}
         self.pinned: int | None = None
+        self.is_wanted = True
+        """Whether it is to be loaded; False once it was unloaded by a request."""
         self.marks: dict[int, _Mark] = {}
 
     @property
@@ -166,7 +168,8 @@ class Repository:
     @property
     def is_ready(self) -> bool:
         """Whether every model has a version that answers."""
-        return bool(self.models) and all(m.ready for m in self.models.values())
+        wanted = [model for model in self.models.values() if model.is_wanted]
+        return all(model.ready for model in wanted)
 
     async def refresh(self) -> list[str]:
         """Look at files and folders again, load what is new, let go of what has gone.
@@ -178,8 +181,31 @@ class Repository:
                 self._find_models(self._folder)
             told: list[str] = []
             for model in list(self.models.values()):
-                told += await self._refresh_model(model)
+                told += await self._refresh_model(model) if model.is_wanted else ()
             return told
+
+    async def load(self, name: str) -> None:
+        """Load a model that was unloaded, and what is new of it; UnavailableError if none is ready.
+
+        UnknownModelError where neither a model nor a folder of this name is there.
+        """
+        async with self._refreshing:
+            if self._folder is not None:
+                self._find_models(self._folder)
+            model = self.model(name)
+            model.is_wanted = True
+            model.marks = {n: mark for n, mark in model.marks.items() if n in model.ready}
+            await self._refresh_model(model)
+            model.batcher()
+
+    async def unload(self, name: str) -> None:
+        """Let a model go when it has answered what came; it stays away until it is loaded."""
+        async with self._refreshing:
+            model = self.model(name)
+            model.is_wanted = False
+            for number in list(model.ready):
+                self._unload(model, number)
+            model.broken.clear()
 
     def _find_models(self, folder: Path) -> None:
         for path in sorted(folder.iterdir()):

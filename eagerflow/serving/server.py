@@ -13,10 +13,12 @@ from eagerflow import extras
 from eagerflow.errors import EagerflowError
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.protocols import rpc
 from eagerflow.serving.repository import Policy, Repository
 
 __all__ = ["Server"]
 
+_GRACE = 30.0  # seconds for calls of gRPC that are under way when the server stops
 Told = Callable[[str], None]
 
 
@@ -25,14 +27,14 @@ class Server:
 
     ``models`` is a file of a graph (``graph.save``, ``model.export``, ONNX), a folder of models
     with folders of versions, or a mapping of names to files or folders. ``port=0`` takes a free
-    one; ``host`` is this machine alone, unless told otherwise. ``policy`` says which versions are
+    one, and so does ``grpc_port=0`` for gRPC, which None leaves out; ``host`` is this machine alone, unless told otherwise. ``policy`` says which versions are
     served, ``batching`` how requests are joined, ``limits`` what a request may cost; files are
     looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
     MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist,
     and EagerflowError for a port that is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
-    Protocol (``/v2/models/NAME/infer``).
+    Protocol (``/v2/models/NAME/infer``), over gRPC too.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class Server:
         *,
         host: str = "127.0.0.1",
         port: int = 8501,
+        grpc_port: int | None = None,
         policy: Policy | None = None,
         batching: Batching | None = None,
         limits: Limits | None = None,
@@ -50,6 +53,7 @@ class Server:
         self._uvicorn = extras.load("uvicorn", "serving", "ef.serving")
         self.host = host
         self.port = port
+        self.grpc_port = grpc_port
         self._options = models, policy, batching
         self._limits = limits
         self._poll = poll
@@ -116,6 +120,7 @@ class Server:
             lifespan="off",
         )
         server = self._uvicorn.Server(config)
+        over_grpc = await self._start_rpc(repository)
         watching = asyncio.create_task(self._watch(repository))
         serving = asyncio.create_task(server.serve(sockets=[bound]))
         stopping = asyncio.create_task(self._stopping.wait())
@@ -127,9 +132,20 @@ class Server:
         finally:
             watching.cancel()
             server.should_exit = True
+            if over_grpc is not None:
+                await over_grpc.stop(_GRACE)
             await serving
             stopping.cancel()
             await repository.drain()
+
+    async def _start_rpc(self, repository: Repository) -> Any:
+        """The server of gRPC; None where no port was given for it."""
+        if self.grpc_port is None:
+            return None
+        address = f"[{self.host}]" if ":" in self.host else self.host
+        most = (self._limits or Limits()).max_body
+        made, self.grpc_port = await rpc.start(repository, f"{address}:{self.grpc_port}", most)
+        return made
 
     def _bound(self) -> socket.socket:
         """The socket that is listened on; ``port`` is the one that it has."""

@@ -6,6 +6,8 @@ of Triton Inference Server.
 
 from __future__ import annotations
 
+import importlib.metadata
+import math
 import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,10 +17,29 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.serving.batching import Batcher
+from eagerflow.serving.repository import Repository
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import dumps, loads
 
-__all__ = ["HEADER", "Request", "answer", "datatype", "error", "metadata", "request"]
+__all__ = [
+    "HEADER",
+    "Request",
+    "answer",
+    "array_of_bytes",
+    "array_of_numbers",
+    "bytes_of",
+    "datatype",
+    "dtype_of",
+    "error",
+    "index",
+    "infer",
+    "metadata",
+    "number",
+    "request",
+    "server",
+    "shape_of",
+]
 
 HEADER = "inference-header-content-length"
 MAX_RANK = 64
@@ -97,55 +118,25 @@ def request(body: bytes, header_size: str | None, signature: Signature) -> Reque
 
 def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
     """The array of an input, and the bytes behind it."""
-    dtype = _dtype(given, name)
-    shape = _shape(given, name)
-    count = 1
-    for n in shape:
-        count *= n
+    dtype = dtype_of(_text(given, "datatype"), name)
+    shape = shape_of(given.get("shape"), name)
     size = _object(given, "parameters").get("binary_data_size")
     if size is None:
-        return _from_json(given.get("data"), dtype, shape, count, name), rest
-    if type(size) is not int or size != count * dtype.itemsize or size > len(rest):
-        raise ShapeError(
-            "the number of bytes is another than shape and datatype say, or than there are",
+        data = given.get("data")
+        if not isinstance(data, list):
+            raise ArgumentError("the tensor has no data", argument=name[:80], expected="a list")
+        return array_of_numbers(data, dtype, shape, name), rest
+    if type(size) is not int or not 0 <= size <= len(rest):
+        raise ArgumentError(
+            f"binary_data_size is {size!r:.40}",
             argument=name[:80],
-            received=f"binary_data_size {size!r:.40}, {len(rest)} bytes left",
-            expected=f"{count * dtype.itemsize} bytes",
+            expected=f"an integer up to {len(rest)}, the bytes that are left",
         )
-    array = np.frombuffer(rest[:size], np.uint8).view(dtype)  # little-endian, as the protocol says
-    if sys.byteorder == "big":
-        array = array.byteswap()
-    return array.reshape(shape), rest[size:]
+    return array_of_bytes(rest[:size], dtype, shape, name), rest[size:]
 
 
-def _from_json(data: Any, dtype: Any, shape: tuple[int, ...], count: int, name: str) -> Any:
-    """Numbers, in nested lists or in one, as an array."""
-    if not isinstance(data, list):
-        raise ArgumentError("the tensor has no data", argument=name[:80], expected="a list")
-    try:
-        array = np.asarray(data)
-    except (ValueError, OverflowError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf" and array.size:
-        raise DTypeError(
-            "the data are no numbers, or their lists differ in length", argument=name[:80]
-        )
-    if array.size != count:
-        raise ShapeError(
-            "there are more or fewer numbers than the shape says",
-            argument=name[:80],
-            received=f"{array.size} numbers",
-            expected=f"{count} for {list(shape)}",
-        )
-    with np.errstate(all="ignore"):
-        made = array.astype(dtype)
-    if dtype.kind in "biu" and not bool((made == array).all()):
-        raise DTypeError(f"a number does not fit {dtype.name}", argument=name[:80])
-    return made.reshape(shape)
-
-
-def _dtype(given: Any, name: str) -> Any:
-    told = _text(given, "datatype")
+def dtype_of(told: str, name: str) -> Any:
+    """The dtype that the protocol calls so; DTypeError, for the input of a name, if there is none."""
     if told not in _NAMES:
         raise DTypeError(
             f"there is no datatype {told[:40]!r} here",
@@ -155,14 +146,61 @@ def _dtype(given: Any, name: str) -> Any:
     return as_dtype(_NAMES[told])
 
 
-def _shape(given: Any, name: str) -> tuple[int, ...]:
-    shape = given.get("shape")
-    fits = isinstance(shape, list) and len(shape) <= MAX_RANK
-    if not fits or not all(type(n) is int and 0 <= n < 1 << 48 for n in shape):
+def shape_of(sizes: Any, name: str) -> tuple[int, ...]:
+    """A list of sizes as a shape; ShapeError if it is none."""
+    fits = isinstance(sizes, list) and len(sizes) <= MAX_RANK
+    if not fits or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
         raise ShapeError(
-            "a shape is a list of sizes", argument=name[:80], received=repr(shape)[:80]
+            "a shape is a list of sizes", argument=name[:80], received=repr(sizes)[:80]
         )
-    return tuple(shape)
+    return tuple(sizes)
+
+
+def array_of_bytes(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Bytes, little-endian and row by row, as an array; it shares their memory."""
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ShapeError(
+            "there are more or fewer bytes than shape and datatype say",
+            argument=name[:80],
+            received=f"{len(data)} bytes",
+            expected=f"{math.prod(shape) * dtype.itemsize} for {dtype.name}{list(shape)}",
+        )
+    array = np.frombuffer(data, np.uint8).view(dtype)
+    return _turned(array).reshape(shape)
+
+
+def _turned(array: Any) -> Any:
+    """Between this machine's order of bytes and the protocol's."""
+    return array if sys.byteorder == "little" else array.byteswap()
+
+
+def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Numbers, in nested lists or in one, as an array; DTypeError if they do not fit the dtype."""
+    try:
+        array = np.asarray(data)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf" and array.size:
+        raise DTypeError(
+            "the data are no numbers, or their lists differ in length", argument=name[:80]
+        )
+    if array.size != math.prod(shape):
+        raise ShapeError(
+            "there are more or fewer numbers than the shape says",
+            argument=name[:80],
+            received=f"{array.size} numbers",
+            expected=f"{math.prod(shape)} for {list(shape)}",
+        )
+    with np.errstate(all="ignore"):
+        made = array.astype(dtype)
+    if dtype.kind in "biu" and not bool((made == array).all()):
+        raise DTypeError(f"a number does not fit {dtype.name}", argument=name[:80])
+    return made.reshape(shape)
+
+
+def number(text: str) -> int:
+    """The number of a version that a text says; ArgumentError if it says none."""
+    return _size(text, "the number of the version", 10**18)
 
 
 def _size(text: str, what: str, most: int) -> int:
@@ -192,6 +230,23 @@ def _text(told: Any, key: str) -> str:
     return found
 
 
+async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
+    """The outputs that a request asks for, by name.
+
+    Of its parameters, ``timeout`` is in microseconds until it is begun (0: any time), and a smaller
+    ``priority`` goes first.
+    """
+    numbers = {}
+    for name in ("timeout", "priority"):
+        numbers[name] = value = asked.parameters.get(name, 0)
+        if type(value) is not int or (name == "timeout" and value < 0):
+            raise ArgumentError(
+                f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
+            )
+    timeout, priority = numbers["timeout"] / 1e6 or None, numbers["priority"]
+    return await batcher.run(asked.inputs, asked.outputs, timeout=timeout, priority=priority)
+
+
 # Answers ------------------------------------------------------------------------------------------
 
 
@@ -209,9 +264,8 @@ def answer(
             "shape": list(array.shape),
         }
         if name in asked.binary:
-            data = np.ascontiguousarray(array)
-            row["parameters"] = {"binary_data_size": data.nbytes}
-            parts.append((data if sys.byteorder == "little" else data.byteswap()).tobytes())
+            parts.append(bytes_of(array))
+            row["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
             row["data"] = np.ascontiguousarray(array).reshape(-1)
             arrays.append(row["data"])
@@ -221,6 +275,36 @@ def answer(
         body["id"] = asked.id
     text = dumps(body, arrays)
     return b"".join([text, *parts]), len(text) if parts else None
+
+
+def bytes_of(array: Any) -> bytes:
+    """An array's numbers as bytes, little-endian and row by row."""
+    return bytes(_turned(array).tobytes())
+
+
+def server() -> dict[str, Any]:
+    """What the server tells of itself."""
+    version = importlib.metadata.version("eagerflow")
+    return {
+        "name": "eagerflow",
+        "version": version,
+        "extensions": ["binary_tensor_data", "model_repository"],
+    }
+
+
+def index(repository: Repository, ready: bool = False) -> list[dict[str, str]]:
+    """A row for each version of each model; ``ready`` leaves out the others."""
+    rows = []
+    for model in repository.models.values():
+        states = {n: ("READY", "") for n in model.ready}
+        if not ready:
+            states |= {n: ("LOADING", "") for n in model.loading - states.keys()}
+            states |= {n: ("UNAVAILABLE", told) for n, told in model.broken.items()}
+        rows += [
+            {"name": model.name, "version": str(n), "state": state, "reason": told}
+            for n, (state, told) in sorted(states.items())
+        ]
+    return rows
 
 
 def metadata(model: str, versions: list[int], signature: Signature) -> Any:
