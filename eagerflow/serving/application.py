@@ -38,13 +38,15 @@ def application(repository: Repository, limits: Limits | None = None) -> Any:
     routing = extras.load("starlette.routing", "serving", "ef.serving")
     endpoints = _Endpoints(repository, limits or Limits())
     routes = [
-        routing.Route(path, _answering(endpoint, form), methods=[method])
+        routing.Route(path, _answering(endpoint, form, repository), methods=[method])
         for method, path, endpoint, form in endpoints.table()
     ]
     return starlette.Starlette(routes=routes)
 
 
-def _answering(endpoint: Callable[[Any], Awaitable[Any]], form: Any) -> Any:
+def _answering(
+    endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository: Repository
+) -> Any:
     """A route's function: what the endpoint gives, or its error in the protocol's form."""
     responses = extras.load("starlette.responses", "serving", "ef.serving")
     response = responses.Response
@@ -58,6 +60,9 @@ def _answering(endpoint: Callable[[Any], Awaitable[Any]], form: Any) -> Any:
             return response(status_code=499)
         except Exception as error:
             status = status_of(error)
+            if repository.metrics is not None:
+                name = request.path_params.get("model", "")
+                repository.metrics.refuse(name if name in repository.models else "", error)
             if status == 500:
                 _log.exception("%s %s failed", request.method, request.url.path)
             return response(dumps(form(error)), status, JSON)
@@ -86,6 +91,7 @@ class _Endpoints:
                 ("GET", path, self.status, own),
             ]
         rows += [
+            ("GET", "/metrics", self.metrics, other),
             ("GET", "/v2", self.server, other),
             ("GET", "/v2/health/live", self.live, other),
             ("GET", "/v2/health/ready", self.ready, other),
@@ -179,6 +185,12 @@ class _Endpoints:
             "content-type": "application/octet-stream",
             inference.HEADER: str(length),
         }
+
+    async def metrics(self, request: Any) -> Any:
+        metrics = self.repository.metrics
+        if metrics is None:
+            raise UnavailableError("this server counts nothing")
+        return metrics.text(), {"content-type": metrics.content_type}
 
     async def server(self, request: Any) -> Any:
         return dumps(inference.server()), JSON

@@ -15,6 +15,7 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError
 from eagerflow.recorder import with_recorder
+from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
 
@@ -87,12 +88,15 @@ class Batcher:
     ``running`` is how many requests wait or are computed.
     """
 
-    def __init__(self, version: ModelVersion, batching: Batching) -> None:
+    def __init__(
+        self, version: ModelVersion, batching: Batching, metrics: VersionMetrics | None = None
+    ) -> None:
         self.version = version
         self.batching = batching.checked()
         self.running = 0
-        self.batches = 0
-        self.rows = 0
+        self.metrics = metrics
+        if metrics is not None:
+            metrics.watch(lambda: self.running)
         self.is_open = True
         self._joins = version.signature.batch is not None and batching.max_rows > 1
         self._steps = batching.steps()
@@ -192,8 +196,8 @@ class Batcher:
         batch = self._next_batch()
         if not batch:
             return
-        self.batches += 1
-        self.rows += sum(request.rows for request in batch)
+        if self.metrics is not None:
+            self.metrics.computed(sum(request.rows for request in batch))
         if self.version.seconds * len(batch) < INLINE_SECONDS:
             self._end(batch, self._outcomes(batch))
             return
@@ -210,6 +214,7 @@ class Batcher:
         self._end(batch, [error] * len(batch) if error is not None else done.result())
 
     def _end(self, batch: list[_Request], outcomes: list[Any]) -> None:
+        now = time.monotonic()
         for request, outcome in zip(batch, outcomes, strict=True):
             if request.future.done():  # whoever asked has gone
                 continue
@@ -217,6 +222,8 @@ class Batcher:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
+                if self.metrics is not None:
+                    self.metrics.answered(now - request.arrived)
         self._plan()
 
     def _next_batch(self) -> list[_Request]:

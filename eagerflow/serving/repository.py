@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from eagerflow.capture.saving.formats import SUFFIXES
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError
 from eagerflow.serving.batching import Batcher, Batching
+from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 
@@ -127,7 +128,9 @@ class Repository:
         models: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
         policy: Policy | None = None,
         batching: Batching | None = None,
+        metrics: Metrics | None = None,
     ) -> None:
+        self.metrics = metrics
         self.models: dict[str, Model] = {}
         self._policy = policy or Policy()
         self._batching = (batching or Batching()).checked()
@@ -239,7 +242,7 @@ class Repository:
         loop = asyncio.get_running_loop()
         model.loading.add(number)
         try:
-            made = await loop.run_in_executor(self._loader, _loaded, model, number, path)
+            made = await loop.run_in_executor(self._loader, self._made, model, number, path)
         except (EagerflowError, OSError, MemoryError) as error:
             model.broken[number] = str(error) or type(error).__name__
             return f"{model.name} {number} is broken: {model.broken[number]}"
@@ -250,8 +253,21 @@ class Repository:
         self._let_go(old)
         return f"{model.name} {number} is ready ({made.version.seconds * 1e3:.3g} ms a request)"
 
+    def _made(self, model: Model, number: int, path: Path) -> Batcher:
+        """A version that was read from its file, and has run; called in the loader's thread."""
+        if not path.is_file():
+            raise FileFormatError("it is no file", op="load", argument=str(path))
+        version = ModelVersion.load(model.name, number, path)
+        counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
+        made = Batcher(version, model.batching, counts)
+        made.warm_up()
+        return made
+
     def _unload(self, model: Model, number: int) -> str:
-        self._let_go(model.ready.pop(number))
+        gone = model.ready.pop(number)
+        if gone.metrics is not None:
+            gone.metrics.forget()
+        self._let_go(gone)
         model.marks.pop(number, None)
         return f"{model.name} {number} has left"
 
@@ -290,12 +306,3 @@ def _mark(path: Path) -> _Mark | None:
     except OSError:  # it has just gone
         return None
     return told.st_ino, told.st_size, told.st_mtime_ns
-
-
-def _loaded(model: Model, number: int, path: Path) -> Batcher:
-    """A version that was read from its file, and has run; called in the loader's thread."""
-    if not path.is_file():
-        raise FileFormatError("it is no file", op="load", argument=str(path))
-    made = Batcher(ModelVersion.load(model.name, number, path), model.batching)
-    made.warm_up()
-    return made

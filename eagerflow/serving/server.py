@@ -7,12 +7,14 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import EagerflowError
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.protocols import rpc
 from eagerflow.serving.repository import Policy, Repository
 
@@ -80,17 +82,25 @@ class Server:
             raise self._failed
         return self
 
+    @property
+    def is_started(self) -> bool:
+        """Whether it listens."""
+        return self._started.is_set()
+
+    def ask_to_stop(self) -> None:
+        """Let it answer what has come, and end; from any thread or signal handler."""
+        if self._loop is not None and self._stopping is not None:
+            try:
+                self._loop.call_soon_threadsafe(self._stopping.set)
+            except RuntimeError:  # it has ended already
+                pass
+
     def stop(self) -> None:
         """Answer what has come, then end."""
-        loop, stopping = self._loop, self._stopping
-        if self._thread is None or loop is None or stopping is None:
-            return
-        try:
-            loop.call_soon_threadsafe(stopping.set)
-        except RuntimeError:  # it has ended already
-            pass
-        self._thread.join()
-        self._thread = None
+        self.ask_to_stop()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
 
     def __enter__(self) -> Server:
         return self.start()
@@ -110,7 +120,7 @@ class Server:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         bound = self._bound()
-        repository = self.repository = Repository(*self._options)
+        repository = self.repository = Repository(*self._options, Metrics())
         for line in await repository.refresh():
             self._told(line)
         config = self._uvicorn.Config(
@@ -120,6 +130,7 @@ class Server:
             lifespan="off",
         )
         server = self._uvicorn.Server(config)
+        server.capture_signals = nullcontext  # they are whoever's who starts us
         over_grpc = await self._start_rpc(repository)
         watching = asyncio.create_task(self._watch(repository))
         serving = asyncio.create_task(server.serve(sockets=[bound]))
