@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
-
 from eagerflow import extras
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import inference, tensorflow
@@ -41,12 +40,16 @@ def application(repository: Repository, limits: Limits | None = None) -> Any:
         routing.Route(path, _answering(endpoint, form, repository), methods=[method])
         for method, path, endpoint, form in endpoints.table()
     ]
-    return starlette.Starlette(routes=routes)
+    responses = extras.load("starlette.responses", "serving", "ef.serving")
+
+    async def refuse(request: Any, error: Any) -> Any:
+        told = {"error": f"{request.method} {request.url.path[:200]}: {error.detail}"}
+        return responses.Response(dumps(told), error.status_code, JSON)
+
+    return starlette.Starlette(routes=routes, exception_handlers={404: refuse, 405: refuse})
 
 
-def _answering(
-    endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository: Repository
-) -> Any:
+def _answering(endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository: Repository) -> Any:
     """A route's function: what the endpoint gives, or its error in the protocol's form."""
     responses = extras.load("starlette.responses", "serving", "ef.serving")
     response = responses.Response

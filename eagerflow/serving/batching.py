@@ -149,9 +149,7 @@ class Batcher:
         shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         number = self._number()
-        request = _Request(
-            priority, number, now, deadline, inputs, rows, shapes, places, future
-        )
+        request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
         heapq.heappush(self._waiting, request)
         self.running += 1
         try:
@@ -188,7 +186,9 @@ class Batcher:
             self._timer.cancel()
         loop = asyncio.get_running_loop()
         # "Soon" is after all that has arrived by now was read: it is joined.
-        self._timer = loop.call_later(wait, self._begin) if wait > 0 else loop.call_soon(self._begin)
+        self._timer = (
+            loop.call_later(wait, self._begin) if wait > 0 else loop.call_soon(self._begin)
+        )
 
     def _begin(self) -> None:
         """Compute the next batch."""

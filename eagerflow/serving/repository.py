@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from eagerflow.capture.saving.formats import SUFFIXES
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError
@@ -219,9 +219,8 @@ class Repository:
 
     async def _refresh_model(self, model: Model) -> list[str]:
         found = _versions(model.path)
-        chosen = model.policy.chosen(list(found)) | (
-            {model.pinned, *model.labels.values()} & found.keys()
-        )
+        kept = {n for n in (model.pinned, *model.labels.values()) if n in found}
+        chosen = model.policy.chosen(list(found)) | kept
         told = []
         for number in sorted(chosen):
             mark = _mark(found[number])
@@ -229,9 +228,9 @@ class Repository:
                 model.marks[number] = mark
                 told.append(await self._load(model, number, found[number]))
         # What is no longer wanted leaves only when something else answers.
-        kept = [n for n in chosen if n in model.ready]
+        answers = any(n in model.ready for n in chosen)
         for number in [n for n in model.ready if n not in chosen]:
-            if kept or number not in found:
+            if answers or number not in found:
                 told.append(self._unload(model, number))
         for number in [n for n in model.broken if n not in chosen]:
             del model.broken[number]

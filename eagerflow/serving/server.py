@@ -28,15 +28,26 @@ class Server:
     """A server of models over HTTP, in a thread of its own; a context manager.
 
     ``models`` is a file of a graph (``graph.save``, ``model.export``, ONNX), a folder of models
-    with folders of versions, or a mapping of names to files or folders. ``port=0`` takes a free
-    one, and so does ``grpc_port=0`` for gRPC, which None leaves out; ``host`` is this machine alone, unless told otherwise. ``policy`` says which versions are
-    served, ``batching`` how requests are joined, ``limits`` what a request may cost; files are
-    looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
-    MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist,
-    and EagerflowError for a port that is taken.
+    with folders of versions, or a mapping of names to files or folders. ``host`` is this machine
+    alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
+    gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
+    requests are joined, ``limits`` what a request may cost; files are looked at every ``poll``
+    seconds. ``told`` is called with a line for each change. Raises MissingExtraError without the
+    extra ``serving``, ArgumentError for paths that do not exist, and EagerflowError for a port that
+    is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
     Protocol (``/v2/models/NAME/infer``), over gRPC too.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from urllib.request import urlopen
+    >>> graph = ef.capture.trace(lambda x: x * 2.0, ef.TensorSpec(("batch", 2), "float32"))
+    >>> with TemporaryDirectory() as folder:
+    ...     graph.save(f"{folder}/double.ef")
+    ...     with ef.serving.Server(f"{folder}/double.ef", port=0) as server:
+    ...         asked = b'{"instances": [[1.0, 3.0]]}'
+    ...         urlopen(f"{server.url}/v1/models/double:predict", asked).read()
+    b'{"predictions":[[2.0,6.0]]}'
     """
 
     def __init__(
@@ -119,10 +130,18 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        bound = self._bound()
         repository = self.repository = Repository(*self._options, Metrics())
-        for line in await repository.refresh():
-            self._told(line)
+        with self._bound() as listening:
+            for line in await repository.refresh():
+                self._told(line)
+            try:
+                await self._answer(repository, listening)
+            finally:
+                await repository.drain()
+
+    async def _answer(self, repository: Repository, listening: socket.socket) -> None:
+        """Answer requests until the server is asked to stop."""
+        assert self._stopping is not None
         config = self._uvicorn.Config(
             application(repository, self._limits),
             log_level="warning",
@@ -133,21 +152,20 @@ class Server:
         server.capture_signals = nullcontext  # they are whoever's who starts us
         over_grpc = await self._start_rpc(repository)
         watching = asyncio.create_task(self._watch(repository))
-        serving = asyncio.create_task(server.serve(sockets=[bound]))
+        serving = asyncio.create_task(server.serve(sockets=[listening]))
         stopping = asyncio.create_task(self._stopping.wait())
-        while not server.started and not serving.done():
-            await asyncio.sleep(0.001)
-        self._started.set()
         try:
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.001)
+            self._started.set()
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
         finally:
             watching.cancel()
+            stopping.cancel()
             server.should_exit = True
             if over_grpc is not None:
                 await over_grpc.stop(_GRACE)
             await serving
-            stopping.cancel()
-            await repository.drain()
 
     async def _start_rpc(self, repository: Repository) -> Any:
         """The server of gRPC; None where no port was given for it."""
@@ -161,7 +179,9 @@ class Server:
     def _bound(self) -> socket.socket:
         """The socket that is listened on; ``port`` is the one that it has."""
         family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
-        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # then nothing is held back
+        made = socket.socket(
+            family, socket.SOCK_STREAM, socket.IPPROTO_TCP
+        )  # then nothing is held back
         try:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             made.bind((self.host, self.port))

@@ -14,7 +14,9 @@ from eagerflow.errors import ArgumentError, DTypeError
 __all__ = ["dumps", "loads", "plain"]
 
 _orjson = extras.load_if_there("orjson")
-_NATIVE = frozenset(map(np.dtype, "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()))
+_NATIVE = frozenset(
+    map(np.dtype, "float64 float32 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split())
+)
 
 
 def loads(body: bytes | bytearray | memoryview) -> Any:

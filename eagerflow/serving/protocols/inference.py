@@ -85,7 +85,9 @@ def request(body: bytes, header_size: str | None, signature: Signature) -> Reque
 
     ``header_size`` is the value of the header Inference-Header-Content-Length, or None.
     """
-    size = len(body) if header_size is None else _size(header_size, "the header's length", len(body))
+    size = (
+        len(body) if header_size is None else _size(header_size, "the header's length", len(body))
+    )
     view = memoryview(body)
     told, rest = loads(view[:size]), view[size:]
     if not isinstance(told, dict):
@@ -136,7 +138,7 @@ def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
 
 
 def dtype_of(told: str, name: str) -> Any:
-    """The dtype that the protocol calls so; DTypeError, for the input of a name, if there is none."""
+    """The dtype that the protocol calls so; DTypeError, which names the input, if there is none."""
     if told not in _NAMES:
         raise DTypeError(
             f"there is no datatype {told[:40]!r} here",
@@ -296,9 +298,9 @@ def index(repository: Repository, ready: bool = False) -> list[dict[str, str]]:
     """A row for each version of each model; ``ready`` leaves out the others."""
     rows = []
     for model in repository.models.values():
-        states = {n: ("READY", "") for n in model.ready}
+        states = dict.fromkeys(model.ready, ("READY", ""))
         if not ready:
-            states |= {n: ("LOADING", "") for n in model.loading - states.keys()}
+            states |= dict.fromkeys(model.loading - states.keys(), ("LOADING", ""))
             states |= {n: ("UNAVAILABLE", told) for n, told in model.broken.items()}
         rows += [
             {"name": model.name, "version": str(n), "state": state, "reason": told}

@@ -63,11 +63,11 @@ FIELDS = {
 
 @cache
 def messages() -> dict[str, Any]:
-    """The class of each message by its name; MissingExtraError without protobuf.
+    r"""The class of each message by its name; MissingExtraError without protobuf.
 
     >>> from eagerflow.serving.protocols.messages import messages
     >>> messages()["ServerLiveResponse"](live=True).SerializeToString()
-    b'\\x08\\x01'
+    b'\x08\x01'
     """
     feature = "gRPC in ef.serving"
     descriptors = extras.load("google.protobuf.descriptor_pb2", "serving", feature)

@@ -72,7 +72,9 @@ def _handlers(grpc: Any, service: _Service) -> Any:
     for name, method in service.table().items():
         stream = name == "ModelStreamInfer"
         asked = known["ModelInferRequest" if stream else f"{name}Request"]
-        make = grpc.stream_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
+        make = (
+            grpc.stream_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
+        )
         found[name] = make(
             method if stream else _answering(grpc, method),
             request_deserializer=asked.FromString,

@@ -17,7 +17,16 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.repository import Model
 from eagerflow.serving.signature import Signature
 
-__all__ = ["Request", "error", "example_answer", "examples", "metadata", "predict", "prediction", "status"]
+__all__ = [
+    "Request",
+    "error",
+    "example_answer",
+    "examples",
+    "metadata",
+    "predict",
+    "prediction",
+    "status",
+]
 
 SIGNATURE = "serving_default"
 
@@ -149,9 +158,9 @@ def example_answer(outputs: Mapping[str, Any], kind: str) -> Any:
 
 def status(model: Model, version: int | None) -> Any:
     """The body that tells the states of a model's versions."""
-    states = {n: ("LOADING", None) for n in model.loading}
+    states: dict[int, tuple[str, str | None]] = dict.fromkeys(model.loading, ("LOADING", None))
     states |= {n: ("END", told) for n, told in model.broken.items()}
-    states |= {n: ("AVAILABLE", None) for n in model.ready}
+    states |= dict.fromkeys(model.ready, ("AVAILABLE", None))
     if version is not None:
         if version not in states:
             model.batcher(version)
@@ -197,7 +206,10 @@ def metadata(model: str, version: int, signature: Signature) -> Any:
 
 def _tensor_info(name: str, spec: Any) -> Any:
     sizes = [
-        {"size": "-1" if isinstance(n, Dim) else str(n), "name": str(n) if isinstance(n, Dim) else ""}
+        {
+            "size": "-1" if isinstance(n, Dim) else str(n),
+            "name": str(n) if isinstance(n, Dim) else "",
+        }
         for n in spec.shape
     ]
     return {
