@@ -15,6 +15,7 @@ import numpy as np
 from eagerflow import serving
 from eagerflow.dims import Dim
 from eagerflow.errors import printable
+from eagerflow.serving.access import tokens_of
 
 __all__ = ["add_serve"]
 
@@ -50,6 +51,14 @@ def add_serve(commands: Any) -> None:
         metavar="MS",
         help="how long a request may wait for others to join (default: %(default)s)",
     )
+    serve.add_argument(
+        "--tokens",
+        type=Path,
+        metavar="FILE",
+        help="a file of secrets, one a line; requests carry one: Authorization: Bearer SECRET",
+    )
+    serve.add_argument("--certificate", type=Path, metavar="FILE", help="PEM, for TLS")
+    serve.add_argument("--key", type=Path, metavar="FILE", help="PEM, for TLS")
     serve.set_defaults(run=_run)
 
 
@@ -61,6 +70,9 @@ def _run(options: argparse.Namespace) -> int:
         grpc_port=None if options.no_grpc else options.grpc_port,
         policy=serving.Policy(latest=options.versions),
         batching=serving.Batching(options.max_batch, options.max_wait / 1e3),
+        access=serving.Access(
+            tokens_of(options.tokens) if options.tokens else (), options.certificate, options.key
+        ),
         told=lambda line: print(printable(line, "\n"), flush=True),
     )
     asyncio.run(_serve(server))

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.model import ModelVersion
@@ -23,8 +24,10 @@ from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
 
 __all__ = [
+    "Access",
     "Batching",
     "BusyError",
+    "ForbiddenError",
     "LateError",
     "Limits",
     "ModelVersion",

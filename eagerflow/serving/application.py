@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from eagerflow import extras
+from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import inference, tensorflow
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
@@ -16,6 +17,7 @@ from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["Limits", "application"]
 
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
 JSON = {"content-type": "application/json"}
 _log = logging.getLogger("eagerflow.serving")
 
@@ -31,13 +33,20 @@ class Limits(NamedTuple):
     body_seconds: float = 30.0
 
 
-def application(repository: Repository, limits: Limits | None = None) -> Any:
+def application(
+    repository: Repository, limits: Limits | None = None, access: Access | None = None
+) -> Any:
     """The ASGI application (a Starlette) that answers for the models of a repository."""
+    access = (access or Access()).checked()
     starlette = extras.load("starlette.applications", "serving", "ef.serving")
     routing = extras.load("starlette.routing", "serving", "ef.serving")
     endpoints = _Endpoints(repository, limits or Limits())
     routes = [
-        routing.Route(path, _answering(endpoint, form, repository), methods=[method])
+        routing.Route(
+            path,
+            _answering(endpoint, form, repository, Access() if path in _OPEN else access),
+            methods=[method],
+        )
         for method, path, endpoint, form in endpoints.table()
     ]
     responses = extras.load("starlette.responses", "serving", "ef.serving")
@@ -49,7 +58,9 @@ def application(repository: Repository, limits: Limits | None = None) -> Any:
     return starlette.Starlette(routes=routes, exception_handlers={404: refuse, 405: refuse})
 
 
-def _answering(endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository: Repository) -> Any:
+def _answering(
+    endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository: Repository, access: Access
+) -> Any:
     """A route's function: what the endpoint gives, or its error in the protocol's form."""
     responses = extras.load("starlette.responses", "serving", "ef.serving")
     response = responses.Response
@@ -57,6 +68,7 @@ def _answering(endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository:
 
     async def answer(request: Any) -> Any:
         try:
+            access.check(request.headers.get("authorization"))
             body, headers = await endpoint(request)
             return response(body, headers=headers)
         except disconnected:

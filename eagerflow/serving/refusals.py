@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from eagerflow.errors import EagerflowError, MissingExtraError, OutOfMemoryError
+from eagerflow.serving.access import ForbiddenError
 
 __all__ = [
     "BusyError",
@@ -68,6 +69,7 @@ class TooLargeError(EagerflowError, ValueError):
 
 
 _STATUS = (
+    (ForbiddenError, 401),
     (UnknownModelError, 404),
     (TooLargeError, 413),
     (BusyError, 429),

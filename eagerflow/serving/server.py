@@ -12,6 +12,7 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import EagerflowError
+from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.metrics import Metrics
@@ -31,10 +32,10 @@ class Server:
     with folders of versions, or a mapping of names to files or folders. ``host`` is this machine
     alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
     gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
-    requests are joined, ``limits`` what a request may cost; files are looked at every ``poll``
-    seconds. ``told`` is called with a line for each change. Raises MissingExtraError without the
-    extra ``serving``, ArgumentError for paths that do not exist, and EagerflowError for a port that
-    is taken.
+    requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
+    looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
+    MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
+    EagerflowError for a port that is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
     Protocol (``/v2/models/NAME/infer``), over gRPC too.
@@ -60,6 +61,7 @@ class Server:
         policy: Policy | None = None,
         batching: Batching | None = None,
         limits: Limits | None = None,
+        access: Access | None = None,
         poll: float = 1.0,
         told: Told | None = None,
     ) -> None:
@@ -69,6 +71,7 @@ class Server:
         self.grpc_port = grpc_port
         self._options = models, policy, batching
         self._limits = limits
+        self._access = (access or Access()).checked()
         self._poll = poll
         self._told = told or (lambda line: None)
         self._started = threading.Event()
@@ -81,7 +84,8 @@ class Server:
     @property
     def url(self) -> str:
         """The address, such as ``http://127.0.0.1:8501``."""
-        return f"http://{self.host}:{self.port}"
+        kind = "http" if self._access.certificate is None else "https"
+        return f"{kind}://{self.host}:{self.port}"
 
     def start(self) -> Server:
         """Start, and return when all models were loaded or found broken."""
@@ -143,10 +147,11 @@ class Server:
         """Answer requests until the server is asked to stop."""
         assert self._stopping is not None
         config = self._uvicorn.Config(
-            application(repository, self._limits),
+            application(repository, self._limits, self._access),
             log_level="warning",
             access_log=False,
             lifespan="off",
+            **self._access.transport(),
         )
         server = self._uvicorn.Server(config)
         server.capture_signals = nullcontext  # they are whoever's who starts us
@@ -173,7 +178,9 @@ class Server:
             return None
         address = f"[{self.host}]" if ":" in self.host else self.host
         most = (self._limits or Limits()).max_body
-        made, self.grpc_port = await rpc.start(repository, f"{address}:{self.grpc_port}", most)
+        made, self.grpc_port = await rpc.start(
+            repository, f"{address}:{self.grpc_port}", most, self._access
+        )
         return made
 
     def _bound(self) -> socket.socket:

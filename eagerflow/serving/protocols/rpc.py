@@ -14,6 +14,7 @@ import numpy as np
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
+from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import inference
 from eagerflow.serving.protocols.messages import PACKAGE, messages
@@ -25,6 +26,7 @@ __all__ = ["start"]
 SERVICE = f"{PACKAGE}.GRPCInferenceService"
 _CODES = {
     400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
     404: "NOT_FOUND",
     413: "INVALID_ARGUMENT",
     429: "RESOURCE_EXHAUSTED",
@@ -46,15 +48,21 @@ _CONTENTS = {
 _log = logging.getLogger("eagerflow.serving")
 
 
-async def start(repository: Repository, address: str, max_body: int) -> tuple[Any, int]:
+async def start(
+    repository: Repository, address: str, max_body: int, access: Access
+) -> tuple[Any, int]:
     """A gRPC server that answers at an address, in this event loop, and the port that it has."""
     grpc = extras.load("grpc", "serving", "gRPC in ef.serving")
     aio = extras.load("grpc.aio", "serving", "gRPC in ef.serving")
     sizes = [("grpc.max_receive_message_length", max_body), ("grpc.max_send_message_length", -1)]
     made = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
-    made.add_generic_rpc_handlers((_handlers(grpc, _Service(repository)),))
+    made.add_generic_rpc_handlers((_handlers(grpc, _Service(repository), access),))
     try:
-        port = made.add_insecure_port(address)
+        if access.certificate is None or access.key is None:
+            port = made.add_insecure_port(address)
+        else:
+            pair = access.key.read_bytes(), access.certificate.read_bytes()
+            port = made.add_secure_port(address, grpc.ssl_server_credentials([pair]))
     except RuntimeError as error:
         raise EagerflowError(
             f"{address} cannot be listened on: {error}",
@@ -65,7 +73,7 @@ async def start(repository: Repository, address: str, max_body: int) -> tuple[An
     return made, port
 
 
-def _handlers(grpc: Any, service: _Service) -> Any:
+def _handlers(grpc: Any, service: _Service, access: Access) -> Any:
     """What gRPC calls for each method."""
     known = messages()
     found = {}
@@ -76,18 +84,39 @@ def _handlers(grpc: Any, service: _Service) -> Any:
             grpc.stream_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
         )
         found[name] = make(
-            method if stream else _answering(grpc, method),
+            (_streaming if stream else _answering)(grpc, method, access),
             request_deserializer=asked.FromString,
             response_serializer=lambda message: message.SerializeToString(),
         )
     return grpc.method_handlers_generic_handler(SERVICE, found)
 
 
-def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+def _check(access: Access, context: Any) -> None:
+    """Raise ForbiddenError unless a call carries a token of those that are asked for."""
+    if access.tokens:
+        access.check(dict(context.invocation_metadata() or ()).get("authorization"))
+
+
+def _streaming(grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], access: Access) -> Any:
+    """A method that answers a stream, where the call may ask."""
+
+    async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        try:
+            _check(access, context)
+        except ForbiddenError as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        async for answer in method(requests, context):
+            yield answer
+
+    return answers
+
+
+def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: Access) -> Any:
     """A method whose errors have gRPC's codes."""
 
     async def answer(request: Any, context: Any) -> Any:
         try:
+            _check(access, context)
             return await method(request, context)
         except asyncio.CancelledError:
             raise
