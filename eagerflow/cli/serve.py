@@ -10,14 +10,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from eagerflow import serving
-from eagerflow.dims import Dim
 from eagerflow.errors import printable
 from eagerflow.serving.access import tokens_of
+from eagerflow.serving.texts import example
 
 __all__ = ["add_serve"]
+
+MAX_SHOWN_BODY = 400  # letters of a request that is told as an example
 
 
 def add_serve(commands: Any) -> None:
@@ -95,7 +95,7 @@ async def _serve(server: serving.Server) -> None:
 
 def _greeting(server: serving.Server) -> Iterable[str]:
     """Where the server is, what each model expects, and a request to try."""
-    yield f"REST on {server.url}"
+    yield f"REST, and a page for browsers, on {server.url}"
     if server.grpc_port is not None:
         yield f"gRPC on {server.host}:{server.grpc_port}"
     assert server.repository is not None
@@ -110,12 +110,6 @@ def _greeting(server: serving.Server) -> Iterable[str]:
         yield f"{model.name} (version {version.number}): {inputs} -> {outputs}"
         if signature.batch is None:
             yield f"  requests run one by one: {signature.alone}"
-        body = json.dumps({"inputs": {n: _zeros(s) for n, s in signature.inputs.items()}})
-        if len(body) < 400:
+        body = json.dumps({"inputs": example(signature.inputs)})
+        if len(body) < MAX_SHOWN_BODY:
             yield f"  curl -d '{body}' {server.url}/v1/models/{model.name}:predict"
-
-
-def _zeros(spec: Any) -> Any:
-    """An example of what an input takes."""
-    shape = [1 if isinstance(size, Dim) else size for size in spec.shape]
-    return np.zeros(shape, "int64" if spec.dtype.kind in "biu" else "float64").tolist()

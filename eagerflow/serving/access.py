@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hmac
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +29,8 @@ class Access(NamedTuple):
     """What a request must carry, and how the connection is protected.
 
     ``tokens`` are texts of 16 letters at least, one of which is expected behind ``Bearer`` in the
-    header ``Authorization``; with none, anybody may ask. ``certificate`` and ``key`` are files in
+    header ``Authorization``, or as the password of any user behind ``Basic``; with none, anybody
+    may ask. ``certificate`` and ``key`` are files in
     the PEM format, for TLS.
 
     >>> access = ef.serving.Access(tokens=("a long secret text",))
@@ -60,10 +62,9 @@ class Access(NamedTuple):
         """Raise ForbiddenError unless an Authorization header has one of the tokens."""
         if not self.tokens:
             return
-        kind, _, given = (header or "").partition(" ")
+        given = _secret(header or "").encode()
         # All are compared, in the same time whatever they are.
-        found = [hmac.compare_digest(given.encode(), token.encode()) for token in self.tokens]
-        if kind.lower() != "bearer" or not any(found):
+        if not any([hmac.compare_digest(given, token.encode()) for token in self.tokens]):
             raise ForbiddenError(
                 "the token is missing" if not header else "the token is another one",
                 hint="Authorization: Bearer TOKEN",
@@ -74,6 +75,19 @@ class Access(NamedTuple):
         if self.certificate is None:
             return {}
         return {"ssl_certfile": str(self.certificate), "ssl_keyfile": str(self.key)}
+
+
+def _secret(header: str) -> str:
+    """The token in a header: behind Bearer, or as the password that a browser asks for."""
+    kind, _, given = header.partition(" ")
+    if kind.lower() == "bearer":
+        return given
+    if kind.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(given, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return ""
 
 
 def tokens_of(path: Path) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from eagerflow import extras
+from eagerflow.serving import page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import inference, tensorflow
@@ -18,6 +19,7 @@ from eagerflow.serving.texts import dumps, loads
 __all__ = ["Limits", "application"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
+_ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
 JSON = {"content-type": "application/json"}
 _log = logging.getLogger("eagerflow.serving")
 
@@ -80,7 +82,8 @@ def _answering(
                 repository.metrics.refuse(name if name in repository.models else "", error)
             if status == 500:
                 _log.exception("%s %s failed", request.method, request.url.path)
-            return response(dumps(form(error)), status, JSON)
+            headers = JSON | _ASKS if status == 401 else JSON
+            return response(dumps(form(error)), status, headers)
 
     return answer
 
@@ -106,6 +109,8 @@ class _Endpoints:
                 ("GET", path, self.status, own),
             ]
         rows += [
+            ("GET", "/", self.page, other),
+            ("GET", "/figures", self.figures, other),
             ("GET", "/metrics", self.metrics, other),
             ("GET", "/v2", self.server, other),
             ("GET", "/v2/health/live", self.live, other),
@@ -200,6 +205,12 @@ class _Endpoints:
             "content-type": "application/octet-stream",
             inference.HEADER: str(length),
         }
+
+    async def page(self, request: Any) -> Any:
+        return page.page(self.repository)
+
+    async def figures(self, request: Any) -> Any:
+        return dumps(page.figures(self.repository)), JSON
 
     async def metrics(self, request: Any) -> Any:
         metrics = self.repository.metrics

@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import itertools
 import time
+from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -85,7 +86,7 @@ class _Request(NamedTuple):
 class Batcher:
     """Runs the requests of one version, in batches; belongs to the event loop that calls it.
 
-    ``running`` is how many requests wait or are computed.
+    ``running`` is how many requests wait or are computed, ``answered`` how many have an answer.
     """
 
     def __init__(
@@ -94,6 +95,8 @@ class Batcher:
         self.version = version
         self.batching = batching.checked()
         self.running = 0
+        self.answered = 0
+        self.recent: deque[float] = deque(maxlen=1000)  # seconds that the last answers took
         self.metrics = metrics
         if metrics is not None:
             metrics.watch(lambda: self.running)
@@ -222,6 +225,8 @@ class Batcher:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
+                self.answered += 1
+                self.recent.append(now - request.arrived)
                 if self.metrics is not None:
                     self.metrics.answered(now - request.arrived)
         self._plan()

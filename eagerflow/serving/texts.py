@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
 from eagerflow import extras
+from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, DTypeError
 
-__all__ = ["dumps", "loads", "plain"]
+__all__ = ["dumps", "example", "loads", "plain"]
 
 _orjson = extras.load_if_there("orjson")
 _NATIVE = frozenset(
@@ -72,3 +73,18 @@ def plain(value: Any) -> Any:
         texts = np.vectorize(lambda x: float(str(x)), otypes=[object])
         return texts(value).tolist() if value.size else value.tolist()
     return value.tolist()
+
+
+def example(specs: Mapping[str, Any]) -> dict[str, Any]:
+    """Zeros for each input, of one row, as nested lists: a request to begin with.
+
+    >>> from eagerflow.serving.texts import example
+    >>> example({"x": ef.TensorSpec(("batch", 2), "float32")})
+    {'x': [[0.0, 0.0]]}
+    """
+    found = {}
+    for name, spec in specs.items():
+        shape = [1 if isinstance(size, Dim) else size for size in spec.shape]
+        dtype = "int64" if spec.dtype.kind in "iu" else "bool" if spec.dtype.kind == "b" else float
+        found[name] = np.zeros(shape, dtype).tolist()
+    return found

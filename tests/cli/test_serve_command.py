@@ -35,7 +35,7 @@ def test_serves_until_told_to_end(process, number):
         if "curl" in line:
             break
     text = "\n".join(lines)
-    url = re.search(r"REST on (\S+)", text)[1]
+    url = re.search(r"REST.* on (\S+)", text)[1]
     assert "scale (version 1): x: float32(batch, 3) -> y: float32(batch, 3)" in text
     body, address = re.search(r"curl -d '(.*)' (\S+)", text).groups()
     assert address == f"{url}/v1/models/scale:predict"

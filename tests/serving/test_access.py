@@ -1,5 +1,6 @@
 """Servers that ask for tokens answer nobody else; TLS shows the certificate that was given."""
 
+import base64
 import ssl
 import subprocess
 import urllib.error
@@ -39,15 +40,19 @@ def guarded(folder):
         ("Bearer ", 401),
         (f"Bearer {SECRET}", 200),
         (f"bearer {OTHER}", 200),
+        (f"Basic {base64.b64encode(f'me:{SECRET}'.encode()).decode()}", 200),
+        (f"Basic {base64.b64encode(b'me:no').decode()}", 401),
+        (f"Basic {base64.b64encode(bytes([255, 254])).decode()}", 401),
     ],
 )
 def test_rest(guarded, header, status):
     client = Client(guarded)
     headers = {} if header is None else {"Authorization": header}
     for path in ("/v1/models/scale", "/v2/models/scale", "/metrics", "/v2"):
-        found, _, body = client.call(path, headers=headers)
+        found, told, body = client.call(path, headers=headers)
         assert found == status, (path, body)
         assert SECRET.encode() not in body
+        assert ("www-authenticate" in told) == (status == 401)
     assert client.call("/v2/health/ready")[0] == 200
     client.close()
 
