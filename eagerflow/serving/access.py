@@ -64,7 +64,7 @@ class Access(NamedTuple):
             return
         given = _secret(header or "").encode()
         # All are compared, in the same time whatever they are.
-        if not any([hmac.compare_digest(given, token.encode()) for token in self.tokens]):
+        if not sum(hmac.compare_digest(given, token.encode()) for token in self.tokens):
             raise ForbiddenError(
                 "the token is missing" if not header else "the token is another one",
                 hint="Authorization: Bearer TOKEN",

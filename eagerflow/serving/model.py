@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.capture.saving import examples
 from eagerflow.capture.saving.formats import read
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
@@ -58,6 +59,7 @@ class ModelVersion:
         self.path: Path | None = None
         self.seconds = 0.0
         """The median time of a run of one row, from when it was tried."""
+        self.numerics = numerics
         self._replay = replay_of(graph, numerics)
 
     @classmethod
@@ -120,10 +122,12 @@ class ModelVersion:
         return dict(zip([names[i] for i in places], found, strict=True))
 
     def try_out(self, rows: Iterable[int] = (1,)) -> None:
-        """Make plans for these numbers of rows, and time a run of the first.
+        """Run the examples of the file, make plans for these numbers of rows, time the first.
 
-        Values are zeros. Where the sizes of a model are free beside the rows, they are 1.
+        Where there are no examples, values are zeros, and sizes that are free beside the rows
+        are 1. Raises SessionError for an example that gives another result than it should.
         """
+        examples.check(self.graph, self.numerics)
         every = self.signature.outputs_of(None)
         for position, count in enumerate(rows):
             inputs = [

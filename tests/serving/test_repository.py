@@ -108,6 +108,24 @@ def test_a_file_that_is_replaced_is_loaded_anew(tmp_path):
     run(go())
 
 
+def test_a_version_whose_example_fails_is_broken(tmp_path, monkeypatch):
+    path = tmp_path / "m.ef"
+
+    async def go():
+        scaling(2).save(path, examples=[{"x": np.ones((2, 3), "float32")}])
+        repository = Repository(path)
+        assert "is ready" in (await repository.refresh())[0]
+        graph = ef.capture.load(path)
+        outputs = graph.examples[0].outputs | {"y": ef.zeros((2, 3))}
+        graph.examples = (graph.examples[0]._replace(outputs=outputs),)
+        graph.save(path)
+        (line,) = await repository.refresh()
+        assert "is broken" in line and "another result" in line
+        assert await factor(repository.model("m")) == 2
+
+    run(go())
+
+
 def test_labels_and_roll_back(tmp_path):
     folder = tmp_path / "scale"
 
