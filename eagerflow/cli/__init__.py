@@ -12,6 +12,7 @@ from eagerflow.cli.devices import run_devices
 from eagerflow.cli.export import add_export
 from eagerflow.cli.graphs import add_check, add_diff, add_show
 from eagerflow.cli.run import add_run
+from eagerflow.cli.serve import add_serve
 from eagerflow.errors import EagerflowError, printable
 
 __all__ = ["main"]
@@ -62,6 +63,6 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
     devices = commands.add_parser("devices", help="the devices that can be used here")
     devices.set_defaults(run=lambda o: run_devices())
-    for add in (add_show, add_run, add_export, add_diff, add_check):
+    for add in (add_show, add_run, add_export, add_diff, add_check, add_serve):
         add(commands)
     return parser

@@ -349,12 +349,17 @@ def _check_layout(places: Mapping[str, Place], size: int) -> None:
 
 def as_array(place: Place, dtype: DType) -> np.ndarray[Any, Any]:
     """Memory for an array of a file that is to have this dtype; FileFormatError if it cannot."""
+    return np.empty(shape_as(place, dtype), dtype)
+
+
+def shape_as(place: Place, dtype: DType) -> tuple[int, ...]:
+    """The shape of an array of a file as one of this dtype; FileFormatError if it cannot be."""
     whole = place.shape
     if dtype == _COMPLEX128 and place.dtype.name == "float64" and whole[-1:] == (2,):
-        return np.empty(whole[:-1], dtype)
+        return whole[:-1]
     if dtype != place.dtype:
         fail("a tensor has another dtype than the graph says", received=place.dtype.name)
-    return np.empty(whole, dtype)
+    return whole
 
 
 def finished(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

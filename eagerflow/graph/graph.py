@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from eagerflow.errors import printable
 from eagerflow.graph.ir import Cell, Node, Value, Values
@@ -25,6 +25,13 @@ def graph_method(f: Callable[..., Any]) -> Callable[..., Any]:
     """Let the method of graphs that has a function's name do what the function does."""
     _TOOLS[f.__name__] = f
     return f
+
+
+class Example(NamedTuple):
+    """Inputs of a graph by name, and the outputs that they gave when it was saved."""
+
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
 
 
 class Graph:
@@ -63,6 +70,7 @@ class Graph:
         alone = structure is None or structure.container is None
         self._is_one = alone and len(self.results) == 1 and type(self.results[0]) is Value
         self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
+        self.examples: tuple[Example, ...] = ()  # that came with its file
         self.rewrites: Any = None  # the Report of the passes that made it, if any did
 
     @property
@@ -348,14 +356,21 @@ class Graph:
         return _TOOLS["plan"](self, numerics, sizes)
 
     def save(
-        self, path: str | os.PathLike[str], *, gradients: tuple[Any, Any] | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        gradients: tuple[Any, Any] | None = None,
+        examples: Iterable[Mapping[str, Any]] | None = None,
     ) -> None:
         """Save the graph, with the values that its Variables have now, as one safetensors file.
 
         ``path`` is a file name; a file that is there is replaced when the new one is complete, so
         that nothing is lost if the process dies or the disk is full. ``gradients`` are targets and
-        sources as for ``graph.gradient``, whose larger graph is then saved. The same program gives
-        the same bytes. Raises FileFormatError for what cannot be saved or written.
+        sources as for ``graph.gradient``, whose larger graph is then saved. ``examples`` are
+        inputs, each a mapping of names to arrays, which are kept with the outputs that they give
+        now: a server runs them before it answers with the graph (default: those of its own file).
+        The same program gives the same bytes. Raises FileFormatError for what cannot be saved or
+        written, ArgumentError for examples that do not fit.
 
         >>> w = ef.Variable([2.0, 3.0], name="w")
         >>> graph = ef.capture.trace(lambda x: {"y": (x * w).sum()}, ef.TensorSpec((2,), "float32"))
@@ -365,7 +380,7 @@ class Graph:
         ...     ef.capture.load(f"{folder}/model.ef").outputs.names
         ('y', 'gradient/w')
         """
-        _TOOLS["save"](self, path, gradients=gradients)
+        _TOOLS["save"](self, path, gradients=gradients, examples=examples)
 
     def _repr_html_(self) -> str:
         """The picture, and the listing below it, for a cell of a notebook."""

@@ -42,7 +42,7 @@ class Entry(NamedTuple):
     device: Device
 
 
-class _Rows:
+class Rows:
     """The rows of one section; each is parsed when it is asked for."""
 
     def __init__(self, name: str, text: str, start: int, stop: int) -> None:
@@ -102,8 +102,8 @@ def _depth(row: str) -> int:
     return deepest
 
 
-def _sections(text: str) -> dict[str, _Rows]:
-    found: dict[str, _Rows] = {}
+def _sections(text: str) -> dict[str, Rows]:
+    found: dict[str, Rows] = {}
     at = 0
     for name in SECTIONS:
         opening = f'{"," if found else "{"}{chr(10) if found else ""}"{name}":[\n'
@@ -118,7 +118,7 @@ def _sections(text: str) -> dict[str, _Rows]:
         stop = start if empty else text.find("\n]", start)
         if stop < 0:
             fail(f"the graph's section {name!r} does not end")
-        found[name] = _Rows(name, text, start, stop)
+        found[name] = Rows(name, text, start, stop)
         at = stop + (1 if empty else 2)
     if text[at:] != "}":
         fail("there is something after the graph's last section")
@@ -128,7 +128,7 @@ def _sections(text: str) -> dict[str, _Rows]:
 class _Table:
     """Rows that others refer to by number, decoded when needed."""
 
-    def __init__(self, rows: _Rows, decode: Callable[[Any], Any]) -> None:
+    def __init__(self, rows: Rows, decode: Callable[[Any], Any]) -> None:
         self._rows = rows
         self._decode = decode
         self._known: dict[int, tuple[Any, int]] = {}

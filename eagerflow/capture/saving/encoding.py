@@ -23,7 +23,7 @@ from eagerflow.graph.plain import encode_plain, encode_shape, encode_structure
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.variable import may_be_random_state
 
-_dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+dumps = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
 
 def _items(row: str) -> int:
@@ -39,7 +39,7 @@ class _Table:
 
     def add(self, row: Any, key: Any = None) -> int:
         """The number of a row, which is new or known."""
-        number = self.known[key] = self.rows.setdefault(_dumps(row), len(self.rows))
+        number = self.known[key] = self.rows.setdefault(dumps(row), len(self.rows))
         return number
 
 
@@ -90,7 +90,7 @@ class Encoder:
             "attributes": self._attributes.rows,
             "graphs": self._graphs,
             "nodes": self._nodes,
-            "ops": [_dumps(layout.OP.write(*item)) for item in sorted(self._ops.items())],
+            "ops": [dumps(layout.OP.write(*item)) for item in sorted(self._ops.items())],
             "sources": self._sources.rows,
             "types": self._types.rows,
             "variables": self._variables,
@@ -149,7 +149,7 @@ class Encoder:
             results=[self._result(leaf, numbers) for leaf in graph.results],
             structure=encode_structure(graph.structure, self.graph),
         )
-        return self._kept(_dumps(row._asdict()), nodes)
+        return self._kept(dumps(row._asdict()), nodes)
 
     def _kept(self, row: str, nodes: list[str]) -> int:
         key = (row, *nodes)
@@ -202,7 +202,7 @@ class Encoder:
 
     def _number(self, value: Any) -> str:
         """An input that is no tensor: null, or a number in brackets."""
-        return "null" if value is None else _dumps([encode_plain(value, self.graph)])
+        return "null" if value is None else dumps([encode_plain(value, self.graph)])
 
     def _results(self, node: Node) -> list[str]:
         """The types of a node's results; with name and device where they are not the usual."""
@@ -215,7 +215,7 @@ class Encoder:
                 made.append(str(kind))
             else:
                 name = None if value.name == usual else value.name
-                made.append(_dumps(layout.RESULT.write(kind, name, value.device)))
+                made.append(dumps(layout.RESULT.write(kind, name, value.device)))
         return made
 
     # What tables hold ------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class Encoder:
         number = self._numbers.get(id(variable))
         if number is None:
             number = self._numbers[id(variable)] = len(self._variables)
-            tensor = self._new_tensor(variable.current, value.name)
+            tensor = self.new_tensor(variable.current, value.name)
             row = layout.VARIABLE.write(
                 variable.name,
                 tensor,
@@ -255,17 +255,17 @@ class Encoder:
                 str(variable.device),
                 variable.is_random_state if may_be_random_state(variable) else None,
             )
-            self._variables.append(_dumps(row))
+            self._variables.append(dumps(row))
         return number
 
     def _tensor(self, tensor: Any, name: str) -> str:
         """The name of a constant in the file, the same for all values that it stands for."""
         found = self._names.get(id(tensor))
         if found is None:
-            found = self._names[id(tensor)] = self._new_tensor(tensor, name)
+            found = self._names[id(tensor)] = self.new_tensor(tensor, name)
         return found
 
-    def _new_tensor(self, tensor: Any, name: str) -> str:
+    def new_tensor(self, tensor: Any, name: str) -> str:
         """A name for a tensor in the file: that of its value, if it can be read and is free."""
         base = "".join(c if c.isprintable() else "_" for c in name)[:200]
         found = base

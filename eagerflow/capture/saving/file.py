@@ -9,12 +9,14 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from eagerflow.capture.gradient import gradient
 from eagerflow.capture.saving.decoding import Decoder, Entry
 from eagerflow.capture.saving.encoding import Encoder
+from eagerflow.capture.saving.examples import ExampleRows, made
+from eagerflow.capture.saving.examples import encode as encode_examples
 from eagerflow.capture.saving.layout import FORMAT
 from eagerflow.convert import from_array
 from eagerflow.errors import (
@@ -36,7 +38,7 @@ from eagerflow.files.container import (
     parse,
 )
 from eagerflow.graph.check import check
-from eagerflow.graph.graph import Graph, graph_method
+from eagerflow.graph.graph import Example, Graph, graph_method
 from eagerflow.guard import OpenFile
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
@@ -50,14 +52,19 @@ Fill = Callable[[int, memoryview], int]
 
 @graph_method
 def save(
-    self: Graph, path: str | os.PathLike[str], *, gradients: tuple[Any, Any] | None = None
+    self: Graph,
+    path: str | os.PathLike[str],
+    *,
+    gradients: tuple[Any, Any] | None = None,
+    examples: Iterable[Any] | None = None,
 ) -> None:
     """See ``Graph.save``."""
     name = as_path(path)
     try:
         graph = self if gradients is None else gradient(self, *_pair(gradients))
         check(graph)
-        write_whole(name, with_recorder(None, lambda: _pieces(graph)))
+        given = graph.examples if examples is None else with_recorder(None, made, graph, examples)
+        write_whole(name, with_recorder(None, lambda: _pieces(graph, given)))
     except FileFormatError as error:
         _tell(error, "save", name)
         raise
@@ -73,16 +80,18 @@ def _pair(gradients: Any) -> tuple[Any, Any]:
     return gradients
 
 
-def _pieces(graph: Graph) -> list[Any]:
+def _pieces(graph: Graph, examples: Sequence[Example] = ()) -> list[Any]:
     encoder = Encoder()
     encoder.graph(graph)
     texts = {"format": "eagerflow", "graph": encoder.text(), "version": FORMAT}
+    if examples:
+        texts["examples"] = encode_examples(examples, encoder)
     return list(pack(texts, {name: t.numpy() for name, t in encoder.tensors.items()}))
 
 
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
-    return concatenated(with_recorder(None, lambda: _pieces(graph)))
+    return concatenated(with_recorder(None, lambda: _pieces(graph, graph.examples)))
 
 
 # Loading -----------------------------------------------------------------------------------------
@@ -159,10 +168,14 @@ def _read(size: int, fill: Fill) -> Graph:
         container = parse(size, read)
         decoder = Decoder(_graph_text(container))
         graph = decoder.graph()
-        tensors = list(_tensors(container, decoder, fill))
+        text = container.texts.get("examples")
+        examples = None if text is None else ExampleRows(text, graph, container)
+        tensors = list(_tensors(container, decoder, fill, examples.tensors if examples else ()))
         decoder.fill(tensors, _variable)
         del tensors
         _keeps_rules(graph)
+        if examples is not None:
+            graph.examples = examples.read(lambda entry: _tensor(container, entry, fill))
     except FileFormatError:
         raise
     except MemoryError as error:
@@ -209,11 +222,17 @@ def _graph_text(container: Container) -> str:
     return texts.pop("graph")
 
 
-def _tensors(container: Container, decoder: Decoder, fill: Fill) -> Iterator[Any]:
-    """The tensors that the graph asks for, each read once; Variables share none."""
+def _tensors(
+    container: Container, decoder: Decoder, fill: Fill, others: Sequence[str]
+) -> Iterator[Any]:
+    """The tensors that the graph asks for, each read once; Variables share none.
+
+    ``others`` are tensors of the file that are none of the graph's.
+    """
     wanted = decoder.wanted()
-    strange = container.places.keys() - {entry.tensor for entry in wanted}
-    if strange or decoder.unused:
+    own = {entry.tensor for entry in wanted}
+    strange = container.places.keys() - own - set(others)
+    if strange or decoder.unused or own.intersection(others):
         fail("the file holds tensors that no graph uses")
     known: dict[str, tuple[int, Entry, Any]] = {}
     for i, entry in enumerate(wanted):

@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import INTEGERS, DType
 from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import ErrorSample, Sample
+from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, STANDARD, batch_first
@@ -68,6 +68,16 @@ def _batched_take(args: Any, batched: Any, size: Any, axis: Any) -> Any:
     return ordered(getitem(x, *lined, index=items), order)
 
 
+def _take_split(x: TensorSpec, indices: TensorSpec, axis: Any = None) -> list[Split]:
+    """Along every axis of the places, and along those axes of ``x`` from which nothing is taken."""
+    at = 0 if axis is None else normalize_axis(axis, x.ndim)
+    found = [Split((None, i), at + i) for i in range(indices.ndim)]
+    if axis is not None:
+        later = indices.ndim - 1
+        found += [Split((i, None), i + later * (i > at)) for i in range(x.ndim) if i != at]
+    return found
+
+
 def _quick_take(array: Any, indices: Any, axis: Any = None) -> Any:
     """``take`` for the hot path, of indices that are a Tensor."""
     if type(indices) is not Tensor or indices._kind.dtype.kind != "i":
@@ -105,6 +115,7 @@ def _take_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     direct=lambda xp: _quick_take if xp is np else None,
     vjp=(_take_back, None),
     batch=_batched_take,
+    split=_take_split,
     onnx=lambda w, x, indices, *, axis: w.Gather(
         w.flat(x) if axis is None else x, w.index(indices), axis=axis or 0
     ),

@@ -9,7 +9,7 @@ import numpy as np
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
-from eagerflow.op import Cost, ErrorSample, Into, Sample, ops
+from eagerflow.op import Cost, ErrorSample, Into, Sample, Split, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.family import ANY, op_of
@@ -188,6 +188,24 @@ def _getitem_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     return found
 
 
+def _getitem_split(x: TensorSpec, *indices: TensorSpec, index: Any) -> list[Split]:
+    """Along every axis that is taken whole, by ``:``."""
+    found = layout(index, x.shape, [i.shape for i in indices])
+    whole = (None,) * len(indices)
+    masks = [len(i.shape) for i in indices if i.dtype in BOOL]
+    splits, axis, place = [], 0, 0
+    for item in expanded(index, x.ndim, [len(i.shape) for i in indices]):
+        if item == ALL:
+            moved = found.rank if place >= found.at else 0
+            splits.append(Split((axis, *whole), place + moved))
+        place += item is None or item.__class__ is slice
+        if item == "mask":
+            axis += masks.pop(0)
+        elif item is not None and item is not Ellipsis and item.__class__ is not bool:
+            axis += 1
+    return splits
+
+
 def _getitem_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     mask = np.array([True, False, True])
@@ -222,6 +240,7 @@ def _select(array: np.ndarray[Any, Any], index: Any, arrays: Any) -> Any:
     vjp=_getitem_back,
     saves="indices",
     batch=_batched_getitem,
+    split=_getitem_split,
     cost=_cost,
     onnx=select_rule,
     samples=_getitem_samples,

@@ -68,6 +68,12 @@ def pad_widths(
     return tuple(found)
 
 
+def _untouched(x: TensorSpec, widths: Any, argument: str) -> list[Split]:
+    """Along every axis that stays as it is."""
+    pairs = pad_widths(widths, x.ndim, argument)
+    return [Split((i,), i) for i, pair in enumerate(pairs) if pair == (0, 0)]
+
+
 def _padded_spec(
     x: TensorSpec, pad_width: Any, mode: str = "constant", constant_values: Any = 0
 ) -> TensorSpec:
@@ -190,6 +196,7 @@ def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values:
     batch=lambda args, batched, size, pad_width, **more: pad(
         args[0], ((0, 0), *pad_widths(pad_width, args[0].ndim - 1)), **more
     ),
+    split=lambda x, pad_width, **more: _untouched(x, pad_width, "pad_width"),
     onnx=_pad_operator,
     samples=_pad_samples,
     errors=lambda rng: [
@@ -291,6 +298,7 @@ def _crop_reference(x: Any, crop_width: Any) -> Any:
     batch=lambda args, batched, size, crop_width: crop(
         args[0], ((0, 0), *pad_widths(crop_width, args[0].ndim - 1, "crop_width"))
     ),
+    split=lambda x, crop_width: _untouched(x, crop_width, "crop_width"),
     samples=shaped(
         "crop_width",
         ((5,), 1),

@@ -1,0 +1,313 @@
+"""Requests joined into batches: what waits together is computed together, and comes back apart."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import time
+from collections import deque
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.errors import ArgumentError
+from eagerflow.recorder import with_recorder
+from eagerflow.serving.metrics import VersionMetrics
+from eagerflow.serving.model import ModelVersion, Row
+from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
+
+__all__ = ["Batcher", "Batching"]
+
+INLINE_SECONDS = 0.0005
+"""Models that take less run in the server's own thread: to pass work to another takes 0.1 ms."""
+
+
+class Batching(NamedTuple):
+    """How the requests of a model are joined.
+
+    ``max_rows`` is the largest batch (1: each request runs alone), ``max_wait`` how many seconds
+    a request may wait for others; 0 joins what came while the batch before was computed.
+    ``sizes`` are the numbers of rows that batches are filled up to, which each have a plan
+    (default: powers of two). ``max_queue`` is how many requests may wait; one more is refused.
+
+    >>> ef.serving.Batching(max_rows=12).steps()
+    [1, 2, 4, 8, 12]
+    """
+
+    max_rows: int = 32
+    max_wait: float = 0.0
+    sizes: tuple[int, ...] = ()
+    max_queue: int = 1024
+
+    def steps(self) -> list[int]:
+        """The sizes of batches that are computed, in order."""
+        given = self.sizes or [1 << i for i in range(self.max_rows.bit_length())]
+        return sorted({*(n for n in given if n <= self.max_rows), self.max_rows})
+
+    def checked(self) -> Batching:
+        """These settings; ArgumentError for a number that cannot be."""
+        counts = {"max_rows": self.max_rows, "max_queue": self.max_queue}
+        for name, value in [*counts.items(), *(("sizes", n) for n in self.sizes)]:
+            if type(value) is not int or value < 1:
+                raise ArgumentError(
+                    f"{value!r} is no count",
+                    op="batching",
+                    argument=name,
+                    expected="an integer of at least 1",
+                )
+        if not isinstance(self.max_wait, int | float) or not 0 <= self.max_wait < 3600:
+            raise ArgumentError(
+                f"{self.max_wait!r} is no time to wait",
+                op="batching",
+                argument="max_wait",
+                expected="seconds, from 0 to 3600",
+            )
+        return self
+
+
+class _Request(NamedTuple):
+    """A request that waits: in order of priority, then of arrival."""
+
+    priority: int
+    number: int
+    arrived: float
+    deadline: float
+    inputs: Sequence[Any]
+    rows: int
+    shapes: tuple[Any, ...]
+    places: Sequence[int]
+    future: asyncio.Future[list[Any]]
+
+
+class Batcher:
+    """Runs the requests of one version, in batches; belongs to the event loop that calls it.
+
+    ``running`` is how many requests wait or are computed, ``answered`` how many have an answer.
+    """
+
+    def __init__(
+        self, version: ModelVersion, batching: Batching, metrics: VersionMetrics | None = None
+    ) -> None:
+        self.version = version
+        self.batching = batching.checked()
+        self.running = 0
+        self.answered = 0
+        self.recent: deque[float] = deque(maxlen=1000)  # seconds that the last answers took
+        self.metrics = metrics
+        if metrics is not None:
+            metrics.watch(lambda: self.running)
+        self.is_open = True
+        self._joins = version.signature.batch is not None and batching.max_rows > 1
+        self._steps = batching.steps()
+        self._waiting: list[_Request] = []
+        self._number = itertools.count().__next__
+        self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
+        self._busy = False
+        self._pool: ThreadPoolExecutor | None = None
+
+    def warm_up(self) -> None:
+        """Make the plans of all sizes of batches, and time the smallest."""
+        self.version.try_out(self._steps if self._joins else (1,))
+
+    async def run(
+        self,
+        given: Row,
+        outputs: Sequence[str] | None = None,
+        *,
+        timeout: float | None = None,
+        priority: int = 0,
+    ) -> dict[str, Any]:
+        """The outputs by name, or those of these names, for an array for each input.
+
+        ``timeout`` is how many seconds may pass until it is begun; a smaller ``priority`` goes
+        first. Raises what ``ModelVersion.run`` raises, BusyError where too many requests wait,
+        LateError for one that is late, and UnavailableError when the version is leaving.
+        """
+        places = self.version.signature.outputs_of(outputs)
+        inputs = self.version.arrays(given)
+        found = await self._queued(inputs, places, timeout, priority)
+        names = list(self.version.signature.outputs)
+        return dict(zip([names[i] for i in places], found, strict=True))
+
+    async def _queued(
+        self, inputs: Sequence[Any], places: Sequence[int], timeout: float | None, priority: int
+    ) -> list[Any]:
+        rows = inputs[0].shape[0] if self._joins else 1
+        if rows > self.batching.max_rows:
+            return await self._cut(inputs, places, timeout, priority)
+        if not self.is_open:
+            raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
+        if len(self._waiting) >= self.batching.max_queue:
+            raise BusyError(
+                f"the queue of {self.version.name!r} is full",
+                received=f"{len(self._waiting)} requests are waiting",
+                hint="send the request again, later",
+            )
+        now = time.monotonic()
+        deadline = float("inf") if timeout is None else now + timeout
+        shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        number = self._number()
+        request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
+        heapq.heappush(self._waiting, request)
+        self.running += 1
+        try:
+            self._plan()
+            return await future
+        finally:
+            self.running -= 1
+
+    async def _cut(self, inputs: Sequence[Any], places: Sequence[int], *more: Any) -> list[Any]:
+        """A request of many rows, as several."""
+        step = self.batching.max_rows
+        parts = [
+            self._queued([x[i : i + step] for x in inputs], places, *more)
+            for i in range(0, inputs[0].shape[0], step)
+        ]
+        found = await asyncio.gather(*parts)
+        return [np.concatenate(columns) for columns in zip(*found, strict=True)]
+
+    # When to compute ---------------------------------------------------------------------------
+
+    def _plan(self) -> None:
+        """See to it that what waits is computed: now, soon, or when it has waited long enough."""
+        if self._busy or not self._waiting:
+            return
+        wait = 0.0
+        if self._joins and self.batching.max_wait:
+            rows = sum(request.rows for request in self._waiting)
+            if rows < self.batching.max_rows:
+                oldest = min(request.arrived for request in self._waiting)
+                wait = oldest + self.batching.max_wait - time.monotonic()
+        if self._timer is not None:
+            if wait > 0:
+                return  # it was set when the oldest one came
+            self._timer.cancel()
+        loop = asyncio.get_running_loop()
+        # "Soon" is after all that has arrived by now was read: it is joined.
+        self._timer = (
+            loop.call_later(wait, self._begin) if wait > 0 else loop.call_soon(self._begin)
+        )
+
+    def _begin(self) -> None:
+        """Compute the next batch."""
+        self._timer = None
+        batch = self._next_batch()
+        if not batch:
+            return
+        if self.metrics is not None:
+            self.metrics.computed(sum(request.rows for request in batch))
+        if self.version.seconds * len(batch) < INLINE_SECONDS:
+            self._end(batch, self._outcomes(batch))
+            return
+        self._busy = True
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, f"eagerflow-{self.version.name}")
+        loop = asyncio.get_running_loop()
+        done = loop.run_in_executor(self._pool, self._outcomes, batch)
+        done.add_done_callback(partial(self._computed, batch))
+
+    def _computed(self, batch: list[_Request], done: asyncio.Future[list[Any]]) -> None:
+        self._busy = False
+        error = done.exception()
+        self._end(batch, [error] * len(batch) if error is not None else done.result())
+
+    def _end(self, batch: list[_Request], outcomes: list[Any]) -> None:
+        now = time.monotonic()
+        for request, outcome in zip(batch, outcomes, strict=True):
+            if request.future.done():  # whoever asked has gone
+                continue
+            if isinstance(outcome, BaseException):
+                request.future.set_exception(outcome)
+            else:
+                request.future.set_result(outcome)
+                self.answered += 1
+                self.recent.append(now - request.arrived)
+                if self.metrics is not None:
+                    self.metrics.answered(now - request.arrived)
+        self._plan()
+
+    def _next_batch(self) -> list[_Request]:
+        """The requests to compute together now: the first, and others of its shapes."""
+        batch: list[_Request] = []
+        left: list[_Request] = []
+        rows, now = 0, time.monotonic()
+        while self._waiting and rows < self.batching.max_rows:
+            request = heapq.heappop(self._waiting)
+            if request.future.done():
+                continue
+            if request.deadline < now:
+                request.future.set_exception(
+                    LateError(
+                        "the deadline passed before the request was begun",
+                        op=self.version.name,
+                        received=f"{now - request.arrived:.3f} s in the queue",
+                    )
+                )
+            elif batch and not (
+                self._joins
+                and request.shapes == batch[0].shapes
+                and rows + request.rows <= self.batching.max_rows
+            ):
+                left.append(request)
+                if not self._joins:
+                    break
+            else:
+                batch.append(request)
+                rows += request.rows
+        for request in left:
+            heapq.heappush(self._waiting, request)
+        return batch
+
+    # Computing ---------------------------------------------------------------------------------
+
+    def _outcomes(self, batch: list[_Request]) -> list[Any]:
+        """The outputs of each request of a batch, or its error; called in any thread."""
+        try:
+            return with_recorder(None, self._joined, batch)
+        except Exception as error:
+            if len(batch) == 1:
+                return [error]
+        # One of them is at fault: each alone, so that the others have their answers.
+        return [self._outcomes([request])[0] for request in batch]
+
+    def _joined(self, batch: list[_Request]) -> list[Any]:
+        places = sorted({place for request in batch for place in request.places})
+        rows = sum(request.rows for request in batch)
+        wanted = next(n for n in self._steps if n >= rows) if self._joins else rows
+        inputs = batch[0].inputs
+        if len(batch) > 1 or wanted != rows:
+            inputs = [
+                _filled([x.numpy() for x in column], wanted - rows)
+                for column in zip(*(request.inputs for request in batch), strict=True)
+            ]
+        found = dict(zip(places, self.version.compute(inputs, places), strict=True))
+        if not self._joins:
+            return [[found[i] for i in batch[0].places]]
+        outcomes, begin = [], 0
+        for request in batch:
+            end = begin + request.rows
+            outcomes.append([found[i][begin:end] for i in request.places])
+            begin = end
+        return outcomes
+
+    # The end -----------------------------------------------------------------------------------
+
+    async def drain(self) -> None:
+        """Take no more requests, and return when all that came have their answers."""
+        self.is_open = False
+        while self.running:
+            await asyncio.sleep(0.005)
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+        self.version.release()
+
+
+def _filled(arrays: list[Any], more: int) -> Any:
+    """Arrays joined, with the first row again for those that are missing."""
+    extra = [np.broadcast_to(arrays[0][:1], (more, *arrays[0].shape[1:]))] if more else []
+    return np.concatenate([*arrays, *extra])

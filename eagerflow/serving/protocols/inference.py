@@ -1,0 +1,337 @@
+"""The Open Inference Protocol (version 2) over REST, with tensors as binary data.
+
+Sources: the Open Inference Protocol's REST specification, and the binary tensor data extension
+of Triton Inference Server.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import math
+import sys
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.dims import Dim
+from eagerflow.dtypes import as_dtype
+from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.serving.batching import Batcher
+from eagerflow.serving.repository import Repository
+from eagerflow.serving.signature import Signature
+from eagerflow.serving.texts import dumps, loads
+
+__all__ = [
+    "HEADER",
+    "Request",
+    "answer",
+    "array_of_bytes",
+    "array_of_numbers",
+    "bytes_of",
+    "datatype",
+    "dtype_of",
+    "error",
+    "index",
+    "infer",
+    "metadata",
+    "number",
+    "request",
+    "server",
+    "shape_of",
+]
+
+HEADER = "inference-header-content-length"
+MAX_RANK = 64
+
+_NAMES = {
+    "BOOL": "bool",
+    **{f"UINT{n}": f"uint{n}" for n in (8, 16, 32, 64)},
+    **{f"INT{n}": f"int{n}" for n in (8, 16, 32, 64)},
+    "FP16": "float16",
+    "FP32": "float32",
+    "FP64": "float64",
+    "BF16": "bfloat16",
+}
+_DATATYPES = {name: datatype for datatype, name in _NAMES.items()}
+
+
+class Request(NamedTuple):
+    """What is asked for: an array for each input, names of outputs (None: all), and how.
+
+    ``binary`` are the outputs that come as bytes; ``id`` goes back with the answer.
+    """
+
+    inputs: dict[str, Any]
+    outputs: list[str] | None
+    binary: frozenset[str]
+    id: str | None
+    parameters: dict[str, Any]
+
+
+def datatype(dtype: Any) -> str:
+    """The protocol's name of a dtype; DTypeError where it has none."""
+    found = _DATATYPES.get(as_dtype(dtype).name)
+    if found is None:
+        raise DTypeError(
+            f"the Open Inference Protocol has no name for {as_dtype(dtype).name}",
+            expected="one of " + ", ".join(_DATATYPES),
+        )
+    return found
+
+
+def request(body: bytes, header_size: str | None, signature: Signature) -> Request:
+    """The request of a body: JSON, and behind it the bytes of tensors where ``header_size`` says.
+
+    ``header_size`` is the value of the header Inference-Header-Content-Length, or None.
+    """
+    size = (
+        len(body) if header_size is None else _size(header_size, "the header's length", len(body))
+    )
+    view = memoryview(body)
+    told, rest = loads(view[:size]), view[size:]
+    if not isinstance(told, dict):
+        raise ArgumentError("the body is a JSON object", received=type(told).__name__)
+    parameters = _object(told, "parameters")
+    inputs = {}
+    for given in _list(told, "inputs"):
+        name = _text(given, "name")
+        if name in inputs:
+            raise ArgumentError("the input came twice", argument=name[:80])
+        inputs[name], rest = _tensor(given, name, rest)
+    if len(rest):
+        raise ArgumentError(
+            f"{len(rest)} bytes behind the tensors belong to none",
+            expected="binary_data_size in the parameters of each input that comes as bytes",
+        )
+    wanted = _list(told, "outputs") if "outputs" in told else None
+    names = None if wanted is None else [_text(output, "name") for output in wanted]
+    every = parameters.get("binary_data_output") is True
+    binary = {
+        _text(output, "name")
+        for output in wanted or ()
+        if _object(output, "parameters").get("binary_data", every) is True
+    }
+    if every and names is None:
+        binary = set(signature.outputs)
+    id = told.get("id")
+    return Request(inputs, names, frozenset(binary), None if id is None else str(id), parameters)
+
+
+def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
+    """The array of an input, and the bytes behind it."""
+    dtype = dtype_of(_text(given, "datatype"), name)
+    shape = shape_of(given.get("shape"), name)
+    size = _object(given, "parameters").get("binary_data_size")
+    if size is None:
+        data = given.get("data")
+        if not isinstance(data, list):
+            raise ArgumentError("the tensor has no data", argument=name[:80], expected="a list")
+        return array_of_numbers(data, dtype, shape, name), rest
+    if type(size) is not int or not 0 <= size <= len(rest):
+        raise ArgumentError(
+            f"binary_data_size is {size!r:.40}",
+            argument=name[:80],
+            expected=f"an integer up to {len(rest)}, the bytes that are left",
+        )
+    return array_of_bytes(rest[:size], dtype, shape, name), rest[size:]
+
+
+def dtype_of(told: str, name: str) -> Any:
+    """The dtype that the protocol calls so; DTypeError, which names the input, if there is none."""
+    if told not in _NAMES:
+        raise DTypeError(
+            f"there is no datatype {told[:40]!r} here",
+            argument=name[:80],
+            expected="one of " + ", ".join(_NAMES),
+        )
+    return as_dtype(_NAMES[told])
+
+
+def shape_of(sizes: Any, name: str) -> tuple[int, ...]:
+    """A list of sizes as a shape; ShapeError if it is none."""
+    fits = isinstance(sizes, list) and len(sizes) <= MAX_RANK
+    if not fits or not all(type(n) is int and 0 <= n < 1 << 48 for n in sizes):
+        raise ShapeError(
+            "a shape is a list of sizes", argument=name[:80], received=repr(sizes)[:80]
+        )
+    return tuple(sizes)
+
+
+def array_of_bytes(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Bytes, little-endian and row by row, as an array; it shares their memory."""
+    if len(data) != math.prod(shape) * dtype.itemsize:
+        raise ShapeError(
+            "there are more or fewer bytes than shape and datatype say",
+            argument=name[:80],
+            received=f"{len(data)} bytes",
+            expected=f"{math.prod(shape) * dtype.itemsize} for {dtype.name}{list(shape)}",
+        )
+    array = np.frombuffer(data, np.uint8).view(dtype)
+    return _turned(array).reshape(shape)
+
+
+def _turned(array: Any) -> Any:
+    """Between this machine's order of bytes and the protocol's."""
+    return array if sys.byteorder == "little" else array.byteswap()
+
+
+def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> Any:
+    """Numbers, in nested lists or in one, as an array; DTypeError if they do not fit the dtype."""
+    try:
+        array = np.asarray(data)
+    except (ValueError, OverflowError):
+        array = np.asarray(None)
+    if array.dtype.kind not in "biuf" and array.size:
+        raise DTypeError(
+            "the data are no numbers, or their lists differ in length", argument=name[:80]
+        )
+    if array.size != math.prod(shape):
+        raise ShapeError(
+            "there are more or fewer numbers than the shape says",
+            argument=name[:80],
+            received=f"{array.size} numbers",
+            expected=f"{math.prod(shape)} for {list(shape)}",
+        )
+    with np.errstate(all="ignore"):
+        made = array.astype(dtype)
+    if dtype.kind in "biu" and not bool((made == array).all()):
+        raise DTypeError(f"a number does not fit {dtype.name}", argument=name[:80])
+    return made.reshape(shape)
+
+
+def number(text: str) -> int:
+    """The number of a version that a text says; ArgumentError if it says none."""
+    return _size(text, "the number of the version", 10**18)
+
+
+def _size(text: str, what: str, most: int) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 18 or int(text) > most:
+        raise ArgumentError(f"{what} is {text[:40]!r}", expected=f"an integer up to {most}")
+    return int(text)
+
+
+def _list(told: Any, key: str) -> list[Any]:
+    found = told.get(key)
+    if not isinstance(found, list) or not all(isinstance(x, dict) for x in found):
+        raise ArgumentError(f"{key!r} is a list of objects", received=type(found).__name__)
+    return found
+
+
+def _object(told: Any, key: str) -> dict[str, Any]:
+    found = told.get(key, {})
+    if not isinstance(found, dict):
+        raise ArgumentError(f"{key!r} is an object", received=type(found).__name__)
+    return found
+
+
+def _text(told: Any, key: str) -> str:
+    found = told.get(key)
+    if not isinstance(found, str) or not found:
+        raise ArgumentError(f"{key!r} is a text", received=type(found).__name__)
+    return found
+
+
+async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
+    """The outputs that a request asks for, by name.
+
+    Of its parameters, ``timeout`` is in microseconds until it is begun (0: any time), and a smaller
+    ``priority`` goes first.
+    """
+    numbers = {}
+    for name in ("timeout", "priority"):
+        numbers[name] = value = asked.parameters.get(name, 0)
+        if type(value) is not int or (name == "timeout" and value < 0):
+            raise ArgumentError(
+                f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
+            )
+    timeout, priority = numbers["timeout"] / 1e6 or None, numbers["priority"]
+    return await batcher.run(asked.inputs, asked.outputs, timeout=timeout, priority=priority)
+
+
+# Answers ------------------------------------------------------------------------------------------
+
+
+def answer(
+    asked: Request, model: str, version: int, outputs: Mapping[str, Any]
+) -> tuple[bytes, int | None]:
+    """The body of an answer, and how long its JSON part is where bytes follow."""
+    told: list[Any] = []
+    parts: list[Any] = []
+    arrays = []
+    for name, array in outputs.items():
+        row: dict[str, Any] = {
+            "name": name,
+            "datatype": datatype(array.dtype),
+            "shape": list(array.shape),
+        }
+        if name in asked.binary:
+            parts.append(bytes_of(array))
+            row["parameters"] = {"binary_data_size": len(parts[-1])}
+        else:
+            row["data"] = np.ascontiguousarray(array).reshape(-1)
+            arrays.append(row["data"])
+        told.append(row)
+    body: dict[str, Any] = {"model_name": model, "model_version": str(version), "outputs": told}
+    if asked.id is not None:
+        body["id"] = asked.id
+    text = dumps(body, arrays)
+    return b"".join([text, *parts]), len(text) if parts else None
+
+
+def bytes_of(array: Any) -> bytes:
+    """An array's numbers as bytes, little-endian and row by row."""
+    return bytes(_turned(array).tobytes())
+
+
+def server() -> dict[str, Any]:
+    """What the server tells of itself."""
+    version = importlib.metadata.version("eagerflow")
+    return {
+        "name": "eagerflow",
+        "version": version,
+        "extensions": ["binary_tensor_data", "model_repository"],
+    }
+
+
+def index(repository: Repository, ready: bool = False) -> list[dict[str, str]]:
+    """A row for each version of each model; ``ready`` leaves out the others."""
+    rows = []
+    for model in repository.models.values():
+        states = dict.fromkeys(model.ready, ("READY", ""))
+        if not ready:
+            states |= dict.fromkeys(model.loading - states.keys(), ("LOADING", ""))
+            states |= {n: ("UNAVAILABLE", told) for n, told in model.broken.items()}
+        rows += [
+            {"name": model.name, "version": str(n), "state": state, "reason": told}
+            for n, (state, told) in sorted(states.items())
+        ]
+    return rows
+
+
+def metadata(model: str, versions: list[int], signature: Signature) -> Any:
+    """The body that tells the inputs and outputs of a model; free sizes are -1."""
+    return {
+        "name": model,
+        "versions": [str(n) for n in sorted(versions)],
+        "platform": "eagerflow_graph",
+        "inputs": _described(signature.inputs),
+        "outputs": _described(signature.outputs),
+    }
+
+
+def _described(specs: Mapping[str, Any]) -> list[Any]:
+    return [
+        {
+            "name": name,
+            "datatype": datatype(spec.dtype),
+            "shape": [-1 if isinstance(n, Dim) else n for n in spec.shape],
+        }
+        for name, spec in specs.items()
+    ]
+
+
+def error(problem: BaseException) -> Any:
+    """The body of an answer that is an error."""
+    known = isinstance(problem, EagerflowError)
+    return {"error": str(problem) if known else "the server failed; its log has the details"}

@@ -1,0 +1,258 @@
+"""The Open Inference Protocol over gRPC: health, metadata, inference, streams, the repository.
+
+Source: the protocol's gRPC service ``inference.GRPCInferenceService``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import numpy as np
+
+from eagerflow import extras
+from eagerflow.errors import ArgumentError, EagerflowError
+from eagerflow.serving.access import Access, ForbiddenError
+from eagerflow.serving.batching import Batcher
+from eagerflow.serving.protocols import inference
+from eagerflow.serving.protocols.messages import PACKAGE, messages
+from eagerflow.serving.refusals import UnavailableError, status_of
+from eagerflow.serving.repository import Repository
+
+__all__ = ["start"]
+
+SERVICE = f"{PACKAGE}.GRPCInferenceService"
+_CODES = {
+    400: "INVALID_ARGUMENT",
+    401: "UNAUTHENTICATED",
+    404: "NOT_FOUND",
+    413: "INVALID_ARGUMENT",
+    429: "RESOURCE_EXHAUSTED",
+    501: "UNIMPLEMENTED",
+    503: "UNAVAILABLE",
+    504: "DEADLINE_EXCEEDED",
+    507: "RESOURCE_EXHAUSTED",
+}
+_CONTENTS = {
+    "BOOL": "bool_contents",
+    **dict.fromkeys(("INT8", "INT16", "INT32"), "int_contents"),
+    "INT64": "int64_contents",
+    **dict.fromkeys(("UINT8", "UINT16", "UINT32"), "uint_contents"),
+    "UINT64": "uint64_contents",
+    "FP32": "fp32_contents",
+    "FP64": "fp64_contents",
+}
+"""The field that holds numbers of a datatype, where they do not come as bytes."""
+_log = logging.getLogger("eagerflow.serving")
+
+
+async def start(
+    repository: Repository, address: str, max_body: int, access: Access
+) -> tuple[Any, int]:
+    """A gRPC server that answers at an address, in this event loop, and the port that it has."""
+    grpc = extras.load("grpc", "serving", "gRPC in ef.serving")
+    aio = extras.load("grpc.aio", "serving", "gRPC in ef.serving")
+    sizes = [("grpc.max_receive_message_length", max_body), ("grpc.max_send_message_length", -1)]
+    made = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
+    made.add_generic_rpc_handlers((_handlers(grpc, _Service(repository), access),))
+    try:
+        if access.certificate is None or access.key is None:
+            port = made.add_insecure_port(address)
+        else:
+            pair = access.key.read_bytes(), access.certificate.read_bytes()
+            port = made.add_secure_port(address, grpc.ssl_server_credentials([pair]))
+    except RuntimeError as error:
+        raise EagerflowError(
+            f"{address} cannot be listened on: {error}",
+            op="serve",
+            hint="another port, or grpc_port=0 for a free one",
+        ) from None
+    await made.start()
+    return made, port
+
+
+def _handlers(grpc: Any, service: _Service, access: Access) -> Any:
+    """What gRPC calls for each method."""
+    known = messages()
+    found = {}
+    for name, method in service.table().items():
+        stream = name == "ModelStreamInfer"
+        asked = known["ModelInferRequest" if stream else f"{name}Request"]
+        make = (
+            grpc.stream_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
+        )
+        found[name] = make(
+            (_streaming if stream else _answering)(grpc, method, access),
+            request_deserializer=asked.FromString,
+            response_serializer=lambda message: message.SerializeToString(),
+        )
+    return grpc.method_handlers_generic_handler(SERVICE, found)
+
+
+def _check(access: Access, context: Any) -> None:
+    """Raise ForbiddenError unless a call carries a token of those that are asked for."""
+    if access.tokens:
+        access.check(dict(context.invocation_metadata() or ()).get("authorization"))
+
+
+def _streaming(grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], access: Access) -> Any:
+    """A method that answers a stream, where the call may ask."""
+
+    async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        try:
+            _check(access, context)
+        except ForbiddenError as error:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
+        async for answer in method(requests, context):
+            yield answer
+
+    return answers
+
+
+def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: Access) -> Any:
+    """A method whose errors have gRPC's codes."""
+
+    async def answer(request: Any, context: Any) -> Any:
+        try:
+            _check(access, context)
+            return await method(request, context)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            code = getattr(grpc.StatusCode, _CODES.get(status_of(error), "INTERNAL"))
+            await context.abort(code, inference.error(error)["error"])
+
+    return answer
+
+
+class _Service:
+    """The methods of the service, each of which makes a message of a message."""
+
+    def __init__(self, repository: Repository) -> None:
+        self.repository = repository
+        self.known = messages()
+
+    def table(self) -> dict[str, Any]:
+        """The methods by their names in the protocol."""
+        return {
+            "ServerLive": self.live,
+            "ServerReady": self.ready,
+            "ModelReady": self.model_ready,
+            "ServerMetadata": self.server,
+            "ModelMetadata": self.metadata,
+            "ModelInfer": self.infer,
+            "ModelStreamInfer": self.stream,
+            "RepositoryIndex": self.index,
+            "RepositoryModelLoad": self.load,
+            "RepositoryModelUnload": self.unload,
+        }
+
+    def batcher(self, name: str, version: str) -> Batcher:
+        return self.repository.model(name).batcher(inference.number(version) if version else None)
+
+    async def live(self, request: Any, context: Any) -> Any:
+        return self.known["ServerLiveResponse"](live=True)
+
+    async def ready(self, request: Any, context: Any) -> Any:
+        return self.known["ServerReadyResponse"](ready=self.repository.is_ready)
+
+    async def model_ready(self, request: Any, context: Any) -> Any:
+        try:
+            self.batcher(request.name, request.version)
+        except UnavailableError:
+            return self.known["ModelReadyResponse"](ready=False)
+        return self.known["ModelReadyResponse"](ready=True)
+
+    async def server(self, request: Any, context: Any) -> Any:
+        return self.known["ServerMetadataResponse"](**inference.server())
+
+    async def metadata(self, request: Any, context: Any) -> Any:
+        version = self.batcher(request.name, request.version).version
+        numbers = list(self.repository.model(version.name).ready)
+        told = inference.metadata(version.name, numbers, version.signature)
+        return self.known["ModelMetadataResponse"](**told)
+
+    async def infer(self, request: Any, context: Any) -> Any:
+        batcher = self.batcher(request.model_name, request.model_version)
+        asked = self._asked(request)
+        left = context.time_remaining()
+        if left is not None and "timeout" not in asked.parameters:
+            asked.parameters["timeout"] = max(1, int(left * 1e6))
+        return self._answer(asked, batcher, await inference.infer(asked, batcher))
+
+    async def stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+        """An answer for each request of a stream, in their order; errors do not end it."""
+        made = self.known["ModelStreamInferResponse"]
+        async for request in requests:
+            try:
+                yield made(infer_response=await self.infer(request, context))
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                if status_of(error) == 500:
+                    _log.exception("a request of a stream failed")
+                found = self.known["ModelInferResponse"](id=request.id)
+                yield made(error_message=inference.error(error)["error"], infer_response=found)
+
+    async def index(self, request: Any, context: Any) -> Any:
+        rows = inference.index(self.repository, request.ready)
+        return self.known["RepositoryIndexResponse"](models=rows)
+
+    async def load(self, request: Any, context: Any) -> Any:
+        await self.repository.load(request.model_name)
+        return self.known["RepositoryModelLoadResponse"]()
+
+    async def unload(self, request: Any, context: Any) -> Any:
+        await self.repository.unload(request.model_name)
+        return self.known["RepositoryModelUnloadResponse"]()
+
+    # Messages and arrays -------------------------------------------------------------------------
+
+    def _asked(self, request: Any) -> inference.Request:
+        raw = request.raw_input_contents
+        if raw and len(raw) != len(request.inputs):
+            raise ArgumentError(
+                "raw_input_contents has another length than inputs",
+                received=f"{len(raw)} and {len(request.inputs)}",
+            )
+        inputs = {}
+        for position, given in enumerate(request.inputs):
+            name = given.name
+            if name in inputs:
+                raise ArgumentError("the input came twice", argument=name[:80])
+            dtype = inference.dtype_of(given.datatype, name)
+            shape = inference.shape_of(list(given.shape), name)
+            if raw:
+                inputs[name] = inference.array_of_bytes(raw[position], dtype, shape, name)
+            else:
+                numbers = self._numbers(given, name)
+                inputs[name] = inference.array_of_numbers(numbers, dtype, shape, name)
+        wanted = [output.name for output in request.outputs] or None
+        parameters = {
+            key: getattr(value, value.WhichOneof("parameter_choice") or "bool_param")
+            for key, value in request.parameters.items()
+        }
+        return inference.Request(inputs, wanted, frozenset(), request.id, parameters)
+
+    def _numbers(self, given: Any, name: str) -> Any:
+        field = _CONTENTS.get(given.datatype)
+        if field is None:
+            raise ArgumentError(
+                f"{given.datatype} comes as bytes only",
+                argument=name[:80],
+                expected="raw_input_contents",
+            )
+        return np.asarray(getattr(given.contents, field))
+
+    def _answer(self, asked: inference.Request, batcher: Batcher, outputs: Any) -> Any:
+        version = batcher.version
+        made = self.known["ModelInferResponse"](
+            model_name=version.name, model_version=str(version.number), id=asked.id or ""
+        )
+        for name, array in outputs.items():
+            datatype = inference.datatype(array.dtype)
+            made.outputs.add(name=name, datatype=datatype, shape=array.shape)
+            made.raw_output_contents.append(inference.bytes_of(array))
+        return made

@@ -1,0 +1,91 @@
+"""What a server answers in place of results: errors with the HTTP status that fits."""
+
+from __future__ import annotations
+
+from eagerflow.errors import EagerflowError, MissingExtraError, OutOfMemoryError
+from eagerflow.serving.access import ForbiddenError
+
+__all__ = [
+    "BusyError",
+    "LateError",
+    "TooLargeError",
+    "UnavailableError",
+    "UnknownModelError",
+    "status_of",
+]
+
+
+class UnknownModelError(EagerflowError, LookupError):
+    """There is no model, version or label of the name that a request asks for.
+
+    >>> raise ef.serving.UnknownModelError("there is no model 'digit'", expected="one of digits")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.UnknownModelError: there is no model 'digit'
+      expected: one of digits
+    """
+
+
+class UnavailableError(EagerflowError, RuntimeError):
+    """The model or version is known, but cannot answer now: it is loading, broken or leaving.
+
+    >>> raise ef.serving.UnavailableError("version 3 of 'digits' is loading")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.UnavailableError: version 3 of 'digits' is loading
+    """
+
+
+class BusyError(EagerflowError, RuntimeError):
+    """The queue of a model is full; the request was not begun and may be sent again.
+
+    >>> raise ef.serving.BusyError("the queue of 'digits' is full", received="256 requests")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.BusyError: the queue of 'digits' is full
+      received: 256 requests
+    """
+
+
+class LateError(EagerflowError, TimeoutError):
+    """A request's deadline passed before it was begun, so it was not computed.
+
+    >>> raise ef.serving.LateError("the deadline of 20 ms has passed")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.LateError: the deadline of 20 ms has passed
+    """
+
+
+class TooLargeError(EagerflowError, ValueError):
+    """A request is larger than the server's limits allow.
+
+    >>> raise ef.serving.TooLargeError("the body is too large", expected="64 MiB at most")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.TooLargeError: the body is too large
+      expected: 64 MiB at most
+    """
+
+
+_STATUS = (
+    (ForbiddenError, 401),
+    (UnknownModelError, 404),
+    (TooLargeError, 413),
+    (BusyError, 429),
+    (UnavailableError, 503),
+    (LateError, 504),
+    (OutOfMemoryError, 507),
+    (MissingExtraError, 501),
+    (EagerflowError, 400),
+)
+
+
+def status_of(error: BaseException) -> int:
+    """The HTTP status that tells the kind of an error: 4xx where the request is to be changed.
+
+    >>> from eagerflow.serving.refusals import status_of
+    >>> status_of(ef.errors.ShapeError("the ranks differ")), status_of(ZeroDivisionError())
+    (400, 500)
+    """
+    return next((status for cls, status in _STATUS if isinstance(error, cls)), 500)
