@@ -207,12 +207,12 @@ def scatter_reduce(
 ) -> Any:
     """A copy of a tensor in which each update is joined with its place along an axis.
 
-    ``x`` and ``updates`` are real tensors, ``indices`` integers: places along ``axis``, one for each
-    update. Where they are fewer than ``x`` or ``updates`` are long, along any axis, the first ones
-    count. ``reduce`` is ``"sum"``, ``"mean"``, ``"prod"``,
-    ``"amax"`` or ``"amin"``; without ``include_self`` what was at a place does not count where
-    there is an update. Means of integers are rounded down. Raises ShapeError where the shapes do
-    not fit, IndexRangeError for places that do not exist, ArgumentError for another reduction.
+    ``x`` and ``updates`` are real tensors, ``indices`` integers: places along ``axis``, one for
+    each update. Where there are fewer of them along an axis than in ``x`` or ``updates``, these
+    count from their beginning. ``reduce`` is ``"sum"``, ``"mean"``, ``"prod"``, ``"amax"`` or
+    ``"amin"``; without ``include_self`` what was at a place does not count where there is an
+    update. Means of integers are rounded down. Raises ShapeError where the shapes do not fit,
+    IndexRangeError for places that do not exist, ArgumentError for another reduction.
 
     >>> x, updates = ef.tensor([1.0, 1.0, 1.0]), ef.tensor([2.0, 4.0, 6.0])
     >>> ef.scatter_reduce(x, [0, 0, 2], updates, reduce="mean", include_self=False)

@@ -214,8 +214,8 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
 def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
     """Vandermonde's matrix: the powers of each element of a vector, as rows.
 
-    ``x`` is a numeric vector, or a stack of them, shape (..., rows); ``N`` is the number of columns,
-    by default that of rows; powers fall to 0 from left to right, or rise from it with
+    ``x`` is a numeric vector, or a stack of them, shape (..., rows); ``N`` is the number of
+    columns, by default that of rows; powers fall to 0 from left to right, or rise from it with
     ``increasing``. Raises ShapeError for a tensor without axes.
 
     >>> ef.vander(ef.tensor([1.0, 2.0, 3.0]), increasing=True)

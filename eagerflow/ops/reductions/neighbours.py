@@ -139,9 +139,12 @@ def _slope(f: Any, spacing: Any, at: int, edge_order: int) -> Any:
     def step(start: int | None, stop: int | None) -> Any:
         return part_of(steps, at, start, stop) if spacing.ndim else steps
 
-    inner = _weighted(
-        _weights(step(None, -1), step(1, None)), (part(None, -2), part(1, -1), part(2, None))
-    )
+    if spacing.ndim:
+        inner = _weighted(
+            _weights(step(None, -1), step(1, None)), (part(None, -2), part(1, -1), part(2, None))
+        )
+    else:  # without the element between, which may be infinite
+        inner = divide(subtract(part(2, None), part(None, -2)), multiply(steps, 2))
     if edge_order == 1:
         first = divide(subtract(part(1, 2), part(0, 1)), step(0, 1))
         last = divide(subtract(part(-1, None), part(-2, -1)), step(-1, None))

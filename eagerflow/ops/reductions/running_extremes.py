@@ -102,7 +102,7 @@ def _reference(function: Any) -> Callable[..., Any]:
 
 
 def _running(ufunc: Any, function: Any, *, on_complex: Any = None, **facts: Any) -> Any:
-    """An op of a ufunc of NumPy's; ``on_complex`` is the kernel of numbers that this does not take."""
+    """An op of a ufunc of NumPy's, with the kernel of complex numbers, which that does not take."""
     fast = _numpy_scan(ufunc)
     of_complex = {} if on_complex is None else {"complex": on_complex}
     own: dict[str, Any] = {
@@ -216,15 +216,18 @@ def _added(a: Any, b: Any) -> Any:
     return high if high == -math.inf else high + math.log1p(math.exp(low - high))
 
 
+def _complex_logcumsumexp(xp: Namespace, x: Any, axis: Any = None, reverse: bool = False) -> Any:
+    alone = complex_logaddexp(xp, x, xp.full_like(x, -math.inf))  # with a principal logarithm
+    return _by_doubling(partial(complex_logaddexp, xp), xp, alone, axis, reverse)
+
+
 @_running(
     np.logaddexp,
     _added,
     dtypes=INEXACT,
     vjp=(in_float32(_exponential_rule),),
     saves="x y",
-    on_complex=lambda xp, x, axis=None, reverse=False: _by_doubling(
-        partial(complex_logaddexp, xp), xp, x, axis, reverse
-    ),
+    on_complex=_complex_logcumsumexp,
     errors=lambda rng: _errors(rng)[:-1],
 )
 def logcumsumexp(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:

@@ -223,18 +223,20 @@ def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Parts of a tensor along an axis; the first ones are longer where it does not divide evenly.
 
     ``indices_or_sections`` is a number of parts, or where the second, third, ... begin; ``axis`` is
-    an integer. Raises ShapeError for fewer than one part.
+    an integer. Parts that begin behind the end are empty. Raises ShapeError for fewer than one
+    part.
 
     >>> [part.shape for part in ef.array_split(ef.arange(5), 2)]
     [(3,), (2,)]
     """
     x = as_tensor(x)
-    if isinstance(indices_or_sections, int) and indices_or_sections > 0:
-        size = x.shape[normalize_axis(axis, x.ndim)]
-        if not isinstance(size, int) or size % indices_or_sections:
-            each, more = divmod(size, indices_or_sections)
-            lengths = [each + 1] * more + [each] * (indices_or_sections - more)
-            indices_or_sections = np.cumsum(lengths)[:-1].tolist()
+    size = x.shape[normalize_axis(axis, x.ndim)]
+    if isinstance(indices_or_sections, tuple | list) and isinstance(size, int):
+        indices_or_sections = [min(at, size) for at in indices_or_sections]
+    elif isinstance(indices_or_sections, int) and indices_or_sections > 0:
+        each, more = divmod(size, indices_or_sections)
+        lengths = [each + 1] * more + [each] * (indices_or_sections - more)
+        indices_or_sections = np.cumsum(lengths)[:-1].tolist()
     return split(x, indices_or_sections, axis=axis)
 
 

@@ -42,9 +42,10 @@ _ULP = {"J": 400, "Y": 400, "I": 4, "K": 4}
 
 
 def _over(y: Any, x: Any, sign: int, scale: Any = 1) -> Any:
-    """``scale`` times J1 (sign -1) or I1 (sign 1), over x: next to 0, where y / x has no slope, a series.
+    """J1 (sign -1) or I1 (sign 1) over its argument, by the series where y / x has no slope.
 
-    Abramowitz and Stegun 9.1.10 and 9.6.10; the next term is below the precision of float64.
+    ``scale`` is what y has been multiplied by. Abramowitz and Stegun 9.1.10 and 9.6.10; the next
+    term is below the precision of float64.
     """
     near = abs(x) < 0.01
     square = where(near, x * x, 0.0)
