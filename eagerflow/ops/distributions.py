@@ -14,7 +14,6 @@ from typing import Any
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dtypes import FLOATS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
-from eagerflow.number import Number
 from eagerflow.ops.creation import draws
 from eagerflow.ops.creation.parameters import moved
 from eagerflow.ops.creation.parametric_draws import (
@@ -47,7 +46,7 @@ def _parameter(x: Any, dtype: Any, device: Any) -> Any:
 
 def _demand(x: Any, argument: str, holds: Callable[[Any], bool], expected: str) -> None:
     """ArgumentError for a Python number that is no such parameter; tensors are not looked at."""
-    if number_type(x) in (int, float) and not isinstance(x, Number) and not holds(x):
+    if isinstance(x, int | float) and not holds(x):
         raise ArgumentError(
             "the distribution has no such parameter",
             op="random",

@@ -18,6 +18,7 @@ from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.operands import chosen, floating, vector, wide
+from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.cumulative import diff
 from eagerflow.ops.reductions.sorting import argsort, searchsorted
@@ -162,6 +163,7 @@ def _slope(f: Any, spacing: Any, at: int, edge_order: int) -> Any:
     return concat([first, inner, last], axis=at)
 
 
+@plain
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes along axes, by central differences inside and one-sided ones at the ends.
 

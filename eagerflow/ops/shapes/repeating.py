@@ -14,6 +14,7 @@ from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
+from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -224,6 +225,7 @@ def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Arr
 # Compositions -------------------------------------------------------------------------------------
 
 
+@plain
 def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Any, ...]:
     """Coordinates of a grid: each vector along an axis of its own, repeated along the others.
 
