@@ -111,6 +111,46 @@ def test_gradient_is_right_under_vmap_and_twice(name):
     assert np.isfinite(second.numpy()).all()
 
 
+def powers_of(x):
+    return ef.power(x[0], x[1])
+
+
+SECOND = {
+    # name: (function, point, matrix of second derivatives by hand)
+    "logaddexp of equals": (
+        lambda x: ef.logaddexp(x[0], x[1]),
+        [0.4, 0.4],
+        [[0.25, -0.25], [-0.25, 0.25]],
+    ),
+    "logaddexp of equal infinities": (
+        lambda x: ef.logaddexp(x[0], x[1]),
+        [INF, INF],
+        [[0.0, 0.0], [0.0, 0.0]],
+    ),
+    "power with exponent 0": (powers_of, [2.0, 0.0], [[0.0, 0.5], [0.5, np.log(2) ** 2]]),
+    "power with exponent 0 of zero": (powers_of, [0.0, 0.0], [[0.0, 0.0], [0.0, 0.0]]),
+}
+
+
+@pytest.mark.parametrize("name", SECOND)
+def test_second_derivatives_where_a_rule_has_branches(name):
+    function, x, expected = SECOND[name]
+    found = ef.jacobian(ef.grad(function))(ef.tensor(x, dtype="float64")).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-300)
+
+
+@pytest.mark.parametrize("x", [0.0, 1e-8, 0.0099, 0.0101])
+@pytest.mark.parametrize(("name", "sign"), [("j1", -1), ("i1", 1)])
+def test_third_derivatives_of_bessel_functions_next_to_0(name, sign, x):
+    """Of the series x/2 + s x^3/16 + x^5/384 + s x^7/18432."""
+    function = getattr(ef, name)
+    for _ in range(3):
+        function = ef.grad(function)
+    wanted = sign * 3 / 8 + x**2 * 5 / 32 + sign * x**4 * 210 / 18432
+    found = function(ef.tensor(x, dtype="float64")).tolist()
+    np.testing.assert_allclose(found, wanted, rtol=1e-9)
+
+
 EDGES = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.0, -2.0]
 SMOOTH = [
     name

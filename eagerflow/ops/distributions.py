@@ -8,11 +8,12 @@ smooth in them, or at fixed probability (implicit reparametrisation) to gamma an
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dtypes import FLOATS, as_dtype, default_dtype
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.ops.creation import draws
 from eagerflow.ops.creation.parameters import moved
 from eagerflow.ops.creation.parametric_draws import (
@@ -41,6 +42,18 @@ from eagerflow.tensor import Tensor
 def _parameter(x: Any, dtype: Any, device: Any) -> Any:
     """A parameter as a tensor; ``dtype`` is that of numbers."""
     return as_tensor(x, dtype if number_type(x) is not None else None, device)
+
+
+def _demand(x: Any, argument: str, holds: Callable[[Any], bool], expected: str) -> None:
+    """ArgumentError for a Python number that is no such parameter; tensors are not looked at."""
+    if isinstance(x, int | float) and not holds(x):
+        raise ArgumentError(
+            "the distribution has no such parameter",
+            op="random",
+            argument=argument,
+            received=repr(x),
+            expected=expected,
+        )
 
 
 def _wide(x: Any, device: Any) -> Any:
@@ -301,12 +314,14 @@ class Distributions:
         """Numbers of Student's t distribution with ``df`` degrees of freedom.
 
         ``df`` is a positive number or a tensor that broadcasts to ``shape`` (default: the shape of
-        df); gradients pass to it. Raises ShapeError or DTypeError. Source: Bailey, "Polar
-        generation of random variates with the t-distribution", 1994.
+        df); gradients pass to it. Raises ShapeError, DTypeError, or ArgumentError for a number that
+        is not positive. Source: Bailey, "Polar generation of random variates with the
+        t-distribution", 1994.
 
         >>> ef.random.Generator(0).student_t(3.0, (2,)).shape
         (2,)
         """
+        _demand(df, "df", lambda number: number > 0, "a positive number")
         wanted, given = _float(dtype, df), _wide(df, device)
         whole = _shape(shape, given)
         u, angle = _open(self.advance(), (2, *whole), str(given.device))
@@ -432,11 +447,13 @@ class Distributions:
         """Numbers of trials up to the first success, each of which has the probability ``p``.
 
         ``p`` is a number from above 0 to 1 or a tensor that broadcasts to ``shape`` (default: the
-        shape of p). No gradient passes. Raises ShapeError or DTypeError.
+        shape of p). No gradient passes. Raises ShapeError, DTypeError, or ArgumentError for a
+        number that is no such probability.
 
         >>> ef.random.Generator(0).geometric(1.0, (3,))
         Tensor([1, 1, 1], int64, cpu:0)
         """
+        _demand(p, "p", lambda number: 0 < number <= 1, "a probability above 0")
         given = _wide(p, device)
         whole = _shape(shape, given)
         u = _open(self.advance(), whole, str(given.device))

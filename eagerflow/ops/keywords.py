@@ -33,8 +33,8 @@ _AS_IT_IS: dict[str, tuple[Any, ...]] = {
     "optimize": (True, False),
     "order": (None, "C", "K", "A"),
     "out": (None,),
+    "overwrite_input": (True, False),
     "retstep": (False,),
-    "sparse": (False,),
     "subok": (True, False),
     "where": (True,),
 }

@@ -96,6 +96,7 @@ _TOP = {
     "shapes.turning": "fliplr flipud rot90",
     "special.bessel": "i0 i0e i1 i1e j0 j1 k0 k0e k1 k1e spherical_jn y0 y1",
     "special.gamma": "beta betaln gamma",
+    "special.harmonics": "assoc_legendre_p sph_harm_y",
     "special.incomplete_beta": "betainc",
     "special.incomplete_gamma": "gammainc gammaincc",
     "special.integrals": "exp1 expi zeta",

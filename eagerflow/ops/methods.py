@@ -13,7 +13,7 @@ from eagerflow.devices import as_device
 from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, DeviceError, short_repr
 from eagerflow.ops.creation.cast import astype, to_device
-from eagerflow.ops.elementwise.arithmetic import abs, divide, multiply
+from eagerflow.ops.elementwise.arithmetic import abs, divide, floor_divide, multiply, remainder
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.rounding import round
 from eagerflow.ops.elementwise.selection import clip
@@ -73,6 +73,16 @@ def _cumsum(self: Any, axis: Any = None, dtype: Any = None, out: None = None) ->
 def _diagonal(self: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonals of the matrices in two axes: by default, as in NumPy, the first two."""
     return diagonal(self, offset, axis1, axis2)
+
+
+def _divmod(self: Any, other: Any) -> Any:
+    """Quotients rounded down, and what is left of them."""
+    return floor_divide(self, other), remainder(self, other)
+
+
+def _divided_by(self: Any, other: Any) -> Any:
+    """``_divmod`` of a number by the tensor."""
+    return floor_divide(other, self), remainder(other, self)
 
 
 def _dot(self: Any, other: Any, out: None = None) -> Any:
@@ -196,8 +206,10 @@ def _view(self: Any, dtype: Any) -> Any:
 
 
 _METHODS = {
+    "__divmod__": _divmod,
     "__dlpack__": _dlpack,
     "__dlpack_device__": _dlpack_device,
+    "__rdivmod__": _divided_by,
     "abs": abs,
     "argsort": argsort,
     "astype": _astype,

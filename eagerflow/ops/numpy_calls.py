@@ -34,7 +34,7 @@ _RENAMED = {
     "fix": "trunc",
     "transpose": "permute_dims",
 }
-_OWN = ("reductions", "shapes", "choices", "polynomials", "linear_algebra")
+_OWN = ("reductions", "shapes", "choices", "polynomials", "linear_algebra", "padding")
 
 
 @cache

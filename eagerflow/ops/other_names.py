@@ -19,7 +19,7 @@ __all__ = ["explain_methods", "members", "table"]
 _MODULES = """
 abs_ absolute fabs: ef.abs(x)
 add_n: sum([x, y, z]), or ef.sum(ef.stack(tensors), axis=0)
-all_close: np.allclose(x, y)
+all_close: ef.allclose(x, y)
 amax reduce_max: ef.max(x, axis=...)
 amin reduce_min: ef.min(x, axis=...)
 arccos: ef.acos(x)
@@ -55,7 +55,7 @@ cumprod: ef.cumulative_prod(x, axis=...), or x.cumprod()
 cumsum: ef.cumulative_sum(x, axis=...), or x.cumsum()
 default_rng Generator PRNGKey manual_seed set_seed set_random_seed: ef.random.seed(0), \
 ef.random.Generator
-degrees: x * (180 / ef.pi)
+degrees: ef.rad2deg(x)
 detach no_gradient: ef.stop_gradient(x)
 device_count list_devices local_devices: ef.devices()
 device_get: x.numpy()
@@ -63,7 +63,7 @@ device_put: ef.to_device(x, device), or x.to(device)
 diag_part: ef.diagonal(x)
 div true_divide truediv realdiv: ef.divide(x, y), or x / y
 double: ef.float64
-eigvals eig: ef.linalg.eigh(x) for symmetric matrices
+eigvals eig: ef.linalg.eig(x), ef.linalg.eigvals(x)
 eq: ef.equal(x, y), or x == y
 expand broadcast: ef.broadcast_to(x, shape)
 expit: ef.sigmoid(x)
@@ -93,11 +93,13 @@ jacfwd jacrev: ef.jacobian(f)
 keras layers: ef.nn
 l2_normalize normalize: x / ef.linalg.vector_norm(x, axis=-1, keepdims=True)
 le: ef.less_equal(x, y), or x <= y
+legendre_p: ef.eval_legendre(x, n)
 ln: ef.log(x)
 load: ef.capture.load(file), or np.load
 log_softmax_v2: ef.log_softmax(x)
 logical: ef.logical_and(x, y)
-lstsq: ef.linalg.pinv(x) @ y
+lpmv lpmn assoc_legendre: ef.assoc_legendre_p(x, n, m)
+lstsq: ef.linalg.lstsq(x, y)
 lt: ef.less(x, y), or x < y
 make_graph make_jaxpr: ef.capture.trace(f, *specs)
 map_fn vectorized_map vectorize: ef.vmap(f), or ef.map(...)
@@ -105,7 +107,7 @@ masked_fill: ef.where(mask, value, x)
 mat matrix asmatrix: ef.tensor(values)
 mul: ef.multiply(x, y), or x * y
 multinomial: ef.random.categorical(...)
-multi_dot: a @ b @ c
+multi_dot: ef.linalg.multi_dot(tensors)
 ndarray DeviceArray Array EagerTensor: ef.Tensor
 ndim rank: x.ndim
 ne: ef.not_equal(x, y), or x != y
@@ -136,7 +138,9 @@ relu_: ef.relu(x)
 remat: ef.checkpoint(f)
 repeat_interleave: ef.repeat(x, repeats, axis=...)
 reverse flipped: ef.flip(x, axis=...)
-row_stack: ef.concat(tensors, axis=0), or ef.stack(vectors)
+roots poly polyadd polyder polydiv polyfit polyint polymul polysub: np.roots(x), np.polyfit(x, y, \
+degree) ...: NumPy's functions take tensors
+row_stack: ef.vstack(tensors)
 save: graph.save(file) of a traced graph, or np.save
 scatter_add index_put unsorted_segment_sum: x.at[index].add(values)
 seed: ef.random.seed(0)
@@ -147,12 +151,13 @@ single: ef.float32
 softmax_cross_entropy_with_logits: ef.softmax_cross_entropy(logits, probabilities), \
 or ef.sparse_softmax_cross_entropy(logits, labels)
 sparse_softmax_cross_entropy_with_logits: ef.sparse_softmax_cross_entropy(logits, labels)
+sph_harm: ef.sph_harm_y(theta, phi, n, m)
 special: ef.erf, ef.lgamma, ef.digamma and others, in ef itself
 sub: ef.subtract(x, y), or x - y
 swish: ef.silu(x)
 switch_case: ef.switch(...)
 t transpose: ef.permute_dims(x, axes), or x.T
-tensor_split: ef.split(x, sections, axis=0)
+tensor_split: ef.array_split(x, sections, axis=0)
 to_numpy asnumpy: x.numpy()
 topk: ef.top_k(x, k)
 tree_map tree_util: Python's own loops over lists and dicts; ef.grad takes nests of tensors

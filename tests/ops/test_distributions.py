@@ -323,6 +323,9 @@ def test_functions_are_methods_of_the_global_generator():
         (lambda g: g.dirichlet(1.0), ef.errors.ShapeError, "no parameters"),
         (lambda g: g.student_t(ef.ones((3,)), (2,)), ef.errors.ShapeError, "broadcast"),
         (lambda g: g.cauchy((2,), dtype="int8"), ef.errors.DTypeError, "cannot be drawn"),
+        (lambda g: g.student_t(0.0), ef.errors.ArgumentError, "a positive number"),
+        (lambda g: g.geometric(0.0), ef.errors.ArgumentError, "a probability above 0"),
+        (lambda g: g.geometric(1.5), ef.errors.ArgumentError, "a probability above 0"),
         (lambda g: g.shuffle(3), ef.errors.ShapeError, "axis"),
     ],
 )

@@ -93,7 +93,6 @@ REFUSED = {
     "where of a ufunc": (lambda x: np.exp(x, where=M), "where"),
     "where of max": (lambda x: np.max(x, where=M), "where"),
     "casting": lambda x: np.concatenate([x, x], casting="safe"),
-    "sparse": lambda x: np.meshgrid(x[0], x[1], sparse=True),
     "hermitian": lambda x: np.linalg.svd(x, hermitian=True),
     "UPLO": lambda x: np.linalg.eigh(x[:, :2], UPLO="X"),
     "method order": (lambda x: x.flatten("F"), "order"),

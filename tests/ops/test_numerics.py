@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.errors import ArgumentError, CaptureError, IndexRangeError, ShapeError
+from eagerflow.errors import (
+    ArgumentError,
+    CaptureError,
+    IndexRangeError,
+    KeywordError,
+    ShapeError,
+)
 
 X = np.array([[3.0, -1.0, 2.0, 0.5], [0.25, 4.0, -2.0, 1.0]])
 
@@ -67,6 +73,63 @@ def test_shares_of_many_elements_are_exact():
     x = ef.arange(1_000_001, dtype="float32")
     for method in ("lower", "higher", "nearest", "linear"):
         assert ef.quantile(x, 0.3, method=method).tolist() == 300_000.0
+
+
+def test_places_of_parts_have_to_exist():
+    x = ef.tensor([3.0, 1.0, 2.0])
+    with pytest.raises(IndexRangeError, match="partition: kth: 3 is out of range"):
+        np.partition(x, (0, 3))
+    with pytest.raises(IndexRangeError, match=r"add\.reduceat: indices: 3 is out of range"):
+        np.add.reduceat(x, [0, 3])
+
+
+def test_quotients_with_what_is_left():
+    x = ef.tensor([7, -7])
+    assert [part.tolist() for part in divmod(x, 4)] == [[1, -2], [3, 1]]
+    assert [part.tolist() for part in divmod(9, x)] == [[1, -2], [2, -5]]
+
+
+def test_slopes_of_roots():
+    """Each root r of p moves by -(the powers of r) / p'(r)."""
+    p = np.array([2.0, -3.0, -11.0, 6.0])
+    roots = np.roots(p)
+    wanted = [(-(roots**k) / np.polyval(np.polyder(p), roots)).sum() for k in (3, 2, 1, 0)]
+    found = ef.grad(lambda p: ef.real(np.roots(p)).sum())(ef.tensor(p)).numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    with pytest.raises(CaptureError, match="p needs a number that is not known"):
+        ef.function(np.roots)(ef.tensor(p))
+
+
+def test_rules_that_count_bins_need_values():
+    x = ef.tensor([1.0, 2.0, 4.0])
+    with pytest.raises(ArgumentError, match="histogram: bins: 'best' is not a valid estimator"):
+        np.histogram(x, "best")
+    with pytest.raises(ArgumentError, match="not finite"):
+        np.histogram(x / 0, "auto")
+    with pytest.raises(CaptureError):
+        ef.function(lambda x: np.histogram(x, "auto")[0])(x)
+
+
+def test_what_numpy_pads_with_belongs_to_its_mode():
+    x = ef.tensor([1.0, 2.0])
+    with pytest.raises(KeywordError, match="end_values"):
+        np.pad(x, 1, mode="mean", end_values=2.0)
+    with pytest.raises(KeywordError, match="'reverse' is not taken"):
+        np.pad(x, 1, mode="reverse")
+    with pytest.raises(KeywordError, match="0 is not a number of elements"):
+        np.pad(x, 1, mode="mean", stat_length=0)
+    with pytest.raises(ShapeError, match="a pair for each of 1 axes"):
+        np.pad(x, 1, constant_values=(1, 2, 3))
+    with pytest.raises(ShapeError, match="no elements to pad with"):
+        np.pad(x[:0], 1, mode="maximum")
+
+
+def test_complex_logarithms_of_running_sums_are_principal():
+    x = np.array([1.0 + 4.0j, -0.5 + 2.0j, 700.0 - 9.0j])
+    found = ef.logcumsumexp(ef.tensor(x)).numpy()
+    wanted = [*np.log(np.cumsum(np.exp(x[:2]))), 700.0 + (4 * np.pi - 9.0 - 2 * np.pi) * 1j]
+    np.testing.assert_allclose(found, wanted, rtol=1e-13)
+    assert abs(found.imag).max() <= np.pi
 
 
 def test_distances_of_equal_points_have_gradients():

@@ -14,11 +14,13 @@ from eagerflow.ops.elementwise.arithmetic import multiply, sign
 from eagerflow.ops.elementwise.exponential import exp, log
 from eagerflow.ops.elementwise.powers import power
 from eagerflow.ops.operands import floating
+from eagerflow.ops.plain import plain
 from eagerflow.tensor import Operators
 
 __all__ = ["geomspace", "logspace"]
 
 
+@plain
 def logspace(
     start: Any,
     stop: Any,
@@ -44,6 +46,7 @@ def logspace(
     return astype(found, made or (default_dtype(float) if wide else found.dtype))
 
 
+@plain
 def geomspace(
     start: Any,
     stop: Any,

@@ -9,7 +9,7 @@ from typing import Any
 
 from eagerflow.dtypes import is_complex
 from eagerflow.ops.elementwise.arithmetic import over, reciprocal
-from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.elementwise.comparison import equal, isinf, logical_and
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import INEXACT, Onnx, Operand, ufunc
@@ -202,7 +202,8 @@ def _weight(_: Any, x: Any, other: Any) -> Any:
     """The share of exp(x) in the sum: 1 / (1 + exp(other - x)); half of two equal infinities."""
     if is_complex(x.dtype):  # whose powers overflow to infinities without a reciprocal
         return exp(x - logaddexp(x, other))
-    return reciprocal(exp(where(equal(x, other), 0, other - x)) + 1)
+    both_infinite = logical_and(equal(x, other), isinf(x))  # of other equals, the slope counts
+    return reciprocal(exp(where(both_infinite, 0, other - x)) + 1)
 
 
 def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
@@ -210,7 +211,7 @@ def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
     return s.add(s.maximum(a, b), s.log1p(s.exp(s.negative(distance))))
 
 
-def _complex_logaddexp(xp: Namespace, x1: Any, x2: Any) -> Any:
+def complex_logaddexp(xp: Namespace, x1: Any, x2: Any) -> Any:
     top = xp.maximum(xp.real(x1), xp.real(x2))
     top = xp.where(xp.isfinite(top), top, 0)
     return xp.log(xp.exp(x1 - top) + xp.exp(x2 - top)) + top
@@ -226,7 +227,7 @@ def _logaddexp_of(a: Any, b: Any) -> Any:
     saves="x1 x2",
     singular=True,
     dtypes=INEXACT,
-    overrides={"complex": _complex_logaddexp},
+    overrides={"complex": complex_logaddexp},
     scalar=_logaddexp_body,
     samples=pairs(0, 3),
     reference=each(_logaddexp_of),

@@ -10,7 +10,13 @@ import numpy as np
 
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.ops.elementwise.comparison import equal, greater_equal, logical_and
+from eagerflow.ops.elementwise.comparison import (
+    equal,
+    greater_equal,
+    isfinite,
+    logical_and,
+    logical_not,
+)
 from eagerflow.ops.elementwise.exponential import analytic, log
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
@@ -96,7 +102,8 @@ def _by_base(y: Any, a: Any, b: Any) -> Any:
         if b in (2, 3):
             return a * 2 if b == 2 else square(a) * 3
         return 0 if b == 0 else 1 if b == 1 else power(a, b - 1) * b
-    return where(equal(b, 0), 0, power(a, b - 1) * b)
+    slope = power(a, b - 1)
+    return where(logical_and(equal(b, 0), logical_not(isfinite(slope))), 0, slope) * b
 
 
 def _by_exponent(y: Any, a: Any, b: Any) -> Any:

@@ -136,22 +136,28 @@ def _scattered(rng: np.random.Generator, dtype: DType, rows: bool) -> list[Sampl
 
 
 def _scatter_reference(
-    x: Any, indices: Any, updates: Any, axis: int, reduce: str, include_self: bool
+    x: Any,
+    indices: Any,
+    updates: Any,
+    axis: int = -1,
+    reduce: str = "sum",
+    include_self: bool = True,
 ) -> Any:
-    out = np.empty(x.shape)
-    of: Any = {"sum": math.fsum, "mean": math.fsum, "prod": math.prod, "amax": max, "amin": min}
     at = axis % x.ndim
-    for place in np.ndindex(x.shape):
-        values = [float(x[place])] if include_self else []
-        for k in range(updates.shape[at]):
-            source = (*place[:at], k, *place[at + 1 :])
-            if (indices[k] if indices.ndim < x.ndim or x.ndim == 1 else indices[source]) == place[
-                at
-            ]:
-                values.append(float(updates[source]))
-        out[place] = of[reduce](values) if values else x[place]
-        if reduce == "mean" and values:
-            out[place] /= len(values)
+    if indices.ndim < x.ndim:  # one place for each row
+        rows = (len(indices), *(1,) * (x.ndim - 1 - at))
+        indices = np.broadcast_to(indices.reshape(rows), updates.shape)
+    found: dict[Any, list[float]] = {place: [] for place in np.ndindex(x.shape)}
+    for source in np.ndindex(indices.shape):
+        found[(*source[:at], int(indices[source]), *source[at + 1 :])].append(
+            float(updates[source])
+        )
+    of: Any = {"sum": math.fsum, "mean": math.fsum, "prod": math.prod, "amax": max, "amin": min}
+    out = np.array(x, float)
+    for place, values in found.items():
+        if values:
+            values += [float(x[place])] if include_self else []
+            out[place] = of[reduce](values) / (len(values) if reduce == "mean" else 1)
     return np.floor(out) if x.dtype.kind in "iu" else out
 
 
@@ -165,8 +171,26 @@ def _refused(rng: np.random.Generator) -> list[ErrorSample]:
     ]
 
 
+def _within(size: Any, limit: Any) -> bool:
+    """Whether a size is not above another; free sizes have to be the same."""
+    return size == limit or (type(size) is type(limit) is int and size < limit)
+
+
+def _scattered_parts(rng: np.random.Generator, dtype: DType) -> list[Sample]:
+    """Samples of places that are fewer than the rows of ``x``, or than the updates."""
+    x, updates = distinct(rng, dtype, (3, 4)), distinct(rng, dtype, (5, 3))
+    sizes = ((2, 2), (5, 3), (1, 3))
+    return [
+        Sample((x, rng.integers(0, 3, size), updates), {"axis": 0, "include_self": i != 1})
+        for i, size in enumerate(sizes)
+    ]
+
+
 @composed(
-    samples=lambda rng, dtype: _scattered(rng, dtype, False),
+    samples=lambda rng, dtype: [
+        *_scattered(rng, dtype, False),
+        *_scattered_parts(rng, dtype),
+    ],
     reference=_scatter_reference,
     dtypes=REAL,
     singular=True,
@@ -183,36 +207,35 @@ def scatter_reduce(
 ) -> Any:
     """A copy of a tensor in which each update is joined with its place along an axis.
 
-    ``x`` and ``updates`` are real tensors, ``indices`` integers in the shape of ``updates``, which
-    has the sizes of ``x`` apart from the axis. ``reduce`` is ``"sum"``, ``"mean"``, ``"prod"``,
-    ``"amax"`` or ``"amin"``; without ``include_self`` what was at a place does not count where
-    there is an update. Means of integers are rounded down. Raises ShapeError where the shapes do
-    not fit, IndexRangeError for places that do not exist, ArgumentError for another reduction.
+    ``x`` and ``updates`` are real tensors, ``indices`` integers: places along ``axis``, one for
+    each update. Where there are fewer of them along an axis than in ``x`` or ``updates``, these
+    count from their beginning. ``reduce`` is ``"sum"``, ``"mean"``, ``"prod"``, ``"amax"`` or
+    ``"amin"``; without ``include_self`` what was at a place does not count where there is an
+    update. Means of integers are rounded down. Raises ShapeError where the shapes do not fit,
+    IndexRangeError for places that do not exist, ArgumentError for another reduction.
 
     >>> x, updates = ef.tensor([1.0, 1.0, 1.0]), ef.tensor([2.0, 4.0, 6.0])
     >>> ef.scatter_reduce(x, [0, 0, 2], updates, reduce="mean", include_self=False)
     Tensor([3., 1., 6.], float32, cpu:0)
     """
     at = normalize_axis(axis, x.ndim)
-    if indices.shape != updates.shape or indices.ndim != x.ndim:
-        raise ShapeError(
-            "there is not one place for each update",
-            argument="indices",
-            expected=f"shape {tuple(updates.shape)}, with {x.ndim} axes",
-        )
-    own = (*updates.shape[:at], x.shape[at], *updates.shape[at + 1 :])
-    if own != x.shape:
-        raise ShapeError(
-            "the updates do not fit x",
-            argument="updates",
-            expected=f"the sizes of {tuple(x.shape)} apart from axis {at}",
-        )
+    own = (*indices.shape[:at], x.shape[at], *indices.shape[at + 1 :])
+    for shape, other, name in ((own, x, "x"), (indices.shape, updates, "updates")):
+        if indices.ndim != other.ndim or not all(map(_within, shape, other.shape)):
+            raise ShapeError(
+                f"the places do not fit {name}",
+                argument="indices",
+                expected=f"not more than {tuple(other.shape)}"
+                + (f" apart from axis {at}" if other is x else ""),
+            )
+    if indices.shape != updates.shape:
+        updates = updates[tuple(slice(size) for size in indices.shape)]
     device = str(x.device)
     index = tuple(
         indices
         if i == at
         else reshape(arange(size, device=device), (size, *(1,) * (x.ndim - 1 - i)))
-        for i, size in enumerate(x.shape)
+        for i, size in enumerate(indices.shape)
     )
     return reduced_at(x, updates, index, reduce, include_self)
 

@@ -20,6 +20,7 @@ from eagerflow.ops.family import as_operands
 from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.operands import chosen, real_numbers
+from eagerflow.ops.plain import plain
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 from eagerflow.spec import as_shape
@@ -184,6 +185,7 @@ def extract(condition: Any, x: Any) -> Any:
     return take(reshape(as_tensor(x), (-1,)), flatnonzero(condition), axis=0)
 
 
+@plain
 def select(condlist: Any, choicelist: Any, default: Any = 0) -> Any:
     """Of several tensors, the elements of the first one whose condition is true.
 

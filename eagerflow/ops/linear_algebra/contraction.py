@@ -26,6 +26,7 @@ from eagerflow.ops.family import (
     define,
     split_elementwise,
 )
+from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape, unbroadcast
@@ -627,6 +628,7 @@ def outer(x1: Any, x2: Any, /) -> Any:
     return multiply(reshape(a, (a.shape[0], 1)), b)
 
 
+@plain
 def tensordot(x1: Any, x2: Any, /, *, axes: Any = 2) -> Any:
     """Sum of products over axes of two tensors.
 

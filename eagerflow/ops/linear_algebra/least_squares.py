@@ -27,6 +27,7 @@ from eagerflow.ops.linear_algebra.systems import (
     square_samples,
 )
 from eagerflow.ops.operands import wide
+from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.norms import matrix_norm
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make
@@ -166,6 +167,7 @@ def _condition(x: Any, p: Any) -> Any:
     return multiply(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
 
 
+@plain
 def multi_dot(arrays: Any, /) -> Any:
     """The product of several matrices, in the order that takes the fewest multiplications.
 

@@ -10,7 +10,7 @@ from eagerflow.dtypes import INEXACT, NUMERIC, STANDARD, DType, is_complex
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
-from eagerflow.ops.creation.filled import ones, zeros_like
+from eagerflow.ops.creation.filled import ones_like, zeros_like
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.linear_algebra.contraction import matmul, tensordot
@@ -20,7 +20,7 @@ from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.padding import flip
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, reshape
 
 __all__ = ["cdist", "dot", "inner", "kron", "polyval", "vander", "vdot"]
 
@@ -198,11 +198,15 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
             ((2,), 0, True),
             ((4,), 2, True),
             ((0,), 3, False),
+            ((2, 3), 2, True),
+            ((2, 1, 2), None, False),
         )
     ],
-    reference=lambda x, N, increasing: np.vander(x, N, increasing),
+    reference=lambda x, N, increasing: (
+        x[..., None] ** np.arange(x.shape[-1] if N is None else N)[:: 1 if increasing else -1]
+    ),
     errors=lambda rng: [
-        ErrorSample((np.ones((2, 2)),), {}, ShapeError, "2 axes"),
+        ErrorSample((np.ones(()),), {}, ShapeError, "no axis"),
         ErrorSample((np.ones(2),), {"N": -1}, ArgumentError, "-1 is not taken"),
     ],
     dtypes=NUMERIC,
@@ -210,22 +214,25 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
 def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
     """Vandermonde's matrix: the powers of each element of a vector, as rows.
 
-    ``x`` is a numeric vector; ``N`` is the number of columns, by default that of rows; powers fall
-    to 0 from left to right, or rise from it with ``increasing``. Raises ShapeError for more axes.
+    ``x`` is a numeric vector, or a stack of them, shape (..., rows); ``N`` is the number of
+    columns, by default that of rows; powers fall to 0 from left to right, or rise from it with
+    ``increasing``. Raises ShapeError for a tensor without axes.
 
     >>> ef.vander(ef.tensor([1.0, 2.0, 3.0]), increasing=True)
     Tensor([[1., 1., 1.],
             [1., 2., 4.],
             [1., 3., 9.]], shape=(3, 3), float32, cpu:0)
     """
-    (rows,) = vector(x).shape
-    count = rows if N is None else whole_number(N, "N", 0)
-    first = reshape(ones((rows,), x.dtype, str(x.device)), (rows, 1))
+    if x.ndim == 0:
+        raise ShapeError("there is no axis with elements", argument="x")
+    count = x.shape[-1] if N is None else whole_number(N, "N", 0)
+    column = expand_dims(x, -1)
+    first = ones_like(column)
     if type(count) is int and count < 2:
-        return first[:, :count]
-    factors = broadcast_to(reshape(x, (rows, 1)), (rows, count - 1))
-    powers = concat([first, cumulative_prod(factors, axis=1, dtype=x.dtype)], axis=1)
-    return powers if increasing else flip(powers, axis=1)
+        return first[..., :count]
+    factors = broadcast_to(column, (*x.shape, count - 1))
+    powers = concat([first, cumulative_prod(factors, axis=-1, dtype=x.dtype)], axis=-1)
+    return powers if increasing else flip(powers, axis=-1)
 
 
 @composed(

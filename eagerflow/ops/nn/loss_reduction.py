@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,8 +15,9 @@ from eagerflow.ops.elementwise.powers import divide_no_nan
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make
+from eagerflow.spec import broadcast
 
-__all__ = ["check_same", "loss_facts", "reduced", "reduced_reference"]
+__all__ = ["check_broadcast", "check_same", "loss_facts", "reduced", "reduced_reference"]
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -24,12 +25,22 @@ _REDUCTIONS = ("mean", "sum", "none")
 def check_same(x: Any, target: Any, argument: str = "target") -> None:
     """Raise ShapeError unless there is one target for each number, or one for all."""
     if target.ndim and x.shape != target.shape:
-        raise ShapeError(
-            "there is not one for each number",
-            argument=argument,
-            received=f"{summary(target)} for {summary(x)}",
-            expected=f"shape {tuple(x.shape)}",
-        )
+        _refuse(x, target, argument)
+
+
+def check_broadcast(x: Any, target: Any, argument: str = "target") -> None:
+    """Raise ShapeError unless the targets, broadcast, have the shape of the numbers."""
+    if target.ndim and broadcast(x.shape, target.shape) != x.shape:
+        _refuse(x, target, argument)
+
+
+def _refuse(x: Any, target: Any, argument: str) -> NoReturn:
+    raise ShapeError(
+        "there is not one for each number",
+        argument=argument,
+        received=f"{summary(target)} for {summary(x)}",
+        expected=f"shape {tuple(x.shape)}",
+    )
 
 
 def reduced(values: Any, reduction: str, weight: Any = None) -> Any:
@@ -83,7 +94,8 @@ def loss_facts(function: Callable[..., float], *ranges: Range, **attributes: Any
         return found
 
     def reference(*args: Any, reduction: str, **more: Any) -> Any:
-        values = each(function)(*(x.astype(float) for x in args), **more)
+        wide = (x.astype(complex if x.dtype.kind == "c" else float) for x in args)
+        values = each(function)(*wide, **more)
         return reduced_reference(values, reduction)
 
     def errors(rng: np.random.Generator) -> list[ErrorSample]:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from eagerflow.dtypes import INEXACT, is_complex
 from eagerflow.ops.composition import composed
+from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.elementwise.exponential import exp, log
 from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
-from eagerflow.ops.nn.loss_reduction import check_same, loss_facts, reduced
+from eagerflow.ops.nn.loss_reduction import check_broadcast, check_same, loss_facts, reduced
+from eagerflow.ops.shapes.reshaping import expand_dims
 
 __all__ = [
     "gaussian_nll_loss",
@@ -26,17 +29,20 @@ __all__ = [
 _NUMBERS = (-2, 2), (-2, 2)
 
 
-@composed(**loss_facts(lambda x, t: abs(x - t), *_NUMBERS))
+@composed(**loss_facts(lambda x, t: abs(x - t), *_NUMBERS) | {"dtypes": INEXACT, "singular": True})
 def l1_loss(x: Any, target: Any, /, reduction: str = "mean") -> Any:
     """Absolute differences of predictions and targets.
 
-    ``x`` and ``target`` are real tensors of one shape, ``reduction`` is ``"mean"``, ``"sum"`` or
-    ``"none"``. Raises ShapeError where the shapes differ, ArgumentError for another reduction.
+    ``x`` and ``target`` are tensors of one shape, of real or complex numbers; ``reduction`` is
+    ``"mean"``, ``"sum"`` or ``"none"``. Raises ShapeError where the shapes differ, ArgumentError
+    for another reduction.
 
     >>> ef.l1_loss(ef.tensor([1.0, 5.0]), ef.tensor([2.0, 2.0]))
     Tensor(2., float32, cpu:0)
     """
     check_same(x, target)
+    if is_complex(x.dtype) or is_complex(target.dtype):
+        return reduced(magnitude(subtract(x, target)), reduction)
     return reduced(absolute_difference(x, target), reduction)
 
 
@@ -168,15 +174,18 @@ def gaussian_nll_loss(
 ) -> Any:
     """Negative logarithm of the likelihood of numbers under predicted normal distributions.
 
-    ``x`` holds means and ``var`` variances, which count as ``eps`` at least. ``full`` adds
-    log(2π) / 2. Other arguments and errors are those of ``l1_loss``. Source: Nix and Weigend,
-    1994.
+    ``x`` holds means and ``var`` variances, which count as ``eps`` at least; ``target`` broadcasts
+    to the shape of ``x``, and so does ``var``, which may also lack the last axis, with one variance
+    for all that is along it. ``full`` adds log(2π) / 2. Raises ShapeError where they do not
+    broadcast, ArgumentError for another ``reduction``. Source: Nix and Weigend, 1994.
 
     >>> ef.gaussian_nll_loss(ef.tensor([1.0]), ef.tensor([3.0]), ef.tensor([1.0]))
     Tensor(2., float32, cpu:0)
     """
-    check_same(x, target)
-    check_same(x, var, "var")
+    check_broadcast(x, target)
+    if var.ndim and var.shape == x.shape[:-1]:
+        var = expand_dims(var, -1)
+    check_broadcast(x, var, "var")
     width = maximum(var, eps)
     values = add(log(width), divide(squared_difference(x, target), width))
     return reduced(add(multiply(values, 0.5), math.log(2 * math.pi) / 2 if full else 0), reduction)

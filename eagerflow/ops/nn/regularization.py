@@ -11,11 +11,13 @@ from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.ops import random
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.elementwise.arithmetic import multiply
+from eagerflow.ops.plain import plain
 from eagerflow.tensor import Tensor
 
 __all__ = ["dropout"]
 
 
+@plain
 def dropout(
     x: Any,
     rate: float,
@@ -55,6 +57,13 @@ def dropout(
     if not training or rate == 0:
         return x
     source = random.default_generator if generator is None else generator
+    if not isinstance(source, random.Generator):
+        raise ArgumentError(
+            f"a {type(source).__name__} draws no numbers",
+            op="dropout",
+            argument="generator",
+            expected="an ef.random.Generator",
+        )
     shape = x.shape if noise_shape is None else _noise_shape(x, tuple(noise_shape))
     mask = random_keep(source.advance(), shape, float(rate), x.dtype, str(x.device))
     kept: Tensor = multiply(x, mask)

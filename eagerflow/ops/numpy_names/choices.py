@@ -9,7 +9,7 @@ import numpy as np
 
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, FLOATS, INEXACT, INTEGERS, as_dtype, is_complex, promote
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs as size_of
@@ -54,9 +54,21 @@ def _ordered(ours: Call) -> Call:
 
     def call(a: Any, axis: Any = -1, stable: Any = None, kth: Any = None) -> Any:
         a, axis = flattened(a, axis)
+        if kth is not None:
+            _check_places(kth, a.shape[normalize_axis(axis, a.ndim)])
         return ours(a, axis=axis)
 
     return call
+
+
+def _check_places(kth: Any, size: Any) -> None:
+    for place in np.ravel(kth).tolist():
+        if not -size <= place < size:
+            raise IndexRangeError(
+                f"{place} is out of range for an axis of size {size}",
+                op="partition",
+                argument="kth",
+            )
 
 
 def _lexsort(keys: Any, axis: int = -1) -> Any:

@@ -82,11 +82,16 @@ def _tensorsolve(a: Any, b: Any, axes: Any = None) -> Any:
     return reshape(linalg.solve(matrix, reshape(b, (-1,))), found)
 
 
+def _qr(a: Any, mode: str = "reduced") -> Any:
+    return linalg.qr(a)[1] if mode == "r" else linalg.qr(a, mode=mode)
+
+
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cross": _cross,
     "einsum": _einsum,
     "linalg.eigh": lambda a, UPLO="L": linalg.eigh(_whole(a, UPLO)),
     "linalg.eigvalsh": lambda a, UPLO="L": linalg.eigvalsh(_whole(a, UPLO)),
+    "linalg.qr": _qr,
     "linalg.svd": _svd,
     "linalg.tensorinv": _tensorinv,
     "linalg.tensorsolve": _tensorsolve,

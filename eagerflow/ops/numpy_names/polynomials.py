@@ -6,17 +6,21 @@ from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
+import numpy as np
+
 from eagerflow.convert import as_tensor
-from eagerflow.dtypes import INEXACT
-from eagerflow.errors import KeywordError, ShapeError
+from eagerflow.dtypes import INEXACT, complex64, is_complex, promote
+from eagerflow.errors import KeywordError
 from eagerflow.ops.creation.cast import astype
-from eagerflow.ops.creation.filled import ones, zeros
+from eagerflow.ops.creation.filled import eye, ones, zeros
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from eagerflow.ops.elementwise.complexes import real
 from eagerflow.ops.elementwise.powers import sqrt, square
 from eagerflow.ops.family import as_operands
-from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.ops.linear_algebra.contraction import adjoint, matmul
 from eagerflow.ops.linear_algebra.decompositions import qr
+from eagerflow.ops.linear_algebra.eigenvalues import eigvals
 from eagerflow.ops.linear_algebra.products import vander
 from eagerflow.ops.linear_algebra.systems import solve
 from eagerflow.ops.operands import floating, vector, whole_number
@@ -81,19 +85,34 @@ def _polyint(p: Any, m: int = 1, k: Any = None) -> Any:
 
 
 def _poly(seq_of_zeros: Any) -> Any:
-    zeros_of = as_tensor(seq_of_zeros)
-    if zeros_of.ndim != 1:
-        raise ShapeError(
-            "the zeros have to be a vector",
-            op="poly",
-            argument="seq_of_zeros",
-            hint="ef.linalg.eigvals(x) before, for the characteristic polynomial of a matrix",
-        )
+    """The polynomial with these zeros, or the characteristic one of a square matrix."""
+    given = floating(as_tensor(seq_of_zeros), "seq_of_zeros", INEXACT)
+    if given.ndim == 2:
+        found = _poly(eigvals(given))
+        return found if is_complex(given.dtype) else real(found)
+    zeros_of = vector(given, "seq_of_zeros")
     one = ones((1,), zeros_of.dtype, str(zeros_of.device))
     factors = [
         concat([one, negative(zeros_of[i : i + 1])], axis=0) for i in range(zeros_of.shape[0])
     ]
     return reduce(convolve, factors, one)
+
+
+def _roots(p: Any) -> Any:
+    """The eigenvalues of the companion matrix; how many there are depends on zeros at the ends."""
+    p = floating(_vectors(p)[0], "p", INEXACT)
+    (places,) = np.nonzero(p._values("p"))
+    first, last = (places[0], places[-1]) if places.size else (0, 0)
+    at_zero = p.shape[0] - 1 - last if places.size else 0
+    p = p[first : last + 1]
+    size = p.shape[0] - 1
+    if size < 1:
+        found = zeros((0,), promote(p.dtype, complex64), str(p.device))
+    else:
+        below = eye(size - 1, size, dtype=p.dtype, device=str(p.device))
+        top = negative(divide(p[1:], p[:1]))
+        found = eigvals(concat([reshape(top, (1, size)), below], axis=0))
+    return pad(found, ((0, at_zero),))
 
 
 def _polyfit(
@@ -109,7 +128,8 @@ def _polyfit(
         powers, target = multiply(powers, weights), multiply(target, weights)
     scale = sqrt(sum(square(powers), axis=0))
     q, r = qr(divide(powers, scale))
-    found = divide(solve(r, matmul(q.T, astype(target, q.dtype))), reshape(scale, (-1, 1)))
+    q, r = (astype(part, promote(part.dtype, target.dtype)) for part in (q, r))
+    found = divide(solve(r, matmul(adjoint(q), target)), reshape(scale, (-1, 1)))
     return reshape(found, (-1,)) if y.ndim == 1 else found
 
 
@@ -122,4 +142,5 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "polyint": _polyint,
     "polymul": _polymul,
     "polysub": _aligned(subtract),
+    "roots": _roots,
 }

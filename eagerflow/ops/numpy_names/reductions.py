@@ -6,13 +6,16 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, INEXACT, as_dtype
-from eagerflow.errors import KeywordError
+from eagerflow.errors import ArgumentError, KeywordError
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import abs, add, divide, multiply, subtract
 from eagerflow.ops.elementwise.comparison import (
+    greater,
     isnan,
     logical_and,
     logical_not,
@@ -128,7 +131,8 @@ def _spread(ours: Call, root: bool, over_nan_too: bool = False) -> Call:
             mean = divide(sums.sum(select(chosen, a, 0), axis=axis, keepdims=True), count)
         squares = square(abs(select(chosen, subtract(a, mean), 0)))
         total = sums.sum(squares, axis=axis, keepdims=True)
-        free = maximum(subtract(astype(count, total.dtype), correction), 0)
+        free = subtract(astype(count, total.dtype), correction)
+        free = select(greater(free, 0), free, math.nan if over_nan_too else 0)
         found = divide(total, free)
         found = found if keepdims else sums.sum(found, axis=axis)
         return sqrt(found) if root else found
@@ -160,11 +164,26 @@ def _average(
 def _histogram(
     a: Any, /, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
+    bins = _edges_by_rule(a, bins, range)
     return counted(a, weights, bins=bins, range=range, density=bool(density))
 
 
 def _bin_edges(a: Any, /, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
+    if isinstance(bins, str):
+        return _edges_by_rule(a, bins, range)
     return edges_of(a, bins=bins, range=range)  # weights matter to rules of counting bins alone
+
+
+def _edges_by_rule(a: Any, bins: Any, range: Any) -> Any:
+    """The edges that one of NumPy's rules finds; how many there are depends on the values."""
+    if not isinstance(bins, str):
+        return bins
+    a = floating(as_tensor(a), "a")
+    try:
+        found = np.histogram_bin_edges(a._values("a"), bins, range)
+    except ValueError as error:  # a rule that NumPy does not have, values that are not finite
+        raise ArgumentError(str(error), op="histogram", argument="bins") from None
+    return as_tensor(found, a.dtype, a.device)
 
 
 def _cov(

@@ -22,7 +22,6 @@ REASONS = {
     "put": _IN_PLACE,
     "put_along_axis": _IN_PLACE,
     "putmask": _IN_PLACE,
-    "roots": "how many there are depends on values: ef.linalg.eigvals of the companion matrix",
     "unpackbits": _BYTES,
 }
 """By NumPy's name, with the module in front of it where that is not ``numpy`` itself."""

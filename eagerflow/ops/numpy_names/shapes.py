@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from operator import index as integer
 from typing import Any
 
@@ -13,7 +14,7 @@ from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, as_dtype
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.ops.creation.cast import astype
-from eagerflow.ops.creation.filled import full_like, ones_like, zeros_like
+from eagerflow.ops.creation.filled import full, full_like, ones, ones_like, zeros, zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs as size_of
 from eagerflow.ops.elementwise.arithmetic import add, remainder, subtract
 from eagerflow.ops.elementwise.comparison import equal, greater, less, logical_and
@@ -30,7 +31,7 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes import stacking
 from eagerflow.ops.shapes.diagonal_matrices import diag_indices, tril_indices, triu_indices
 from eagerflow.ops.shapes.diagonals import diagonal
-from eagerflow.ops.shapes.joining import concat, stack
+from eagerflow.ops.shapes.joining import concat, split, stack
 from eagerflow.ops.shapes.repeating import tile
 from eagerflow.ops.shapes.reshaping import broadcast_to, expand_dims, moveaxis, reshape
 from eagerflow.spec import as_shape, normalize_axis
@@ -64,22 +65,26 @@ def _joined(ours: Call) -> Call:
     return lambda arrays, dtype=None: ours(_cast(arrays, dtype))
 
 
-def _like(ours: Call) -> Call:
-    def call(a: Any, dtype: Any = None, shape: Any = None, fill_value: Any = None) -> Any:
+def _like(ours: Call, of_shape: Call) -> Call:
+    """A creation like a tensor, or, where a shape is given, with its dtype and device alone."""
+
+    def call(a: Any, dtype: Any = None, shape: Any = None) -> Any:
         a = as_tensor(a)
-        if shape is not None:
-            # Zeros of the new shape, as a cheap prototype.
-            a = broadcast_to(
-                reshape(zeros_like(a, dtype=a.dtype), (-1,))[:1].sum(), as_shape(shape)
-            )
-            a = astype(a, dtype or a.dtype)
-        return ours(a, fill_value, dtype=dtype) if ours is full_like else ours(a, dtype=dtype)
+        if shape is None:
+            return ours(a, dtype=dtype)
+        return of_shape(as_shape(shape), dtype=as_dtype(dtype or a.dtype), device=str(a.device))
 
     return call
 
 
 def _full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) -> Any:
-    return _like(full_like)(a, dtype, shape, fill_value)
+    ours, of_shape = partial(full_like, fill_value=fill_value), partial(full, fill_value=fill_value)
+    return _like(ours, of_shape)(a, dtype, shape)
+
+
+def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
+    many = isinstance(indices_or_sections, int)
+    return (split if many else stacking.array_split)(ary, indices_or_sections, axis=axis)
 
 
 # Inserting and deleting ---------------------------------------------------------------------------
@@ -279,13 +284,13 @@ FUNCTIONS: dict[str, Call] = {
     "diag_indices_from": _square_indices,
     "diagonal": _diagonal,
     "dstack": _joined(stacking.dstack),
-    "empty_like": _like(zeros_like),
+    "empty_like": _like(zeros_like, zeros),
     "full_like": _full_like,
     "hstack": _joined(stacking.hstack),
     "insert": _insert,
     "ix_": _ix,
     "ndim": lambda a, /: as_tensor(a).ndim,
-    "ones_like": _like(ones_like),
+    "ones_like": _like(ones_like, ones),
     "outer": _outer,
     "ravel": _ravel,
     "reshape": _reshape,
@@ -294,6 +299,7 @@ FUNCTIONS: dict[str, Call] = {
     "round": _round,
     "shape": lambda a, /: as_tensor(a).shape,
     "size": lambda a, /, axis=None: as_tensor(a).size if axis is None else as_tensor(a).shape[axis],
+    "split": _split,
     "stack": lambda arrays, axis=0, dtype=None: stack(list(_cast(arrays, dtype)), axis=axis),
     "trace": _trace,
     "tril_indices_from": _triangle(tril_indices),
@@ -301,5 +307,5 @@ FUNCTIONS: dict[str, Call] = {
     "triu_indices_from": _triangle(triu_indices),
     "unwrap": _unwrap,
     "vstack": _joined(stacking.vstack),
-    "zeros_like": _like(zeros_like),
+    "zeros_like": _like(zeros_like, zeros),
 }

@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, number_type
 from eagerflow.dtypes import FLOATS, INEXACT, as_dtype
-from eagerflow.errors import ShapeError
+from eagerflow.errors import IndexRangeError, ShapeError
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise import formulas
 from eagerflow.ops.elementwise.arithmetic import (
@@ -43,8 +43,8 @@ Call = Callable[..., Any]
 
 
 def _float_power(x1: Any, x2: Any) -> Any:
-    a, b = as_operands(x1, x2)
-    return power(floating(a, "x1", INEXACT), floating(b, "x2", INEXACT))
+    given = (x if number_type(x) else floating(as_tensor(x), "x", INEXACT) for x in (x1, x2))
+    return power(*as_operands(*given))
 
 
 def _spacing(x: Any) -> Any:
@@ -154,6 +154,13 @@ def _reduceat(
     array = as_tensor(array)
     at = normalize_axis(axis, array.ndim)
     starts = [int(i) for i in as_tensor(indices).tolist()]  # type: ignore[attr-defined]
+    for start in starts:
+        if not 0 <= start < array.shape[at]:
+            raise IndexRangeError(
+                f"{start} is out of range for an axis of size {array.shape[at]}",
+                op=f"{name}.reduceat",
+                argument="indices",
+            )
     ends = [*starts[1:], array.shape[at]]
     parts = [
         _reduce(

@@ -21,6 +21,7 @@ from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.segments import segment_sum
 from eagerflow.ops.operands import floating, real_numbers, vector, whole_number
+from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.cumulative import diff
 from eagerflow.ops.reductions.sorting import searchsorted
 from eagerflow.ops.reductions.sums import max as largest
@@ -299,6 +300,7 @@ def histogram_bin_edges(x: Any, /, bins: Any = 10, range: Any = None) -> Any:
     return _edges(reshape(floating(x), (-1,)), bins, range)
 
 
+@plain
 def histogramdd(
     sample: Any, bins: Any = 10, range: Any = None, density: bool = False, weights: Any = None
 ) -> tuple[Any, list[Any]]:
@@ -335,6 +337,7 @@ def histogramdd(
     return _binned(columns, edges, weights, density), edges
 
 
+@plain
 def histogram2d(
     x: Any,
     y: Any,

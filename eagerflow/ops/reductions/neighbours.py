@@ -18,6 +18,7 @@ from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.operands import chosen, floating, vector, wide
+from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.cumulative import diff
 from eagerflow.ops.reductions.sorting import argsort, searchsorted
@@ -139,9 +140,12 @@ def _slope(f: Any, spacing: Any, at: int, edge_order: int) -> Any:
     def step(start: int | None, stop: int | None) -> Any:
         return part_of(steps, at, start, stop) if spacing.ndim else steps
 
-    inner = _weighted(
-        _weights(step(None, -1), step(1, None)), (part(None, -2), part(1, -1), part(2, None))
-    )
+    if spacing.ndim:
+        inner = _weighted(
+            _weights(step(None, -1), step(1, None)), (part(None, -2), part(1, -1), part(2, None))
+        )
+    else:  # without the element between, which may be infinite
+        inner = divide(subtract(part(2, None), part(None, -2)), multiply(steps, 2))
     if edge_order == 1:
         first = divide(subtract(part(1, 2), part(0, 1)), step(0, 1))
         last = divide(subtract(part(-1, None), part(-2, -1)), step(-1, None))
@@ -159,6 +163,7 @@ def _slope(f: Any, spacing: Any, at: int, edge_order: int) -> Any:
     return concat([first, inner, last], axis=at)
 
 
+@plain
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> Any:
     """Slopes along axes, by central differences inside and one-sided ones at the ends.
 

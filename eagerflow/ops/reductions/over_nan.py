@@ -15,10 +15,10 @@ from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import divide, multiply, subtract
-from eagerflow.ops.elementwise.comparison import isnan, logical_not
+from eagerflow.ops.elementwise.comparison import greater, isnan, logical_not
 from eagerflow.ops.elementwise.complexes import conj, real
 from eagerflow.ops.elementwise.powers import sqrt, square
-from eagerflow.ops.elementwise.selection import maximum, where
+from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.operands import floating, real_numbers, wide
 from eagerflow.ops.reductions.cumulative import cumulative_prod, cumulative_sum
 from eagerflow.ops.reductions.sums import all as every
@@ -161,7 +161,7 @@ def _variance(x: Any, axis: Any, correction: float) -> Any:
     free = subtract(astype(_counted(x, axis, "int64"), real_dtype(far.dtype)), correction)
     power = real(multiply(far, conj(far))) if is_complex(far.dtype) else square(far)
     squares = total(power, axis=axis, keepdims=True)
-    return divide(squares, astype(maximum(free, 0), squares.dtype))
+    return divide(squares, astype(where(greater(free, 0), free, math.nan), squares.dtype))
 
 
 def _variance_of(row: list[Any]) -> float:
@@ -173,12 +173,12 @@ def _variance_of(row: list[Any]) -> float:
 
 @_reduced(_variance_of, NUMERIC, np.float64)
 def nanvar(x: Any, /, axis: Any = None, keepdims: bool = False, correction: float = 0.0) -> Any:
-    """Variance of the elements over axes that are not NaN; NaN where there is none.
+    """Variance of the elements over axes that are not NaN.
 
     ``x`` is a tensor of numbers, ``axis`` an integer, a tuple of integers or None for all axes;
     ``keepdims`` keeps reduced axes with size 1. The sum of squared deviations, of complex numbers
-    of their magnitudes, is divided by the number of elements less ``correction``. Raises
-    ShapeError for an axis that does not exist.
+    of their magnitudes, is divided by the number of elements less ``correction``; NaN where that
+    is not above 0. Raises ShapeError for an axis that does not exist.
 
     >>> ef.nanvar(ef.tensor([1.0, ef.nan, 3.0]))
     Tensor(1., float32, cpu:0)

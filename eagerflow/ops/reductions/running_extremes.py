@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import cmath
 import itertools
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import BOOL, FLOATS, REAL, DType
+from eagerflow.dtypes import BOOL, INEXACT, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axis
@@ -17,12 +19,12 @@ from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.arithmetic import multiply, subtract
 from eagerflow.ops.elementwise.comparison import equal, logical_or, not_equal
-from eagerflow.ops.elementwise.exponential import exp
+from eagerflow.ops.elementwise.exponential import complex_logaddexp, exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Batch, define, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
-from eagerflow.ops.reductions.accumulation import part_of
+from eagerflow.ops.reductions.accumulation import conjugate, part_of
 from eagerflow.ops.reductions.cumulative import linear_recurrence, scan_axis
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.joining import concat
@@ -99,13 +101,15 @@ def _reference(function: Any) -> Callable[..., Any]:
     return reference
 
 
-def _running(ufunc: Any, function: Any, **facts: Any) -> Any:
+def _running(ufunc: Any, function: Any, *, on_complex: Any = None, **facts: Any) -> Any:
+    """An op of a ufunc of NumPy's, with the kernel of complex numbers, which that does not take."""
     fast = _numpy_scan(ufunc)
+    of_complex = {} if on_complex is None else {"complex": on_complex}
     own: dict[str, Any] = {
         "infer": _spec,
         "trusted": True,  # the kernels look at the axis themselves
         "direct": lambda xp: fast if xp is np else None,
-        "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes)},
+        "overrides": {"numpy": lambda xp, x, **attributes: fast(x, **attributes), **of_complex},
         "aliases": False,
         "batch": Batch(
             lambda call, args, batched, size, axis, **more: call(
@@ -200,28 +204,39 @@ def _exponential_rule(g: Any, y: Any, x: Any, axis: Any, reverse: bool) -> Any:
     first = zeros_like(part_of(y, at, None, 1))
     ratios = _share(later, earlier) if reverse else _share(earlier, later)
     # y[t] = a[t] y[t-1] + b[t], and from the end y[t] = a[t+1] y[t+1] + b[t].
-    total = linear_recurrence(concat([first, ratios], axis=at), g, axis=at, reverse=not reverse)
-    return multiply(_share(x, y), total)
+    factors = conjugate(concat([first, ratios], axis=at))
+    total = linear_recurrence(factors, g, axis=at, reverse=not reverse)
+    return multiply(conjugate(_share(x, y)), total)
 
 
-def _added(a: float, b: float) -> float:
+def _added(a: Any, b: Any) -> Any:
+    if isinstance(a, complex):
+        return cmath.log(cmath.exp(a) + cmath.exp(b))
     high, low = max(a, b), min(a, b)
     return high if high == -math.inf else high + math.log1p(math.exp(low - high))
+
+
+def _complex_logcumsumexp(xp: Namespace, x: Any, axis: Any = None, reverse: bool = False) -> Any:
+    alone = complex_logaddexp(xp, x, xp.full_like(x, -math.inf))  # with a principal logarithm
+    return _by_doubling(partial(complex_logaddexp, xp), xp, alone, axis, reverse)
 
 
 @_running(
     np.logaddexp,
     _added,
-    dtypes=FLOATS,
+    dtypes=INEXACT,
     vjp=(in_float32(_exponential_rule),),
     saves="x y",
+    on_complex=_complex_logcumsumexp,
+    errors=lambda rng: _errors(rng)[:-1],
 )
 def logcumsumexp(xp: Namespace, x: Array, /, *, axis: Axis = None, reverse: bool = False) -> Array:
     """Logarithm of the sum of the exponentials of all elements up to each one, along an axis.
 
-    ``x`` is a real tensor with at least one axis, integers are taken as float32; ``axis`` may be
-    left out where there is only one; ``reverse`` begins at the end. Nothing overflows on the way.
-    Raises ShapeError for an axis that does not exist, DTypeError for complex.
+    ``x`` is a tensor with at least one axis, integers are taken as float32; ``axis`` may be left
+    out where there is only one; ``reverse`` begins at the end. Nothing overflows on the way. Of
+    complex numbers it is the principal logarithm, with an imaginary part from -π to π. Raises
+    ShapeError for an axis that does not exist, DTypeError for what is not a number.
 
     >>> ef.logcumsumexp(ef.tensor([0.0, 0.0, 0.0]))
     Tensor([0.    , 0.6931, 1.0986], float32, cpu:0)

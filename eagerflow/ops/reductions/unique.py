@@ -9,6 +9,7 @@ import numpy as np
 from eagerflow.convert import as_tensor, from_array
 from eagerflow.dtypes import FLOATS
 from eagerflow.ops.indexing.gathering import take
+from eagerflow.ops.plain import plain
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 
@@ -115,6 +116,7 @@ def unique_values(x: Any) -> Tensor:
     return _unique("unique_values", x).values
 
 
+@plain
 def unique(
     x: Any,
     return_index: bool = False,

@@ -15,6 +15,7 @@ from eagerflow.ops.elementwise.comparison import equal
 from eagerflow.ops.family import STANDARD, as_operands
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.operands import whole_number
+from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.diagonals import tri
 from eagerflow.ops.shapes.joining import concat
@@ -132,6 +133,7 @@ def block_diag(*arrays: Any) -> Any:
 # Where they are -----------------------------------------------------------------------------------
 
 
+@plain
 def diag_indices(n: int, ndim: int = 2) -> Any:
     """Indices of the main diagonal of a tensor of ``ndim`` axes of size ``n``: one tensor for each.
 
@@ -141,6 +143,7 @@ def diag_indices(n: int, ndim: int = 2) -> Any:
     return (arange(n),) * whole_number(ndim, "ndim", 1)
 
 
+@plain
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> Any:
     """Rows and columns of the elements on and below a diagonal of a matrix of n rows and m columns.
 
@@ -153,6 +156,7 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> Any:
     return nonzero(tri(n, m, k, "bool"))
 
 
+@plain
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> Any:
     """Rows and columns of the elements on and above a diagonal of a matrix of n rows and m columns.
 

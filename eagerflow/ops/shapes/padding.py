@@ -18,6 +18,7 @@ from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import ANY, FLOAT8, batch_along_axes, define, split_others
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
+from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import shaped, values
 from eagerflow.ops.shapes.reshaping import reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
@@ -239,6 +240,7 @@ def _pad(
     return x
 
 
+@plain
 def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     """The tensor with elements added before and behind its axes.
 

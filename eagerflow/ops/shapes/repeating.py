@@ -14,6 +14,7 @@ from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.family import batch_along_axis
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
+from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import shaped
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims, reshape, shape_op, sized
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -224,12 +225,14 @@ def repeat(xp: Namespace, x: Array, /, repeats: Sizes, axis: Axis = None) -> Arr
 # Compositions -------------------------------------------------------------------------------------
 
 
-def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
+@plain
+def meshgrid(*arrays: Any, indexing: str = "xy", sparse: bool = False) -> tuple[Any, ...]:
     """Coordinates of a grid: each vector along an axis of its own, repeated along the others.
 
     ``arrays`` are tensors with at most one axis. With
     ``indexing="ij"`` the first vector runs along the first axis, with ``"xy"`` along the
-    second. Raises ShapeError for tensors with more axes.
+    second. With ``sparse`` they are not repeated, but broadcast. Raises ShapeError for tensors with
+    more axes.
 
     >>> [x.shape for x in ef.meshgrid(ef.arange(3), ef.arange(2))]
     [(2, 3), (2, 3)]
@@ -255,10 +258,9 @@ def meshgrid(*arrays: Any, indexing: str = "xy") -> tuple[Any, ...]:
     vectors = [reshape(x, (1,)) if x.ndim == 0 else x for x in vectors]
     shape = tuple(x.shape[0] for x in vectors)
     rank = len(shape)
-    grids = [
-        broadcast_to(reshape(x, (1,) * i + x.shape + (1,) * (rank - 1 - i)), shape)
-        for i, x in enumerate(vectors)
-    ]
+    grids = [reshape(x, (1,) * i + x.shape + (1,) * (rank - 1 - i)) for i, x in enumerate(vectors)]
+    if not sparse:
+        grids = [broadcast_to(x, shape) for x in grids]
     if indexing == "xy" and rank > 1:
         grids = [permute_dims(x, (1, 0, *range(2, rank))) for x in grids]
     return tuple(grids)

@@ -11,6 +11,7 @@ from eagerflow.errors import AxisError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.family import STANDARD, as_operands
+from eagerflow.ops.plain import plain
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat, split
 from eagerflow.ops.shapes.reshaping import reshape
@@ -97,6 +98,7 @@ def _operands(arrays: Any, op: str) -> list[Any]:
     return as_operands(*items)
 
 
+@plain
 def vstack(arrays: Any) -> Any:
     """Tensors one below the other, along the first axis; vectors are rows.
 
@@ -109,6 +111,7 @@ def vstack(arrays: Any) -> Any:
     return concat([_rows(x) for x in _operands(arrays, "vstack")], axis=0)
 
 
+@plain
 def hstack(arrays: Any) -> Any:
     """Tensors side by side: vectors along their only axis, others along the second.
 
@@ -122,6 +125,7 @@ def hstack(arrays: Any) -> Any:
     return concat(parts, axis=0 if parts[0].ndim == 1 else 1)
 
 
+@plain
 def dstack(arrays: Any) -> Any:
     """Tensors one behind the other, along the third axis.
 
@@ -134,6 +138,7 @@ def dstack(arrays: Any) -> Any:
     return concat([_deep(x) for x in _operands(arrays, "dstack")], axis=2)
 
 
+@plain
 def column_stack(arrays: Any) -> Any:
     """Vectors as the columns of a matrix; matrices side by side.
 
@@ -179,6 +184,7 @@ def append(x: Any, values: Any, /, axis: Any = None) -> Any:
     return concat([x, values], axis=axis)
 
 
+@plain
 def block(arrays: Any) -> Any:
     """One tensor of a nest of lists of blocks: the innermost lists are joined along the last axis.
 
@@ -219,22 +225,25 @@ def _leaves(nest: Any) -> list[Any]:
 # Splitting ----------------------------------------------------------------------------------------
 
 
+@plain
 def array_split(x: Any, indices_or_sections: Any, axis: int = 0) -> Any:
     """Parts of a tensor along an axis; the first ones are longer where it does not divide evenly.
 
     ``indices_or_sections`` is a number of parts, or where the second, third, ... begin; ``axis`` is
-    an integer. Raises ShapeError for fewer than one part.
+    an integer. Parts that begin behind the end are empty. Raises ShapeError for fewer than one
+    part.
 
     >>> [part.shape for part in ef.array_split(ef.arange(5), 2)]
     [(3,), (2,)]
     """
     x = as_tensor(x)
-    if isinstance(indices_or_sections, int) and indices_or_sections > 0:
-        size = x.shape[normalize_axis(axis, x.ndim)]
-        if not isinstance(size, int) or size % indices_or_sections:
-            each, more = divmod(size, indices_or_sections)
-            lengths = [each + 1] * more + [each] * (indices_or_sections - more)
-            indices_or_sections = np.cumsum(lengths)[:-1].tolist()
+    size = x.shape[normalize_axis(axis, x.ndim)]
+    if isinstance(indices_or_sections, tuple | list) and isinstance(size, int):
+        indices_or_sections = [min(at, size) for at in indices_or_sections]
+    elif isinstance(indices_or_sections, int) and indices_or_sections > 0:
+        each, more = divmod(size, indices_or_sections)
+        lengths = [each + 1] * more + [each] * (indices_or_sections - more)
+        indices_or_sections = np.cumsum(lengths)[:-1].tolist()
     return split(x, indices_or_sections, axis=axis)
 
 
@@ -247,6 +256,7 @@ def _split(op: str, x: Any, indices_or_sections: Any, axis: int, least: int) -> 
     return split(x, indices_or_sections, axis=axis)
 
 
+@plain
 def hsplit(x: Any, indices_or_sections: Any) -> Any:
     """Parts of a tensor along its second axis, or its only one.
 
@@ -259,6 +269,7 @@ def hsplit(x: Any, indices_or_sections: Any) -> Any:
     return _split("hsplit", x, indices_or_sections, min(as_tensor(x).ndim - 1, 1), 1)
 
 
+@plain
 def vsplit(x: Any, indices_or_sections: Any) -> Any:
     """Parts of a tensor of two axes or more along its first one.
 
@@ -271,6 +282,7 @@ def vsplit(x: Any, indices_or_sections: Any) -> Any:
     return _split("vsplit", x, indices_or_sections, 0, 2)
 
 
+@plain
 def dsplit(x: Any, indices_or_sections: Any) -> Any:
     """Parts of a tensor of three axes or more along its third one.
 

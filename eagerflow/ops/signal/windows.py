@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import FLOATS, as_dtype, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError, short_repr
+from eagerflow.ops.plain import plain
 from eagerflow.ops.shapes.reshaping import sized
 
 __all__ = ["WINDOWS", "bartlett", "blackman", "hamming", "hann", "kaiser"]
@@ -43,6 +44,7 @@ def _cosines(*terms: float) -> Callable[[Any], Any]:
     return values
 
 
+@plain
 def hann(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
     """Von Hann's window: half a period of a squared sine.
 
@@ -56,6 +58,7 @@ def hann(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) 
     return _window("hann", _cosines(0.5, 0.5), size, sym, dtype, device)
 
 
+@plain
 def hamming(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
     """Hamming's window: a cosine from 0.08 to 1 and back.
 
@@ -68,6 +71,7 @@ def hamming(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = Non
     return _window("hamming", _cosines(0.54, 0.46), size, sym, dtype, device)
 
 
+@plain
 def blackman(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
     """Blackman's window: a sum of two cosines that falls off faster than von Hann's.
 
@@ -80,6 +84,7 @@ def blackman(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = No
     return _window("blackman", _cosines(0.42, 0.5, 0.08), size, sym, dtype, device)
 
 
+@plain
 def bartlett(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = None) -> Any:
     """Bartlett's window: a triangle from 0 to 1 and back.
 
@@ -92,6 +97,7 @@ def bartlett(size: Any, *, sym: bool = True, dtype: Any = None, device: Any = No
     return _window("bartlett", lambda places: 1 - np.abs(places), size, sym, dtype, device)
 
 
+@plain
 def kaiser(
     size: Any, beta: float, *, sym: bool = True, dtype: Any = None, device: Any = None
 ) -> Any:

@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow.dtypes import DType
 from eagerflow.op import Sample
 from eagerflow.ops.elementwise.arithmetic import sign
+from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Missing
@@ -40,10 +41,16 @@ _PIECES = Missing("a choice among formulas by where its argument lies")
 _ULP = {"J": 400, "Y": 400, "I": 4, "K": 4}
 
 
-def _over(y: Any, x: Any) -> Any:
-    """A function of order 1 over its argument, which is 1/2 at 0."""
-    zero = x == 0
-    return where(zero, 0.5, y / where(zero, 1.0, x))
+def _over(y: Any, x: Any, sign: int, scale: Any = 1) -> Any:
+    """J1 (sign -1) or I1 (sign 1) over its argument, by the series where y / x has no slope.
+
+    ``scale`` is what y has been multiplied by. Abramowitz and Stegun 9.1.10 and 9.6.10; the next
+    term is below the precision of float64.
+    """
+    near = abs(x) < 0.01
+    square = where(near, x * x, 0.0)
+    series = 0.5 + square * (sign / 16 + square * (1 / 384))
+    return where(near, series * scale, y / where(near, 1.0, x))
 
 
 # References: integrals by the trapezoidal rule, which is exact for periodic functions and for
@@ -105,7 +112,7 @@ def j0(xp: Namespace, x: Array, /) -> Array:
 
 @special(
     kernels.j1,
-    partials=(in_float32(lambda y, x: j0(x) - _over(y, x)),),
+    partials=(in_float32(lambda y, x: j0(x) - _over(y, x, -1)),),
     saves="y x",
     onnx=_PIECES,
     samples=reals(-12, 12),
@@ -193,7 +200,7 @@ def i0(xp: Namespace, x: Array, /) -> Array:
 
 @special(
     kernels.i1,
-    partials=(in_float32(lambda y, x: i0(x) - _over(y, x)),),
+    partials=(in_float32(lambda y, x: i0(x) - _over(y, x, 1)),),
     saves="y x",
     onnx=_PIECES,
     samples=reals(-4, 4),
@@ -235,7 +242,7 @@ def i0e(xp: Namespace, x: Array, /) -> Array:
 
 @special(
     kernels.i1e,
-    partials=(in_float32(lambda y, x: i0e(x) - sign(x) * y - _over(y, x)),),
+    partials=(in_float32(lambda y, x: i0e(x) - sign(x) * y - _over(y, x, 1, exp(-abs(x)))),),
     saves="y x",
     onnx=_PIECES,
     samples=reals(-4, 4),

@@ -19,6 +19,7 @@ ROW_SIDES = np.array([1, -1, 1, -1])
 
 CALLS = [
     ("l1_loss", (X, Y), {}),
+    ("l1_loss", (X + 1j * Y, Z - 1j * X), {}),
     ("mse_loss", (X, Y), {}),
     ("huber_loss", (X, Y), {"delta": 0.5}),
     ("smooth_l1_loss", (X, Y), {"beta": 0.5}),
@@ -28,6 +29,8 @@ CALLS = [
     ("poisson_nll_loss", (X, 3 * P), {"full": True}),
     ("poisson_nll_loss", (P, 3 * Q), {"log_input": False}),
     ("gaussian_nll_loss", (X, Y, P), {"full": True}),
+    ("gaussian_nll_loss", (X, Y[0], P[:, 0]), {}),
+    ("gaussian_nll_loss", (X, Y[:, :1], P[:, :1]), {"eps": 0.3}),
     ("hinge_embedding_loss", (X, SIDES), {"margin": 0.7}),
     ("soft_margin_loss", (X, SIDES), {}),
     ("margin_ranking_loss", (X, Y, SIDES), {"margin": 0.2}),

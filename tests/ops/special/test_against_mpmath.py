@@ -323,6 +323,26 @@ def test_jacobi_polynomials(alpha, beta):
     check("eval_jacobi", call, [x], reference, 4 * n, lambda x: top)
 
 
+def legendre_by_recurrence(n, m, x):
+    """The associated function of order m >= 0, from that of degree m upward (DLMF 14.10.3)."""
+    before, last = mpmath.mpf(0), (-1) ** m * mpmath.fac2(2 * m - 1) * mpmath.sqrt(1 - x * x) ** m
+    for k in range(m + 1, n + 1):
+        before, last = last, (x * (2 * k - 1) * last - (k + m - 1) * before) / (k - m)
+    return last
+
+
+@pytest.mark.parametrize(("n", "m"), [(1, 0), (5, 2), (40, 39), (60, 7), (700, 250), (700, 0)])
+def test_associated_legendre_functions(n, m):
+    x = np.concatenate([np.random.default_rng(n + m).uniform(-1, 1, 10), [0.0, 1.0, -1 + 1e-12]])
+
+    def reference(x):
+        scale = (2 * n + 1) * mpmath.factorial(n - m) / (2 * mpmath.factorial(n + m))
+        return mpmath.sqrt(scale) * legendre_by_recurrence(n, m, x)
+
+    call = lambda x: ef.assoc_legendre_p(x, n, m, norm=True)
+    check("assoc_legendre_p", call, [x], reference, 2 * (n + 1), lambda x: 1)
+
+
 def test_gradients_by_the_shape_are_those_of_mpmath():
     a, x = np.array([0.4, 2.5, 30.0, 6.0]), np.array([0.3, 4.0, 31.0, 30.0])
     for call, sign in ((ef.gammainc, -1), (ef.gammaincc, 1)):

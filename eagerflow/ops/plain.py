@@ -1,0 +1,37 @@
+"""Plain functions over ops, which are neither ops nor composed functions.
+
+They take lists, or the shapes of their results depend on values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
+
+from eagerflow.dispatch import foreign_error
+from eagerflow.errors import EagerflowError
+
+__all__ = ["plain"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def plain(function: Function) -> Function:
+    """Let what Python and NumPy say of bad arguments be an error of ours, with the function's name.
+
+    Ops and composed functions do so themselves.
+    """
+
+    @wraps(function)
+    def call(*args: Any, **named: Any) -> Any:
+        try:
+            return function(*args, **named)
+        except EagerflowError:
+            raise
+        except (ArithmeticError, IndexError, RecursionError, TypeError, ValueError) as error:
+            found = foreign_error(error)
+            found.op = function.__name__
+            raise found from error
+
+    return call  # type: ignore[return-value]
