@@ -57,7 +57,9 @@ def known_values(tensor: Any, part: Any = ...) -> Any:
     Only the ``part`` at an index is copied from where it is.
     """
     held = getattr(tensor, "current", tensor)
-    values = held.device.backend.to_numpy(held._array[part])
+    backend = held.device.backend
+    with backend.on(held.device.index):
+        values = backend.to_numpy(held._array[part])
     # bfloat16 and float8 print like the float32 they stand for.
     return values.astype(np.float32) if values.dtype.kind == "V" else values
 

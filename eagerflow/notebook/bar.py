@@ -49,7 +49,8 @@ class NotebookBar:
 
     def _forms(self) -> dict[str, str]:
         seconds = f"{time.perf_counter() - self._start:.1f} s"
-        steps = f"{self.count}{'' if self.total is None else f'/{self.total}'} {self._unit}s"
+        steps = f"{self.count}{'' if self.total is None else f'/{self.total}'} {self._unit}"
+        steps += "s" if (self.total or self.count) != 1 else ""
         words = ", ".join(filter(None, [steps, seconds, self._words]))
         return {"text/html": self._html(words), "text/plain": f"{self._title}: {words}"}
 
