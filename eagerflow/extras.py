@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 import sys
 from typing import Any
 
@@ -36,8 +35,3 @@ def kernel_shell() -> Any:
     find = getattr(sys.modules.get("IPython"), "get_ipython", None)
     shell = find and find()
     return shell if getattr(shell, "kernel", None) is not None else None
-
-
-def switched_off(variable: str) -> bool:
-    """Whether an environment variable says 0, off, no or false."""
-    return os.environ.get(variable, "").lower() in ("0", "off", "no", "false")

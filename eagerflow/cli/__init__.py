@@ -7,14 +7,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eagerflow.cli.cache import add_cache
+from eagerflow.cli.completion import add_completion
 from eagerflow.cli.demo import run_demo
 from eagerflow.cli.devices import run_devices
 from eagerflow.cli.export import add_export
 from eagerflow.cli.graphs import add_check, add_diff, add_show
+from eagerflow.cli.info import add_info
 from eagerflow.cli.run import add_run
 from eagerflow.errors import EagerflowError, printable
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -27,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cpu:0 ...
     0
     """
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
         return status
@@ -42,7 +45,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with all commands.
+
+    >>> from eagerflow.cli import make_parser
+    >>> make_parser().parse_args(["demo"]).epochs
+    12
+    """
     parser = argparse.ArgumentParser(
         prog="eagerflow", description="Tensors that compute at once, with gradients and layers."
     )
@@ -62,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
     devices = commands.add_parser("devices", help="the devices that can be used here")
     devices.set_defaults(run=lambda o: run_devices())
-    for add in (add_show, add_run, add_export, add_diff, add_check):
+    for add in (add_show, add_run, add_export, add_diff, add_check, add_info, add_cache):
         add(commands)
+    add_completion(commands, parser)
     return parser

@@ -104,4 +104,4 @@ def test_notebooks_have_bars_of_ours(monkeypatch):
 
 
 def test_without_ipython_there_is_no_kernel():
-    assert ef.nn and "IPython" not in sys.modules or ef.extras.kernel_shell() is None
+    assert (ef.nn and "IPython" not in sys.modules) or ef.extras.kernel_shell() is None

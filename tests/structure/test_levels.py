@@ -12,13 +12,22 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "extras", "guard", "locks", "records", "tree"],
+            ["errors", "extras", "guard", "locks", "records", "settings", "tree"],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph.ir", "graph.graph"],
             ["runtime"],
             ["codegen"],
             ["primitives", "backends"],
-            ["convert", "display", "notebook.markup", "number", "recorder", "tensor", "variable", "dispatch"],
+            [
+                "convert",
+                "display",
+                "notebook.markup",
+                "number",
+                "recorder",
+                "tensor",
+                "variable",
+                "dispatch",
+            ],
             ["kernels", "ops"],
             [
                 "added",
