@@ -80,7 +80,7 @@ def size_text(facts: dict[str, Any]) -> str:
     """The number of entries, and their size, from ``cache_facts``."""
     count, size, limit = facts["entries"], facts["bytes"], facts["max_bytes"]
     entries = "entry" if count == 1 else "entries"
-    return f"{count} {entries}, {size / MEGABYTE:.1f} of {limit / MEGABYTE:.4g} MB"
+    return f"{count} {entries}, {size / MEGABYTE:.3g} of {limit / MEGABYTE:.4g} MB"
 
 
 def _ago(seconds: float) -> str:
@@ -109,7 +109,7 @@ def _clear(cache: ObjectCache, options: argparse.Namespace) -> int:
         print("nothing is deleted")
         return 1
     count, size = cache.clear()
-    print(f"deleted {count} file{'s' * (count != 1)}, {size / MEGABYTE:.1f} MB")
+    print(f"deleted {count} file{'s' * (count != 1)}, {size / MEGABYTE:.3g} MB")
     return 0
 
 

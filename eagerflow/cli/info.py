@@ -160,13 +160,13 @@ def _text(found: dict[str, Any]) -> str:
         aligned_columns(list(_versions(found)), "<<"),
         ["devices", *_indented(list(_devices(found)))],
         ["settings", *_indented([(n, v or "not set") for n, v in found["settings"].items()])],
-        ["packages", *_indented(list(_packages_texts(found["packages"])))],
+        ["packages", *_indented(list(_package_texts(found["packages"])))],
     ]
     return "\n\n".join("\n".join(block) for block in blocks)
 
 
 def _indented(rows: list[tuple[str, str]]) -> list[str]:
-    return [f"  {line}" for line in aligned_columns(rows, "<<")] if rows else ["  none"]
+    return [f"  {line}" for line in aligned_columns(rows, "<<")] if rows else ["  none known"]
 
 
 def _versions(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -210,7 +210,7 @@ def _devices(found: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "no GPU", found["no_gpu"]
 
 
-def _packages_texts(found: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _package_texts(found: dict[str, dict[str, Any]]) -> Iterator[tuple[str, str]]:
     for extra, packages in found.items():
         versions = {name: facts["installed"] for name, facts in packages.items()}
         there = ", ".join(f"{name} {version}" for name, version in versions.items() if version)

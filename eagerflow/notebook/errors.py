@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from eagerflow.dispatch import internal
-from eagerflow.notebook.markup import FAINT, Markup, element, folded, text_block
+from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
 
 MAX_CAUSES = 8
 _AROUND = 2  # lines of the code that are shown before and after one
@@ -66,7 +66,7 @@ def _user_line(error: BaseException, name_of: Callable[[str], str]) -> Iterator[
         shown.append(element("strong", words) if number == at else words)
     yield element("div", element("span", f"{name_of(file)}, line {at}", style=FAINT))
     if shown:
-        yield element("pre", *shown, style="text-align:left;overflow:auto;margin:.2em 0")
+        yield element("pre", *shown, style=f"{MONOSPACE};overflow:auto;margin:.2em 0")
 
 
 def _causes(error: BaseException) -> Iterator[Markup]:

@@ -13,6 +13,8 @@ BLUE, ORANGE, MAGENTA = "#3b82f6", "#ea580c", "#d6249f"
 """Hues with a contrast of 3 or more to white and to black."""
 
 FAINT = "opacity:.75"
+# Said of each element, as pages of notebooks have rules of their own for them.
+MONOSPACE = "font-family:monospace;white-space:pre;text-align:left"
 _TABLE = "border-collapse:collapse;margin:.4em 0"
 _CELL = "padding:.1em .7em .1em 0;vertical-align:top;"
 
@@ -52,8 +54,7 @@ def folded(title: str, *content: str) -> Markup:
 def text_block(text: str, limit: int = 200_000) -> Markup:
     """Lines as they are, and no more letters of them than ``limit``."""
     shown = text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} letters more"
-    style = "white-space:pre;overflow:auto;max-height:480px;text-align:left"
-    return element("pre", shown, style=style)
+    return element("pre", shown, style=f"{MONOSPACE};overflow:auto;max-height:480px")
 
 
 def table(

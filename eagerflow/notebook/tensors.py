@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.display import is_known, known_values, summary, text
-from eagerflow.notebook.markup import FAINT, Markup, element, folded, text_block
+from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
 from eagerflow.notebook.pixels import LARGE, SMALL, heat, image, photograph
 
 MOST_ELEMENTS = 2**22  # that are looked at
@@ -185,21 +185,16 @@ def _table(tensor: Any, shape: Sequence[int], place: tuple[int, ...] = ()) -> Ma
     listed = _aligned(np.atleast_2d(_ends(tensor, shape, place)))
     cells = iter(listed)
     body = [
-        element(
-            "tr",
-            *(
-                element(
-                    "td", "…" if i is None or j is None else next(cells), style="padding:0 .4em"
-                )
-                for j in columns
-            ),
-        )
+        element("tr", *(_cell("…" if None in (i, j) else next(cells)) for j in columns))
         for i in rows
     ]
     title = [element("caption", f"[{place[0]}]", style="text-align:left")] if place else []
-    style = "font-family:monospace;white-space:pre;text-align:right"
-    numbers = element("table", *title, element("tbody", *body), style=style)
+    numbers = element("table", *title, element("tbody", *body))
     return element("div", numbers, style="overflow:auto")
+
+
+def _cell(text: str) -> Markup:
+    return element("td", text, style=f"{MONOSPACE};text-align:right;padding:0 .4em")
 
 
 def _ends(tensor: Any, shape: Sequence[int], place: tuple[int, ...]) -> Any:

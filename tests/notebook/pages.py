@@ -4,8 +4,8 @@ from xml.etree import ElementTree
 
 MAX_LETTERS = 400_000
 TAGS = set(
-    "b br caption code details div figcaption figure i img p pre progress span strong summary table "
-    "tbody td th thead tr svg title text g path rect line circle".split()
+    "b br caption code details div figcaption figure i img p pre progress span strong summary "
+    "table tbody td th thead tr svg title text g path rect line circle".split()
 )
 ATTRIBUTES = set(
     "alt aria-label class cx cy d fill fill-opacity font-family font-size font-weight height max "

@@ -42,7 +42,13 @@ CELLS = {
         look_up(ef.ones(3), ef.tensor(5))
         """,
     "last error": "import sys\nsys.last_type.__name__, sys.last_traceback.tb_frame.f_code.co_name",
-    "value": "try:\n    product(ef.ones((2, 2)))\nexcept ef.errors.ShapeError as e:\n    caught = e\ncaught",
+    "value": """
+        try:
+            product(ef.ones((2, 2)))
+        except ef.errors.ShapeError as error:
+            caught = error
+        caught
+        """,
     "other error": "1 / 0",
     "graph": '%ef_graph product(ef.TensorSpec(("n", 3), "float32"))',
     "graph of named": """
@@ -69,7 +75,7 @@ CELLS = {
                 return f"<b>profile, running: {self.running}</b>"
         ef.profile = Profile
         """,
-    "profile": "%%ef_profile p\ny = ef.ones(3)\nwas = p.running if 'p' in globals() else None\ny * 2",
+    "profile": "%%ef_profile p\ny = ef.ones(3)\ny * 2",
     "profiled": "y, p.running",
     "profile of an error": "%%ef_profile\nef.ones(2) @ ef.ones(3)",
     "unload": "%unload_ext eagerflow",
