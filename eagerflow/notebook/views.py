@@ -13,8 +13,8 @@ def html(thing: Any, kind: str, *more: Any) -> str:
 
     ``more`` is what that module's ``view`` takes beside it.
 
-    >>> html(ef.tensor(True), "tensors")[:38]
-    '<div><code>bool() on cpu:0</code><tabl'
+    >>> html(ef.tensor(True), "tensors")[:34]
+    '<div><code>bool() on cpu:0</code>'
     >>> print(html(3, "tensors"))
     <pre title="no view: AttributeError: ...">3</pre>
     """

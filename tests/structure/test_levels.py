@@ -18,16 +18,7 @@ LEVELS = {
             ["runtime"],
             ["codegen"],
             ["primitives", "backends"],
-            [
-                "convert",
-                "display",
-                "notebook.markup",
-                "number",
-                "recorder",
-                "tensor",
-                "variable",
-                "dispatch",
-            ],
+            ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["kernels", "ops"],
             [
                 "added",
@@ -41,7 +32,7 @@ LEVELS = {
                 "tape",
                 "transforms",
             ],
-            ["files", "graph", "notebook.bar"],
+            ["files", "graph", "notebook.bar", "notebook.markup"],
             ["fusion"],
             ["plan"],
             ["capture"],
@@ -56,7 +47,7 @@ LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
 LEVELS["keras"] = TOP + 1  # likewise
 LEVELS["notebook.extension"] = TOP + 1  # likewise
 DOORS = {  # functions behind which modules are loaded when they are first used
-    f"{PACKAGE}/__init__.py": {"__getattr__"},
+    f"{PACKAGE}/__init__.py": {"__getattr__", "_view"},
     f"{PACKAGE}/backends/cupy.py": {"kernel_module", "region_call", "store"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
     f"{PACKAGE}/nn/__init__.py": {"__getattr__"},
