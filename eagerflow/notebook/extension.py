@@ -135,10 +135,11 @@ class Extension:
         if make is None:
             raise EagerflowError("this version of eagerflow has no ef.profile", op="%%ef_profile")
         shell = self.shell
-        tree = shell.compile.ast_parse(shell.transform_cell(cell))
+        tree = ast.increment_lineno(shell.compile.ast_parse(shell.transform_cell(cell)))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
-        # A name by which tracebacks, and the profile, find the lines of the cell.
-        file = shell.compile.cache(cell, shell.execution_count)
+        # The cell's own name, by which tracebacks and the profile find its lines.
+        written = f"%%ef_profile{f' {line}' if line else ''}\n{cell}"
+        file = shell.compile.cache(written, len(shell.user_ns.get("In", ())) - 1, written)
         steps = compile(tree, file, "exec")
         end = compile(ast.Expression(last.value), file, "eval") if last else None
         result = None

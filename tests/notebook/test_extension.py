@@ -77,7 +77,7 @@ CELLS = {
         """,
     "profile": "%%ef_profile p\ny = ef.ones(3)\ny * 2",
     "profiled": "y, p.running",
-    "profile of an error": "%%ef_profile\nef.ones(2) @ ef.ones(3)",
+    "profile of an error": "%%ef_profile p\none = ef.ones(2)\none @ ef.ones(3)",
     "unload": "%unload_ext eagerflow",
     "plain error": "product(ef.ones((2, 2)))",
     "magic is gone": "%ef_graph model",
@@ -194,7 +194,11 @@ def test_profiles_of_cells(outputs):
     assert outputs["profiled"][0].data["text/plain"] == (
         "(Tensor([1., 1., 1.], float32, cpu:0), False)"
     )
-    assert "line 2" in words(parsed(html(outputs["profile of an error"])[0]))
+    root = parsed(html(outputs["profile of an error"])[0])
+    number = list(CELLS).index("profile of an error") + 1
+    assert f"Cell In[{number}], line 3" in words(root)
+    lines = [line.text.split(maxsplit=2)[1:] for line in found(found(root, "pre")[0], "strong")]
+    assert lines == [["3", "one @ ef.ones(3)\n"]]
 
 
 def test_unloading_puts_back_what_was_there(outputs):
