@@ -79,14 +79,15 @@ def text(tensor: Any) -> str:
     return before + body + after
 
 
-_view: list[Callable[[Any, str], str]] = []
+_view: Callable[[Any, str], str]
 
 
 def set_view(view: Callable[[Any, str], str]) -> None:
     """Say who makes ``html``: what shows things stands above all of them, and is loaded late."""
-    _view[:] = [view]
+    global _view
+    _view = view
 
 
 def html(thing: Any, kind: str) -> str:
     """What a cell of a notebook shows of a thing: HTML by ``eagerflow.notebook.kind``."""
-    return _view[0](thing, kind)
+    return _view(thing, kind)

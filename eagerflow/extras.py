@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import sys
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
@@ -28,10 +27,3 @@ def load_if_there(module: str) -> Any:
         if error.name is None or not module.startswith(error.name.partition(".")[0]):
             raise  # the package is there, but something that it needs is not
         return None
-
-
-def kernel_shell() -> Any:
-    """The shell of the notebook that this process is the kernel of; None elsewhere."""
-    find = getattr(sys.modules.get("IPython"), "get_ipython", None)
-    shell = find and find()
-    return shell if getattr(shell, "kernel", None) is not None else None

@@ -98,9 +98,8 @@ def _path(cache: ObjectCache, options: argparse.Namespace) -> int:
 
 
 def _clear(cache: ObjectCache, options: argparse.Namespace) -> int:
+    cache.entries()  # refuses a folder that is not to be trusted
     facts = cache_facts(cache)
-    if facts["problem"]:
-        raise PermissionError(facts["problem"])
     if not os.path.isdir(cache.folder or ""):
         print(f"there is no folder {printable(str(cache.folder))}: nothing to delete")
         return 0

@@ -25,7 +25,7 @@ from eagerflow.graph.text import aligned_columns, bytes_text
 from eagerflow.runtime import blas, machine_code, threads
 from eagerflow.runtime.cache import ObjectCache
 from eagerflow.runtime.processor import memory_bytes, processor_name
-from eagerflow.settings import SETTINGS
+from eagerflow.settings import SETTINGS, setting
 
 __all__ = ["add_info", "collect"]
 
@@ -82,7 +82,7 @@ def collect() -> dict[str, Any]:
         "cache": cache_facts(ObjectCache()),
         "devices": [_device(device) for device in ef.devices()],
         "no_gpu": None if ef.devices("gpu") else why_no_gpu(),
-        "settings": {name: os.environ.get(name) for name in SETTINGS},
+        "settings": {name: setting(name) or None for name in SETTINGS},
         "packages": _packages(),
     }
 

@@ -10,6 +10,7 @@ from eagerflow import extras
 from eagerflow.guard import ScopeGuard
 from eagerflow.nn.arguments import require
 from eagerflow.notebook.bar import NotebookBar
+from eagerflow.notebook.shell import kernel_shell
 
 __all__ = ["Progress"]
 
@@ -65,7 +66,7 @@ class Progress(ScopeGuard):
 
 def _bars() -> Any:
     """What makes bars here; None where nothing does."""
-    if extras.kernel_shell() is not None:
+    if kernel_shell() is not None:
         return NotebookBar  # tqdm's needs widgets, and is lost when the notebook is saved
     found = extras.load_if_there("tqdm")
     return found and found.tqdm

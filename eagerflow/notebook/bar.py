@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
-from eagerflow import extras
 from eagerflow.notebook.markup import Markup, element
+from eagerflow.notebook.shell import show
 
 _SECONDS_BETWEEN = 0.1  # two looks of the page
 
@@ -14,19 +13,16 @@ _SECONDS_BETWEEN = 0.1  # two looks of the page
 class NotebookBar:
     """Shows in the cell that runs how many of ``total`` steps are done, or just how many.
 
-    It has those methods of tqdm's bars that ``Progress`` calls. ``show`` takes the forms of what
-    is shown by MIME type, and gives what has an ``update`` for others; None is IPython's display.
+    It has those methods of tqdm's bars that ``Progress`` calls.
     """
 
-    def __init__(
-        self, total: int | None = None, desc: str = "", unit: str = "step", show: Any = None
-    ) -> None:
+    def __init__(self, total: int | None = None, desc: str = "", unit: str = "step") -> None:
         self.total = total
         self.count = 0
         self._title, self._unit, self._words = desc, unit, ""
         self._start = self._shown = time.perf_counter()
         self._closed = False
-        self._place = (show or _displayed)(self._forms())
+        self._place = show(self._forms(), raw=True, display_id=True)
 
     def update(self) -> None:
         """One step more is done."""
@@ -64,8 +60,3 @@ class NotebookBar:
             style="width:12em;vertical-align:middle",
         )
         return element("div", f"{self._title} ", bar, f" {words}")
-
-
-def _displayed(forms: dict[str, str]) -> Any:
-    display = extras.load("IPython.display", "tutorials", "a bar in a notebook").display
-    return display(forms, raw=True, display_id=True)

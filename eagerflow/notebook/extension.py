@@ -14,8 +14,8 @@ from types import TracebackType
 from typing import Any
 
 import eagerflow as ef
-from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
+from eagerflow.notebook.shell import kernel_shell, show
 from eagerflow.notebook.views import html
 
 _ARGUMENTS = "_eagerflow_arguments"  # of the call that is looked at
@@ -49,7 +49,7 @@ class Extension:
         shell.register_magic_function(self.ef_graph, "line", "ef_graph")
         shell.register_magic_function(self.ef_profile, "cell", "ef_profile")
         self._formatter().for_type(EagerflowError, self._error_view)
-        if extras.kernel_shell() is shell:  # a terminal shows no HTML
+        if kernel_shell() is shell:  # a terminal shows no HTML
             shell.set_custom_exc((EagerflowError,), self._show_error)
 
     def unload(self) -> None:
@@ -81,7 +81,7 @@ class Extension:
         sys.last_type, sys.last_value, sys.last_traceback = kind, error, error.__traceback__
         whole = "".join(traceback.format_exception(error))
         forms = {"text/html": self._error_view(error), "text/plain": whole}
-        extras.load("IPython.display", "tutorials", "errors in notebooks").display(forms, raw=True)
+        show(forms, raw=True)
         lines = [f"{kind.__name__}: {error.problem}"]
         shell._showtraceback(kind, error, lines)
         return lines
@@ -149,7 +149,7 @@ class Extension:
                 result = eval(end, shell.user_ns)
         if name:
             shell.user_ns[name] = profile
-        extras.load("IPython.display", "tutorials", "%%ef_profile").display(profile)
+        show(profile)
         return result
 
 

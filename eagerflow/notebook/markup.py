@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from eagerflow.display import escape
 
@@ -57,25 +57,22 @@ def text_block(text: str, limit: int = 200_000) -> Markup:
     return element("pre", shown, style=f"{MONOSPACE};overflow:auto;max-height:480px")
 
 
-def table(
-    head: Iterable[str], rows: Iterable[Iterable[str]], alignments: str, caption: str | None = None
-) -> Markup:
-    """A table; ``alignments`` has ``<`` or ``>`` for each column."""
+def table(head: Sequence[str], rows: Iterable[Iterable[str]], alignments: str) -> Markup:
+    """A table; ``alignments`` has ``<`` or ``>`` for each column; ``head`` may be empty."""
     styles = [
         _CELL + ("text-align:right;white-space:nowrap" if side == ">" else "text-align:left")
         for side in alignments
     ]
     top = [
         element("th", name, style=style, scope="col")
-        for name, style in zip(head, styles, strict=True)
+        for name, style in zip(head, styles, strict=bool(head))
     ]
     body = [
         element("tr", *(element("td", cell, style=s) for cell, s in zip(row, styles, strict=True)))
         for row in rows
     ]
-    title = [element("caption", caption, style="text-align:left")] if caption else []
-    parts = [*title, element("thead", element("tr", *top)), element("tbody", *body)]
-    return element("table", *parts, style=_TABLE)
+    parts = [element("thead", element("tr", *top))] if top else []
+    return element("table", *parts, element("tbody", *body), style=_TABLE)
 
 
 def picture(width: float, height: float, title: str, *content: str) -> Markup:

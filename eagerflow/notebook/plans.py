@@ -21,4 +21,4 @@ def view(plan: Any) -> Markup:
     products = plan.explain()
     if products:
         parts.append(folded("products of matrices", text_block(products)))
-    return element("div", element("code", repr(plan)), table(("", ""), rows, "<>"), *parts)
+    return element("div", element("code", repr(plan)), table((), rows, "<>"), *parts)

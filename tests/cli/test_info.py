@@ -20,7 +20,6 @@ OTHERS = {
     f"{PACKAGE}/capture/guards/calls.py",
     f"{PACKAGE}/capture/guards/evaluation.py",
     f"{PACKAGE}/capture/guards/recording.py",
-    f"{PACKAGE}/cli/info.py",
     f"{PACKAGE}/keras/hook.py",
     f"{PACKAGE}/runtime/blas.py",
 }

@@ -5,10 +5,10 @@ import types
 
 import pytest
 
-import eagerflow as ef
 from eagerflow.nn.progress import Progress
 from eagerflow.notebook import bar
 from eagerflow.notebook.bar import NotebookBar
+from eagerflow.notebook.shell import kernel_shell
 from tests.notebook.pages import HOSTILE, parsed, words
 
 
@@ -26,8 +26,18 @@ class Place:
         return [parsed(forms["text/html"]) for forms in self.shown]
 
 
-def bar_at(places, **options):
-    return NotebookBar(show=lambda forms: (places.append(Place(forms)), places[-1])[1], **options)
+@pytest.fixture
+def places(monkeypatch):
+    """Where bars are shown, one place for each."""
+    found = []
+
+    def show(forms, raw, display_id):
+        assert raw and display_id
+        found.append(Place(forms))
+        return found[-1]
+
+    monkeypatch.setattr(bar, "show", show)
+    return found
 
 
 @pytest.fixture
@@ -35,9 +45,8 @@ def often(monkeypatch):
     monkeypatch.setattr(bar, "_SECONDS_BETWEEN", -1.0)
 
 
-def test_steps_are_counted(often):
-    places = []
-    one = bar_at(places, total=3, desc="Epoch 1/2", unit="step")
+def test_steps_are_counted(places, often):
+    one = NotebookBar(total=3, desc="Epoch 1/2", unit="step")
     for _ in range(3):
         one.update()
     one.set_postfix_str("loss: 0.5")
@@ -49,44 +58,37 @@ def test_steps_are_counted(often):
     assert last.startswith("Epoch 1/2: 3/3 steps, ") and last.endswith(" s, loss: 0.5")
 
 
-def test_bars_of_unknown_length_go_on_until_they_end(often):
-    places = []
-    one = bar_at(places, desc="Epoch 1/1")
+def test_bars_of_unknown_length_go_on_until_they_end(places, often):
+    one = NotebookBar(desc="Epoch 1/1")
     one.update()
     assert [page[0].get("value") for page in places[0].pages()] == [None, None]
     one.close()
     assert places[0].pages()[-1][0].get("max") == "1"
-    empty = bar_at(places)
+    empty = NotebookBar()
     empty.close()
     assert words(places[1].pages()[-1]).startswith("  0 steps, ")
 
 
-def test_pages_are_not_told_of_each_step(monkeypatch):
+def test_pages_are_not_told_of_each_step(places, monkeypatch):
     monkeypatch.setattr(bar, "_SECONDS_BETWEEN", 60.0)
-    places = []
-    one = bar_at(places, total=10_000)
+    one = NotebookBar(total=10_000)
     for _ in range(10_000):
         one.update()
     assert len(places[0].shown) == 1
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
-def test_words_are_text(text):
-    places = []
-    one = bar_at(places, total=2, desc=text)
+def test_words_are_text(places, text):
+    one = NotebookBar(total=2, desc=text)
     one.set_postfix_str(text)
     one.close()
     assert len(places[0].pages()[-1]) == 1
 
 
-def test_notebooks_have_bars_of_ours(monkeypatch):
-    places = []
+def test_notebooks_have_bars_of_ours(places, monkeypatch):
     shell = types.SimpleNamespace(kernel=object())
     found = types.SimpleNamespace(get_ipython=lambda: shell)
     monkeypatch.setitem(sys.modules, "IPython", found)
-    monkeypatch.setattr(
-        bar, "_displayed", lambda forms: (places.append(Place(forms)), places[-1])[1]
-    )
     with Progress(1, 2, "fit") as progress:
         progress.begin(0, 4)
         assert list(progress.watch(iter("abcd"))) == list("abcd")
@@ -103,5 +105,5 @@ def test_notebooks_have_bars_of_ours(monkeypatch):
     assert len(places) == 2
 
 
-def test_without_ipython_there_is_no_kernel():
-    assert (ef.nn and "IPython" not in sys.modules) or ef.extras.kernel_shell() is None
+def test_a_test_runs_in_no_kernel():
+    assert kernel_shell() is None

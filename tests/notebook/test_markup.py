@@ -1,5 +1,8 @@
 """Elements of HTML, in which no text can become anything else."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,6 +13,7 @@ from eagerflow.errors import printable
 from eagerflow.notebook import markup, views
 from eagerflow.notebook.markup import Markup, element, joined, table, text_block
 from tests.notebook.pages import HOSTILE, found, parsed, words
+from tests.structure.sources import ROOT
 
 TEXTS = st.one_of(st.sampled_from(HOSTILE), st.text())
 
@@ -43,7 +47,7 @@ def test_attributes_have_hyphens_and_can_be_left_out():
 
 
 def test_tables_have_all_cells():
-    root = parsed(table(("a", "b"), [("1", "<2>"), ("3", element("b", "4"))], "<>", "what"))
+    root = parsed(table(("a", "b"), [("1", "<2>"), ("3", element("b", "4"))], "<>"))
     assert [words(cell) for cell in found(root, "td")] == ["1", "<2>", "3", "4"]
     assert [words(cell) for cell in found(root, "th")] == ["a", "b"]
     with pytest.raises(ValueError, match="zip"):
@@ -80,6 +84,20 @@ def test_a_view_that_fails_shows_what_it_can():
         assert root.text.startswith(shown)
     with pytest.raises(KeyboardInterrupt):  # which is none of the things that fail
         views.html(Interrupting(), "tensors")
+
+
+LOADED = """
+import sys
+import eagerflow as ef
+before = [name for name in sys.modules if name.startswith("eagerflow.notebook")]
+ef.ones(3)._repr_html_()
+print(before, [name for name in ("eagerflow.capture", "eagerflow.nn") if name in sys.modules])
+"""
+
+
+def test_views_are_loaded_late_and_alone():
+    done = subprocess.run([sys.executable, "-c", LOADED], cwd=ROOT, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[] []\n", "")
 
 
 class Interrupting:

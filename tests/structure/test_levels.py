@@ -32,7 +32,7 @@ LEVELS = {
                 "tape",
                 "transforms",
             ],
-            ["files", "graph", "notebook.bar", "notebook.markup"],
+            ["files", "graph", "notebook.bar", "notebook.markup", "notebook.shell"],
             ["fusion"],
             ["plan"],
             ["capture"],
