@@ -13,7 +13,7 @@ def html(thing: Any, kind: str, *more: Any) -> str:
 
     ``more`` is what that module's ``view`` takes beside it.
 
-    >>> html(ef.tensor(True), "tensors")[:34]
+    >>> html(ef.tensor(True), "tensors")[:33]
     '<div><code>bool() on cpu:0</code>'
     >>> print(html(3, "tensors"))
     <pre title="no view: AttributeError: ...">3</pre>
