@@ -19,7 +19,7 @@ try:
     # First, and from here: deep in our own chain of imports, NumPy's took 15 ms longer.
     import numpy
 
-    from eagerflow import backends, dtypes, errors, ops
+    from eagerflow import backends, display, dtypes, errors, ops
     from eagerflow.batching import vmap
     from eagerflow.convert import as_tensor
     from eagerflow.debugging import debug_nans
@@ -110,6 +110,7 @@ _LAZY = (
     "testing",
 )  # loaded when they are first used, to keep the import short
 _OPS = ("fft", "signal")  # modules of functions, loaded late as well
+_NOTEBOOK = ("load_ipython_extension", "unload_ipython_extension")  # IPython asks for them
 _CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loop")
 
 
@@ -120,6 +121,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.ops.{name}")
     if name in _CAPTURE:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
+    if name in _NOTEBOOK:
+        return getattr(importlib.import_module(f"{__name__}.notebook.extension"), name)
     if name in ops.LATE:
         found = globals()[name] = getattr(ops, name)
         return found
@@ -171,6 +174,13 @@ __all__ = sorted(
     ]
 )
 
+
+def _view(thing: Any, kind: str) -> str:
+    found: str = importlib.import_module(f"{__name__}.notebook.views").html(thing, kind)
+    return found
+
+
 _missing, __dir__ = members(__name__, __all__)
 set_namespace(sys.modules[__name__])
+display.set_view(_view)
 blas.choose_kernels()

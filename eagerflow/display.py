@@ -1,7 +1,8 @@
-"""How tensors look at the prompt and in a notebook."""
+"""How tensors look at the prompt, and the way to what notebooks show."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,10 +51,15 @@ def is_known(tensor: Any) -> bool:
     return type(held._array) is held._kind.array_type
 
 
-def known_values(tensor: Any) -> Any:
-    """The values, where they are known, in a form that NumPy prints and computes with."""
+def known_values(tensor: Any, part: Any = ...) -> Any:
+    """The values, where they are known, in a form that NumPy prints and computes with.
+
+    Only the ``part`` at an index is copied from where it is.
+    """
     held = getattr(tensor, "current", tensor)
-    values = held.device.backend.to_numpy(held._array)
+    backend = held.device.backend
+    with backend.on(held.device.index):
+        values = backend.to_numpy(held._array[part])
     # bfloat16 and float8 print like the float32 they stand for.
     return values.astype(np.float32) if values.dtype.kind == "V" else values
 
@@ -73,49 +79,15 @@ def text(tensor: Any) -> str:
     return before + body + after
 
 
-def html(tensor: Any) -> str:
-    """A small table of the values for a notebook cell, with dtype, shape and device."""
-    caption = escape(summary(tensor))
-    if getattr(tensor, "name", None):
-        caption = f"{escape(str(tensor.name))}: {caption}"
-    values = known_values(tensor) if is_known(tensor) else None
-    if values is None or values.ndim > 3 or values.size == 0:
-        return f"<div><code>{caption}</code><pre>{escape(text(tensor))}</pre></div>"
-    if values.ndim < 3:
-        return _table(np.atleast_2d(values), caption)
-    parts = [
-        "<p>…</p>" if i is None else _table(values[i], f"[{i}]") for i in _shown(len(values), 4)
-    ]
-    return f"<div><code>{caption}</code>{''.join(parts)}</div>"
+_view: Callable[[Any, str], str]
 
 
-def _table(grid: Any, caption: str) -> str:
-    rows, columns = _shown(grid.shape[0]), _shown(grid.shape[1])
-    shown = grid[[i for i in rows if i is not None]][:, [j for j in columns if j is not None]]
-    # One format for all cells, padded, so that the decimal points stand below each other.
-    listed = np.array2string(
-        shown.ravel(), separator="\n", precision=4, threshold=shown.size + 1, max_line_width=1
-    )
-    texts = listed[1:-1].replace("\n ", "\n").split("\n")
-    width = max(map(len, texts))
-    cells = iter([text.ljust(width) for text in texts])
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f"<td>{'…' if i is None or j is None else escape(next(cells))}</td>" for j in columns
-        )
-        + "</tr>"
-        for i in rows
-    )
-    return (
-        "<table style='font-family:monospace;white-space:pre;text-align:right'>"
-        f"<caption style='text-align:left'>{caption}</caption>{body}</table>"
-    )
+def set_view(view: Callable[[Any, str], str]) -> None:
+    """Say who makes ``html``: what shows things stands above all of them, and is loaded late."""
+    global _view
+    _view = view
 
 
-def _shown(count: int, limit: int = 8) -> list[int | None]:
-    """The positions to show: all, or both ends with None for what is left out."""
-    if count <= limit:
-        return list(range(count))
-    half = limit // 2
-    return [*range(half), None, *range(count - half, count)]
+def html(thing: Any, kind: str) -> str:
+    """What a cell of a notebook shows of a thing: HTML by ``eagerflow.notebook.kind``."""
+    return _view(thing, kind)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import os
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
@@ -28,8 +27,3 @@ def load_if_there(module: str) -> Any:
         if error.name is None or not module.startswith(error.name.partition(".")[0]):
             raise  # the package is there, but something that it needs is not
         return None
-
-
-def switched_off(variable: str) -> bool:
-    """Whether an environment variable says 0, off, no or false."""
-    return os.environ.get(variable, "").lower() in ("0", "off", "no", "false")

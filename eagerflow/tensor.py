@@ -216,7 +216,7 @@ class Tensor(Operators, metaclass=_Refusing):
         return display.text(self)
 
     def _repr_html_(self) -> str:
-        return display.html(self)
+        return display.html(self, "tensors")
 
     def __format__(self, form: str) -> str:
         if form and self.size == 1:

@@ -194,7 +194,7 @@ class Variable(Operators):
         return display.text(self)
 
     def _repr_html_(self) -> str:
-        return display.html(self)
+        return display.html(self, "tensors")
 
     def __deepcopy__(self, memo: Any) -> Variable:
         found = Variable(self.current, self.name, self.trainable)

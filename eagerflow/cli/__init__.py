@@ -7,15 +7,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eagerflow.cli.cache import add_cache
+from eagerflow.cli.completion import add_completion
 from eagerflow.cli.demo import run_demo
 from eagerflow.cli.devices import run_devices
 from eagerflow.cli.export import add_export
 from eagerflow.cli.graphs import add_check, add_diff, add_show
+from eagerflow.cli.info import add_info
 from eagerflow.cli.run import add_run
 from eagerflow.cli.serve import add_serve
 from eagerflow.errors import EagerflowError, printable
 
-__all__ = ["main"]
+__all__ = ["main", "make_parser"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -28,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cpu:0 ...
     0
     """
-    options = _parser().parse_args(arguments)
+    options = make_parser().parse_args(arguments)
     try:
         status: int = options.run(options)
         return status
@@ -43,7 +46,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of the command line, with all commands.
+
+    >>> from eagerflow.cli import make_parser
+    >>> make_parser().parse_args(["demo"]).epochs
+    12
+    """
     parser = argparse.ArgumentParser(
         prog="eagerflow", description="Tensors that compute at once, with gradients and layers."
     )
@@ -63,6 +72,16 @@ def _parser() -> argparse.ArgumentParser:
     demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
     devices = commands.add_parser("devices", help="the devices that can be used here")
     devices.set_defaults(run=lambda o: run_devices())
-    for add in (add_show, add_run, add_export, add_diff, add_check, add_serve):
+    for add in (
+        add_show,
+        add_run,
+        add_export,
+        add_diff,
+        add_check,
+        add_serve,
+        add_info,
+        add_cache,
+    ):
         add(commands)
+    add_completion(commands, parser)
     return parser

@@ -12,8 +12,9 @@ import numpy as np
 import eagerflow as ef
 from eagerflow import extras
 from eagerflow.runtime import blas
+from eagerflow.settings import setting
 
-__all__ = ["run_devices"]
+__all__ = ["device_text", "run_devices", "why_no_gpu"]
 
 SIZE, TRIES = 1024, 8
 
@@ -21,14 +22,15 @@ SIZE, TRIES = 1024, 8
 def run_devices() -> int:
     """Print a line for each device, how fast NumPy multiplies, and what would add more."""
     for device in ef.devices():
-        print(f"{device!s:<8}{device.full_name:<36}{_description(device)}")
+        print(f"{device!s:<8}{device.full_name:<36}{device_text(device)}")
     print(f"NumPy's products: {_products()}")
     if not ef.devices("gpu"):
-        print("no GPU: " + _why_no_gpu())
+        print("no GPU: " + why_no_gpu())
     return 0
 
 
-def _description(device: ef.Device) -> str:
+def device_text(device: ef.Device) -> str:
+    """The library behind a device, and what it has."""
     if device.type == "cpu":
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         return f"NumPy, {cores} cores, {platform.machine()}"
@@ -47,13 +49,14 @@ def _products() -> str:
         best = min(best, time.perf_counter() - start)
     kernels = blas.kernels()
     kind = f"OpenBLAS with kernels for {kernels}" if kernels else "a library other than OpenBLAS"
-    chosen = os.environ.get(blas.CORE_TYPE)
+    chosen = setting(blas.CORE_TYPE)
     if kernels and chosen:
         kind += f" ({blas.CORE_TYPE}={chosen})"
     return f"{kind}, {2e-9 * SIZE**3 / best:.0f} GFLOP/s ({SIZE}x{SIZE} float32)"
 
 
-def _why_no_gpu() -> str:
+def why_no_gpu() -> str:
+    """What would have to be there for a GPU."""
     if extras.load_if_there("cupy") is None:
         return "CuPy is not installed (pip install 'eagerflow[cuda12]' or 'eagerflow[cuda13]')"
     return "CuPy is installed, but finds no CUDA device"

@@ -12,8 +12,8 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from eagerflow.extras import switched_off
 from eagerflow.guard import ScopeGuard
+from eagerflow.settings import switched_off
 
 MIN_COMPILED_ELEMENTS = 1 << 10
 """Elements from which a generated kernel's call costs less than NumPy's steps."""

@@ -14,15 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.display import escape
+from eagerflow.display import html
 from eagerflow.errors import EagerflowError, MissingExtraError, printable
 from eagerflow.graph.graph import MAX_BOXES, Graph, graph_method
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.picture import KINDS, Picture
-from eagerflow.graph.text import constant_text, line_text, short_name, text, type_text
+from eagerflow.graph.text import constant_text, line_text, short_name, type_text
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
 
-_MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
 _TIMEOUT_SECONDS = 20  # of the program of Graphviz
 _DOTS_PER_INCH = 200
 _SHAPES = {
@@ -219,10 +218,4 @@ def _paint(graph: Graph, file: Path, limit: int) -> None:
 @graph_method
 def _repr_html_(self: Graph) -> str:
     """See ``Graph._repr_html_``."""
-    listing = ""
-    if len(self.nodes) <= _MAX_LISTED_NODES:
-        listing = f"<details><summary>listing</summary><pre>{escape(text(self))}</pre></details>"
-    return (
-        f"<div><code>{escape(repr(self))}</code>"
-        f"<div style='overflow:auto;max-height:640px'>{to_svg(self)}</div>{listing}</div>"
-    )
+    return html(self, "graphs")

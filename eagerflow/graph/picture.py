@@ -28,6 +28,14 @@ KINDS = {  # of boxes: fill and border
     "group": ("#d5e3f7", "#24508f"),
     "output": ("#f6e1ea", "#a8326b"),
 }
+_HUES = {  # of boxes on a page whose colours are not ours: seen on light and dark paper
+    "input": "#4c9a4a",
+    "variable": "#c08418",
+    "constant": "#888888",
+    "node": "#5b8fd9",
+    "group": "#3f74c4",
+    "output": "#cf5590",
+}
 _LETTER, _LINE = 6.7, 15.0  # width of a letter and height of a line, in pixels
 _WIDEST = 34  # letters in a line of a box
 _GAP_X, _GAP_Y, _MARGIN = 16.0, 34.0, 14.0
@@ -242,27 +250,33 @@ class Picture:
                 at = (to[0], to[1] + box.height) if not box.kind and downward else to
             yield edge, points
 
-    def svg(self) -> str:
-        """The picture as SVG text, which needs nothing from outside."""
+    def svg(self, on_page: bool = False) -> str:
+        """The picture as SVG text, which needs nothing from outside.
+
+        It has white paper of its own, or, ``on_page``, the colours of the page that it is on.
+        """
         parts = [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{self.width:.0f}" '
             f'height="{self.height:.0f}" viewBox="0 0 {self.width:.0f} {self.height:.0f}" '
-            'font-family="Helvetica, Arial, sans-serif" font-size="11">',
+            'font-family="Helvetica, Arial, sans-serif" font-size="11" role="img" '
+            f'aria-label="graph {escape(self.name)}">',
             f"<title>{escape(self.name)}</title>",
-            '<defs><marker id="eagerflow-arrow" viewBox="0 0 8 8" refX="7" refY="4" '
-            'markerWidth="7" markerHeight="7" orient="auto"><path d="M0,0 L8,4 L0,8 z" '
-            'fill="#667"/></marker></defs>',
-            '<rect width="100%" height="100%" fill="#ffffff"/>',
         ]
+        if not on_page:
+            parts.append('<rect width="100%" height="100%" fill="#ffffff"/>')
+        grey = "#8a8a99" if on_page else "#667"
         for edge, points in self.curves():
             numbers = [f"{x:.1f},{y:.1f}" for x, y in points]
             pieces = " ".join("C" + " ".join(numbers[i : i + 3]) for i in range(1, len(points), 3))
+            (x, y), side = points[-1], 6 if edge.start.layer < edge.end.layer else -6
+            # The head is drawn here: a marker has a name, and a page may hold many pictures.
             parts.append(
-                f'<path d="M{numbers[0]} {pieces}" fill="none" stroke="#667" stroke-width="1" '
-                f'marker-end="url(#eagerflow-arrow)"><title>{_story(edge.labels)}</title></path>'
+                f"<g><title>{_story(edge.labels)}</title>"
+                f'<path d="M{numbers[0]} {pieces}" fill="none" stroke="{grey}" stroke-width="1"/>'
+                f'<path d="M{x:.1f},{y:.1f} l-3,{-side} h6 z" fill="{grey}"/></g>'
             )
         for box in self.boxes:
-            parts += _box_svg(box)
+            parts += _box_svg(box, on_page)
         return "\n".join([*parts, "</svg>"])
 
     def paint(self, figure: Any, patches: Any, paths: Any) -> None:
@@ -327,8 +341,12 @@ def _dashes(kind: str) -> tuple[str, str]:
     return ("--", ' stroke-dasharray="4 2"') if kind == "constant" else ("-", "")
 
 
-def _box_svg(box: Box) -> Iterator[str]:
-    fill, border = KINDS[box.kind]
+def _box_svg(box: Box, on_page: bool) -> Iterator[str]:
+    colours = 'fill="{}" stroke="{}"'.format(*KINDS[box.kind])
+    words = 'font-weight="bold" fill="#222"', 'fill="#555"'
+    if on_page:
+        colours = 'fill="{0}" stroke="{0}" fill-opacity=".14"'.format(_HUES[box.kind])
+        words = 'font-weight="bold" fill="currentColor"', 'fill="currentColor" opacity=".75"'
     left, corner = box.x - box.width / 2, 3
     if box.kind in ("input", "output"):
         corner = 14
@@ -337,17 +355,16 @@ def _box_svg(box: Box) -> Iterator[str]:
     if box.kind == "group":  # stands for several, and looks like it
         yield (
             f'<rect x="{left + 3:.1f}" y="{box.y + 3:.1f}" width="{box.width:.1f}" '
-            f'height="{box.height:.1f}" rx="3" fill="{fill}" stroke="{border}"/>'
+            f'height="{box.height:.1f}" rx="3" {colours}/>'
         )
     yield (
         f'<rect x="{left:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" '
-        f'height="{box.height:.1f}" rx="{corner}" fill="{fill}" stroke="{border}"{dashes}/>'
+        f'height="{box.height:.1f}" rx="{corner}" {colours}{dashes}/>'
     )
     for i, line in enumerate(box.lines):
-        style = ' font-weight="bold" fill="#222"' if i == 0 else ' fill="#555"'
         yield (
-            f'<text x="{box.x:.1f}" y="{box.y + 15 + i * _LINE:.1f}" text-anchor="middle"{style}>'
-            f"{escape(line)}</text>"
+            f'<text x="{box.x:.1f}" y="{box.y + 15 + i * _LINE:.1f}" text-anchor="middle" '
+            f"{words[i > 0]}>{escape(line)}</text>"
         )
     yield "</g>"
 

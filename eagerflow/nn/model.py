@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Self, Unpack
 
 from eagerflow import tree
+from eagerflow.display import html
 from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph.graph import Graph
 from eagerflow.nn import saving
@@ -178,6 +179,9 @@ class Model(Trainer):
         Parameters: 10 (40 B), all trainable
         """
         print_fn(model_table(self))
+
+    def _repr_html_(self) -> str:
+        return html(self, "models")
 
     def __repr__(self) -> str:
         state = f", {self.count_params():,} parameters" if self.built else ""

@@ -1,4 +1,4 @@
-"""The progress of ``fit``: a bar where tqdm is installed and someone watches, else lines."""
+"""The progress of ``fit``: a bar in notebooks and where tqdm is installed, else lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any
 from eagerflow import extras
 from eagerflow.guard import ScopeGuard
 from eagerflow.nn.arguments import require
+from eagerflow.notebook.bar import NotebookBar
+from eagerflow.notebook.shell import kernel_shell
 
 __all__ = ["Progress"]
 
@@ -25,7 +27,7 @@ class Progress(ScopeGuard):
         require(known, verbose, "not a choice", op, "verbose", "'auto', 0, 1 or 2")
         self.level = 1 if verbose == "auto" else int(verbose)
         self.epochs = epochs
-        self._tqdm = extras.load_if_there("tqdm.auto") if self.level == 1 else None
+        self._make_bar = _bars() if self.level == 1 else None
         self._bar: Any = None
         self._start = 0.0
 
@@ -33,8 +35,8 @@ class Progress(ScopeGuard):
         """A new epoch of so many steps."""
         self._start = time.perf_counter()
         self._title = title or f"Epoch {epoch + 1}/{self.epochs}"
-        if self._tqdm is not None:
-            self._bar = self._tqdm.tqdm(total=steps, desc=self._title, unit="step")
+        if self._make_bar is not None:
+            self._bar = self._make_bar(total=steps, desc=self._title, unit="step")
 
     def end(self, logs: dict[str, float]) -> None:
         """The epoch is over; these are its numbers."""
@@ -60,3 +62,11 @@ class Progress(ScopeGuard):
             yield item
             if self._bar is not None:
                 self._bar.update()
+
+
+def _bars() -> Any:
+    """What makes bars here; None where nothing does."""
+    if kernel_shell() is not None:
+        return NotebookBar  # tqdm's needs widgets, and is lost when the notebook is saved
+    found = extras.load_if_there("tqdm")
+    return found and found.tqdm

@@ -6,7 +6,7 @@ from typing import Any
 
 from eagerflow.graph.text import aligned_columns
 
-__all__ = ["model_table"]
+__all__ = ["layer_rows", "model_table", "total_text"]
 
 
 def _shape(shape: Any) -> str:
@@ -26,7 +26,8 @@ def _bytes(count: int) -> str:
     return f"{size:.3g} GB"
 
 
-def _rows(layer: Any, depth: int = 0) -> list[tuple[str, str, str]]:
+def layer_rows(layer: Any, depth: int = 0) -> list[tuple[str, str, str]]:
+    """Name, output shape and number of parameters of each layer in a layer, indented by depth."""
     rows = []
     heads = getattr(layer, "_heads", None)
     for part in [*(heads.held if heads else ()), *layer.sublayers]:
@@ -34,19 +35,24 @@ def _rows(layer: Any, depth: int = 0) -> list[tuple[str, str, str]]:
         frozen = "" if part.trainable or not count else " (frozen)"
         label = f"{'  ' * depth}{part.name} ({type(part).__name__})"
         rows.append((label, _shape(part.output_shape), f"{count:,}{frozen}"))
-        rows += _rows(part, depth + 1)
+        rows += layer_rows(part, depth + 1)
     return rows
 
 
 def model_table(model: Any) -> str:
     """The layers of a model, one in each line, with output shapes and numbers of parameters."""
-    head, *rows = aligned_columns([("Layer", "Output shape", "Parameters"), *_rows(model)], "<<>")
+    names = ("Layer", "Output shape", "Parameters")
+    head, *rows = aligned_columns([names, *layer_rows(model)], "<<>")
     line = "─" * len(head)
+    title = f'Model "{model.name}" ({type(model).__name__})'
+    return "\n".join([title, line, head, line, *rows, line, total_text(model)])
+
+
+def total_text(model: Any) -> str:
+    """The number of all parameters, what memory they take, and how many are trained."""
     trainable = sum(w.size for w in model.trainable_weights)
     weights = model.weights
     total = sum(w.size for w in weights)
     size = _bytes(sum(w.nbytes for w in weights))
     split = f"{trainable:,} trainable" if trainable < total else "all trainable"
-    end = f"Parameters: {total:,} ({size}), {split}" if total else "No parameters yet"
-    title = f'Model "{model.name}" ({type(model).__name__})'
-    return "\n".join([title, line, head, line, *rows, line, end])
+    return f"Parameters: {total:,} ({size}), {split}" if total else "No parameters yet"

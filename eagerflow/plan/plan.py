@@ -13,6 +13,7 @@ import numpy as np
 
 from eagerflow.backends.numpy import quiet_runner
 from eagerflow.devices import Device
+from eagerflow.display import html
 from eagerflow.errors import (
     ArgumentError,
     CaptureError,
@@ -351,6 +352,9 @@ class Plan:
                 found = frame.f_locals["own"].step
             trace = trace.tb_next
         return found
+
+    def _repr_html_(self) -> str:
+        return html(self, "plans")
 
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)

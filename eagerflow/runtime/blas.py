@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
-from eagerflow.extras import switched_off
 from eagerflow.guard import ScopeGuard, in_one_call
+from eagerflow.settings import switched_off
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
 KEEP_KERNELS = "EAGERFLOW_BLAS_KERNELS"

@@ -35,8 +35,8 @@ from contextlib import suppress
 from hashlib import sha256
 from types import FrameType
 
-from eagerflow.extras import switched_off
 from eagerflow.guard import OpenFile, ScopeGuard
+from eagerflow.settings import setting, switched_off
 
 MAGIC = b"eagerflow-kernel"
 VERSION = 1
@@ -87,12 +87,12 @@ def default_folder() -> str | None:
     """
     if switched_off("EAGERFLOW_CACHE"):
         return None
-    if chosen := os.environ.get("EAGERFLOW_CACHE", ""):
+    if chosen := setting("EAGERFLOW_CACHE"):
         parts = [chosen]
     elif sys.platform == "win32":
-        parts = [os.environ.get("LOCALAPPDATA", "~/AppData/Local"), "eagerflow", "Cache"]
+        parts = [setting("LOCALAPPDATA") or "~/AppData/Local", "eagerflow", "Cache"]
     else:
-        base = os.environ.get("XDG_CACHE_HOME", "")
+        base = setting("XDG_CACHE_HOME")
         if not os.path.isabs(base):  # to be ignored, says the specification
             base = "~/Library/Caches" if sys.platform == "darwin" else "~/.cache"
         parts = [base, "eagerflow", "kernels"]
@@ -100,9 +100,9 @@ def default_folder() -> str | None:
     return None if path.startswith("~") else os.path.abspath(path)
 
 
-def _size_limit() -> int:
+def size_limit() -> int:
     """Bytes that all entries may take together."""
-    text = os.environ.get("EAGERFLOW_CACHE_MB", "")
+    text = setting("EAGERFLOW_CACHE_MB")
     if not text:
         return DEFAULT_MAX_BYTES
     try:
@@ -415,7 +415,7 @@ class ObjectCache:
         if (path := self.folder) is None:
             return
         encoded = _encode(key)
-        limit = _size_limit()
+        limit = size_limit()
         if HEADER + len(encoded) + len(content) > min(limit, MAX_FILE_BYTES):
             return
         packed = _pack(encoded, content)
@@ -439,6 +439,37 @@ class ObjectCache:
             content = make()
             self.store(key, content)
         return content
+
+    def entries(self) -> list[os.stat_result]:
+        """The status of the file of each entry, its time of change being its last use, roughly.
+
+        Raises OSError for a folder that is not to be trusted, or that cannot be read.
+        """
+        if (path := self.folder) is not None:
+            with suppress(FileNotFoundError), _Folder(path) as folder:
+                return [status for name, status in folder.files() if name.endswith(".kernel")]
+        return []
+
+    def clear(self) -> tuple[int, int]:
+        """Delete all entries, and what writers left that never finished; gives files and bytes.
+
+        All else in the folder stays, and the folder itself. Raises OSError as ``entries`` does.
+
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     cache = ObjectCache(folder)
+        ...     cache.store("softmax", b"machine code")
+        ...     len(cache.entries()), cache.clear()[0], len(cache.entries())
+        (1, 1, 0)
+        """
+        count = size = 0
+        if (path := self.folder) is not None:
+            with suppress(FileNotFoundError), _Folder(path) as folder:
+                for name, status in list(folder.files()):
+                    if folder.discard(name):
+                        count += 1
+                        size += status.st_size
+        return count, size
 
     def _put(self, path: str, name: str, packed: bytes, limit: int) -> None:
         with _Folder(path) as folder:

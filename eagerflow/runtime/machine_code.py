@@ -20,11 +20,12 @@ from importlib.util import find_spec
 from typing import Any
 
 from eagerflow.errors import MissingExtraError
-from eagerflow.extras import load_if_there, switched_off
+from eagerflow.extras import load_if_there
 from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.records import Frozen
 from eagerflow.runtime import threads
+from eagerflow.settings import setting, switched_off
 
 
 class Target(Frozen):
@@ -114,7 +115,7 @@ def host() -> Target:
     """This machine; EAGERFLOW_LLVM_FEATURES, like ``-avx512* -fma``, takes features away."""
     binding = _llvm()
     features = binding.get_host_cpu_features()
-    for word in os.environ.get("EAGERFLOW_LLVM_FEATURES", "").replace(",", " ").split():
+    for word in setting("EAGERFLOW_LLVM_FEATURES").replace(",", " ").split():
         for name in fnmatch.filter(features, word[1:]):
             features[name] = word[0] == "+"
     return Target(

@@ -11,7 +11,7 @@ from eagerflow.codegen.functions.table import BOUNDS
 from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.codegen.region import REDUCTIONS
 from eagerflow.runtime.machine_code import available
-from tests.structure.sources import PACKAGE, ROOT, read_sources
+from tests.structure.sources import ROOT
 
 PAGE = (ROOT / "docs" / "kernels.md").read_text(encoding="utf-8")
 
@@ -104,9 +104,3 @@ def test_ops_use_kernels_from_the_size_on_that_is_stated(name):
 def test_all_instructions_are_on_the_page():
     words = set(re.findall(r"\w+", PAGE))
     assert sorted({*INSTRUCTIONS, *REDUCTIONS} - words) == []
-
-
-def test_all_settings_of_kernels_are_on_the_page():
-    sources = "\n".join(read_sources(PACKAGE).values())
-    settings = set(re.findall(r'(?:environ\.get|switched_off)\("(EAGERFLOW_\w+)"', sources))
-    assert settings == set(re.findall(r"^\| `(EAGERFLOW_\w+)` \|", PAGE, re.MULTILINE))

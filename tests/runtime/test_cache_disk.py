@@ -388,7 +388,7 @@ def test_files_of_dead_writers_are_swept(folder):
 def test_a_limit_that_is_none(monkeypatch, folder, told, value):
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", value)
     ObjectCache(folder).store("key", b"content")
-    assert cache._size_limit() == DEFAULT_MAX_BYTES == 256_000_000
+    assert cache.size_limit() == DEFAULT_MAX_BYTES == 256_000_000
     assert ObjectCache(folder).load("key") == b"content"
     take(told, "EAGERFLOW_CACHE_MB")
 

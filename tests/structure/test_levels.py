@@ -12,7 +12,7 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "extras", "guard", "locks", "records", "tree"],
+            ["errors", "extras", "guard", "locks", "records", "settings", "tree"],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph.ir", "graph.graph"],
             ["runtime"],
@@ -32,12 +32,12 @@ LEVELS = {
                 "tape",
                 "transforms",
             ],
-            ["files", "graph"],
+            ["files", "graph", "notebook.bar", "notebook.markup", "notebook.shell"],
             ["fusion"],
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone"],
-            ["distributed", "serving", "summary", "testing"],
+            ["distributed", "notebook", "serving", "summary", "testing"],
         ]
     )
     for name in names
@@ -45,11 +45,13 @@ LEVELS = {
 TOP = len(LEVELS)  # eagerflow/__init__.py stands above all that it offers
 LEVELS["cli"] = TOP + 1  # the command is written as a user would write it
 LEVELS["keras"] = TOP + 1  # likewise
+LEVELS["notebook.extension"] = TOP + 1  # likewise
 DOORS = {  # functions behind which modules are loaded when they are first used
-    f"{PACKAGE}/__init__.py": {"__getattr__"},
+    f"{PACKAGE}/__init__.py": {"__getattr__", "_view"},
     f"{PACKAGE}/backends/cupy.py": {"kernel_module", "region_call", "store"},
     f"{PACKAGE}/codegen/generated.py": {"_machinery", "_programs", "text_of"},
     f"{PACKAGE}/nn/__init__.py": {"__getattr__"},
+    f"{PACKAGE}/notebook/views.py": {"html"},
     f"{PACKAGE}/ops/late.py": {"load"},
     f"{PACKAGE}/ops/linear_algebra/contraction.py": {"_kernels"},
     f"{PACKAGE}/ops/shapes/reshaping.py": {"copy_kernels"},

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
-from functools import cache, partial
+from functools import partial
 from itertools import cycle, islice
 from time import perf_counter
 from typing import Any
@@ -29,6 +30,7 @@ from eagerflow.op import ops
 from eagerflow.ops.nn.convolution import conv
 from eagerflow.plan.plan import Plan
 from eagerflow.runtime.cache import ObjectCache
+from eagerflow.runtime.processor import processor_name
 from eagerflow.spec import TensorSpec
 
 TIMED_INSTRUCTIONS = {
@@ -253,19 +255,10 @@ _known: dict[str, Any] = {}
 _measuring = reentrant_lock()
 
 
-@cache
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = [line.partition(":")[2].strip() for line in file if "model name" in line]
-        return f"{names[0]} x{len(names)}" if names else platform.processor()
-    except OSError:  # only Linux has it
-        return platform.processor() or platform.machine()
-
-
 def _machine() -> str:
+    processor = f"{processor_name()} x{os.cpu_count()}"
     versions = f"numpy {np.__version__}, python {platform.python_version()}"
-    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {FORMAT_VERSION}"
+    return f"on {processor}, {versions}, {kernel.ways()[0]}, format {FORMAT_VERSION}"
 
 
 def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:

@@ -19,6 +19,7 @@ from eagerflow.capture.placement.placement import Placement, as_devices, moved, 
 from eagerflow.capture.placement.report import Comparison, CostReport, cost_report
 from eagerflow.capture.placement.timeline import timeline, write
 from eagerflow.devices import Device
+from eagerflow.display import html
 from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.fusion.kernels import FusedKernel
 from eagerflow.graph.graph import Graph
@@ -231,6 +232,9 @@ class Partition:
         sizes = ", ".join(f"{name}={size}" for name, size in self.sizes.items())
         assumed = f" ({', '.join(self._assumed)} assumed)" if self._assumed else ""
         return [f"  for {sizes}{assumed}"]
+
+    def _repr_html_(self) -> str:
+        return html(self, "partitions")
 
     def __repr__(self) -> str:
         places = ", ".join(map(str, self.devices))

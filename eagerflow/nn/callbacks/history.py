@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow import extras
+from eagerflow.display import html
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import require
 from eagerflow.nn.callbacks.base import Callback, Logs
@@ -44,6 +45,9 @@ class History(Callback):
         for key, value in (logs or {}).items():
             self.history.setdefault(key, []).append(float(value))
             self._epochs.setdefault(key, []).append(epoch + 1)
+
+    def _repr_html_(self) -> str:
+        return html(self, "curves")
 
     def plot(self, *names: str) -> list[Any]:
         """Draw a picture of each number, training and validation in one; gives matplotlib's axes.

@@ -1,0 +1,84 @@
+"""Errors in a notebook: what went wrong, at which line of the user's, and what to try."""
+
+from __future__ import annotations
+
+import linecache
+import sysconfig
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from eagerflow.dispatch import internal
+from eagerflow.notebook.markup import FAINT, MONOSPACE, Markup, element, folded, text_block
+
+MAX_CAUSES = 8
+_AROUND = 2  # lines of the code that are shown before and after one
+_MARK = "border-left:3px solid #dc2626;padding-left:.6em"
+_CODE = "white-space:pre-wrap"
+_INSTALLED = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+
+
+def view(error: Any, name_of: Callable[[str], str] = str) -> Markup:
+    """An EagerflowError: its parts, the line that caused it, and the whole traceback, folded.
+
+    ``name_of`` says what a file is called: cells of notebooks have names of their own.
+    """
+    place = f"{error.op}: " if error.op else ""
+    head = element("div", element("strong", type(error).__name__), f": {place}{error.problem}")
+    rows = [
+        element(
+            "div", element("span", f"{title}: ", style=FAINT), element("code", words, style=_CODE)
+        )
+        for title, words in (
+            ("argument", error.argument),
+            ("received", error.received),
+            ("expected", error.expected),
+            ("in captured code at", error.at),
+        )
+        if words
+    ]
+    if error.hint:
+        rows.append(
+            element("div", element("strong", "try: "), element("code", error.hint, style=_CODE))
+        )
+    parts = [head, *rows, *_user_line(error, name_of), *_causes(error)]
+    whole = "".join(traceback.format_exception(error, limit=-200))
+    parts.append(folded("traceback", text_block(whole)))
+    return element("div", *parts, role="alert", style=_MARK)
+
+
+def _user_line(error: BaseException, name_of: Callable[[str], str]) -> Iterator[Markup]:
+    """The user's innermost line, or else one of a library between, with the lines around it."""
+    places = []
+    trace = error.__traceback__
+    while trace is not None:
+        places.append((trace.tb_frame.f_code.co_filename, trace.tb_lineno))
+        trace = trace.tb_next
+    places = [place for place in places if not internal[place[0]]]
+    if not places:
+        return
+    own = [place for place in places if not place[0].startswith(_INSTALLED)]
+    file, at = (own or places)[-1]
+    lines = linecache.getlines(file)
+    shown = []
+    for number in range(max(1, at - _AROUND), min(len(lines), at + _AROUND) + 1):
+        words = f"{'→' if number == at else ' '} {number:>4}  {lines[number - 1].rstrip()}\n"
+        shown.append(element("strong", words) if number == at else words)
+    yield element("div", element("span", f"{name_of(file)}, line {at}", style=FAINT))
+    if shown:
+        yield element("pre", *shown, style=f"{MONOSPACE};overflow:auto;margin:.2em 0")
+
+
+def _causes(error: BaseException) -> Iterator[Markup]:
+    """What it was raised from, a line for each."""
+    seen = {id(error)}
+    cause = error.__cause__
+    while cause is not None and id(cause) not in seen and len(seen) <= MAX_CAUSES:
+        seen.add(id(cause))
+        first = str(cause).partition("\n")[0]
+        yield element(
+            "div",
+            element("span", "caused by ", style=FAINT),
+            element("code", f"{type(cause).__name__}: {first}"),
+        )
+        cause = cause.__cause__

@@ -1,0 +1,26 @@
+"""Graphs in a notebook: the picture, and the listing below it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.graph.graph import MAX_BOXES
+from eagerflow.graph.picture import Picture
+from eagerflow.graph.text import text
+from eagerflow.notebook.markup import Markup, element, folded, text_block
+
+MAX_LISTED_NODES = 2_000  # of a graph whose listing goes into the notebook too
+
+
+def view(graph: Any) -> Markup:
+    """A Graph: what it takes, its picture, and its listing."""
+    listing = []
+    if len(graph.nodes) <= MAX_LISTED_NODES:
+        listing = [folded("listing", text_block(text(graph)))]
+    return element("div", element("code", repr(graph)), drawn(graph), *listing)
+
+
+def drawn(graph: Any, limit: int = MAX_BOXES) -> Markup:
+    """The picture of a graph, in a part of the page that scrolls."""
+    svg = Markup(Picture(graph, limit).svg(on_page=True))
+    return element("div", svg, style="overflow:auto;max-height:640px")

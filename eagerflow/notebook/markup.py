@@ -1,0 +1,100 @@
+"""HTML made of elements, in which every text is escaped that is not HTML already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from eagerflow.display import escape
+
+# What is written without an end: in HTML, or as the XML that SVG is.
+_EMPTY = frozenset(("br", "circle", "img", "line", "path", "polygon", "polyline", "rect"))
+
+BLUE, ORANGE, MAGENTA = "#3b82f6", "#ea580c", "#d6249f"
+"""Hues with a contrast of 3 or more to white and to black."""
+
+FAINT = "opacity:.75"
+# Said of each element, as pages of notebooks have rules of their own for them.
+MONOSPACE = "font-family:monospace;white-space:pre;text-align:left"
+_TABLE = "border-collapse:collapse;margin:.4em 0"
+_CELL = "padding:.1em .7em .1em 0;vertical-align:top;"
+
+
+class Markup(str):
+    """Text that is HTML already; all other text is escaped where it becomes a part of some.
+
+    >>> element("b", "1 < 2", element("i", "so"), title='"')
+    '<b title="&quot;">1 &lt; 2<i>so</i></b>'
+    """
+
+    __slots__ = ()
+
+
+def element(name: str, *content: str, **attributes: object) -> Markup:
+    """``<name key="value">content</name>``; a key's ``_`` stands for ``-``, None leaves it out."""
+    keys = [
+        f' {key.rstrip("_").replace("_", "-")}="{escape(str(value))}"'
+        for key, value in attributes.items()
+        if value is not None
+    ]
+    if name in _EMPTY:
+        return Markup(f"<{name}{''.join(keys)} />")
+    return Markup(f"<{name}{''.join(keys)}>{joined(content)}</{name}>")
+
+
+def joined(parts: Iterable[str]) -> Markup:
+    """Texts and HTML one after the other."""
+    return Markup("".join(p if isinstance(p, Markup) else escape(p) for p in parts))
+
+
+def folded(title: str, *content: str) -> Markup:
+    """What is shown when its title is clicked on."""
+    return element("details", element("summary", title, style="cursor:pointer"), *content)
+
+
+def text_block(text: str, limit: int = 200_000) -> Markup:
+    """Lines as they are, and no more letters of them than ``limit``."""
+    shown = text if len(text) <= limit else f"{text[:limit]}\n… {len(text) - limit:,} letters more"
+    return element("pre", shown, style=f"{MONOSPACE};overflow:auto;max-height:480px")
+
+
+def table(head: Sequence[str], rows: Iterable[Iterable[str]], alignments: str) -> Markup:
+    """A table; ``alignments`` has ``<`` or ``>`` for each column; ``head`` may be empty."""
+    styles = [
+        _CELL + ("text-align:right;white-space:nowrap" if side == ">" else "text-align:left")
+        for side in alignments
+    ]
+    top = [
+        element("th", name, style=style, scope="col")
+        for name, style in zip(head, styles, strict=bool(head))
+    ]
+    body = [
+        element("tr", *(element("td", cell, style=s) for cell, s in zip(row, styles, strict=True)))
+        for row in rows
+    ]
+    parts = [element("thead", element("tr", *top))] if top else []
+    return element("table", *parts, element("tbody", *body), style=_TABLE)
+
+
+def picture(width: float, height: float, title: str, *content: str) -> Markup:
+    """An SVG of so many pixels, which shrinks with the page."""
+    return element(
+        "svg",
+        element("title", title),
+        *content,
+        xmlns="http://www.w3.org/2000/svg",
+        viewBox=f"0 0 {width:.0f} {height:.0f}",
+        width=f"{width:.0f}",
+        height=f"{height:.0f}",
+        role="img",
+        aria_label=title,
+        font_family="Helvetica, Arial, sans-serif",
+        font_size="11",
+        style="max-width:100%;height:auto",
+    )
+
+
+def label(x: float, y: float, text: str, anchor: str = "start", **more: object) -> Markup:
+    """Text in an SVG, in the page's colour."""
+    return element(
+        "text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill="currentColor", **more
+    )

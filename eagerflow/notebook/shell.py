@@ -1,0 +1,21 @@
+"""The shell of IPython's that this process may be the kernel of, and what is shown in its cells."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from eagerflow import extras
+
+
+def kernel_shell() -> Any:
+    """The shell of the notebook that this process is the kernel of; None elsewhere."""
+    find = getattr(sys.modules.get("IPython"), "get_ipython", None)
+    shell = find and find()
+    return shell if getattr(shell, "kernel", None) is not None else None
+
+
+def show(thing: Any, **options: Any) -> Any:
+    """Show something below the cell that runs; ``options`` are those of IPython's ``display``."""
+    module = extras.load("IPython.display", "tutorials", "showing something in a notebook")
+    return module.display(thing, **options)

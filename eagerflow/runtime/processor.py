@@ -1,0 +1,36 @@
+"""What this machine computes with, as its system tells."""
+
+from __future__ import annotations
+
+import os
+import platform
+from functools import cache
+
+
+@cache
+def processor_name() -> str:
+    """The processor's name.
+
+    >>> processor_name() == processor_name()
+    True
+    """
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.partition(":")[2].strip()
+    except OSError:  # only Linux has it
+        pass
+    return platform.processor() or platform.machine()
+
+
+def memory_bytes() -> int:
+    """Bytes of memory that the machine has; 0 where the system does not tell.
+
+    >>> memory_bytes() >= 0
+    True
+    """
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return 0

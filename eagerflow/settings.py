@@ -1,0 +1,28 @@
+"""The environment variables that eagerflow reads: all of them, and what they say."""
+
+from __future__ import annotations
+
+import os
+
+SETTINGS = {
+    "EAGERFLOW_LLVM": "`0`, `off`, `no` or `false`: no machine code",
+    "EAGERFLOW_LLVM_FEATURES": "processor features to leave out, such as `-avx512*`, `-avx* -fma`",
+    "EAGERFLOW_CACHE": "the folder of the disk cache; `0`, `off`, `no` or `false`: none",
+    "EAGERFLOW_CACHE_MB": "the megabytes that the disk cache may have; 256 if not set",
+    "EAGERFLOW_BLAS_KERNELS": "`0`, `off`, `no` or `false`: OpenBLAS keeps the kernels it chose",
+    "OPENBLAS_CORETYPE": "the processor whose kernels OpenBLAS uses; eagerflow then leaves it so",
+    "XDG_CACHE_HOME": "where the folder of the disk cache is, on Linux; `~/.cache` if not set",
+    "LOCALAPPDATA": "where the folder of the disk cache is, on Windows",
+}
+
+
+def setting(name: str) -> str:
+    """What an environment variable of the table says, "" if it is not set."""
+    if name not in SETTINGS:
+        raise KeyError(name)
+    return os.environ.get(name, "")
+
+
+def switched_off(name: str) -> bool:
+    """Whether an environment variable of the table says 0, off, no or false."""
+    return setting(name).lower() in ("0", "off", "no", "false")
