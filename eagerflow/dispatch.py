@@ -34,6 +34,7 @@ from eagerflow.errors import (
     DeviceError,
     DTypeError,
     EagerflowError,
+    IndexRangeError,
     ShapeError,
 )
 from eagerflow.number import size_as_number
@@ -735,6 +736,7 @@ def explain_failure(
 def foreign_error(error: Exception) -> EagerflowError:
     """What Python or NumPy say of bad arguments, as an error of ours."""
     for cause, ours in (
+        (IndexError, IndexRangeError),
         (OverflowError, DTypeError),
         (TypeError, DTypeError),
         (ValueError, ShapeError),

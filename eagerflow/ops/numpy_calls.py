@@ -21,6 +21,7 @@ from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.keywords import translate
 from eagerflow.ops.late import load
 from eagerflow.ops.other_names import table
+from eagerflow.ops.plain import plain
 from eagerflow.tensor import Operators, Tensor, array_namespace, joining
 
 __all__: list[str] = []
@@ -34,6 +35,8 @@ _RENAMED = {
     "fix": "trunc",
     "transpose": "permute_dims",
 }
+_CALLING = {"apply_along_axis", "apply_over_axes", "piecewise"}
+"""What calls functions of the user's, whose errors stay as they are."""
 _OWN = ("reductions", "shapes", "choices", "polynomials", "linear_algebra", "padding")
 
 
@@ -43,7 +46,7 @@ def _own() -> dict[str, Call]:
     found: dict[str, Call] = {}
     for module in _OWN:
         found |= load(f"numpy_names.{module}").FUNCTIONS
-    return found
+    return {name: f if name in _CALLING else plain(f, name) for name, f in found.items()}
 
 
 # Which is which ----------------------------------------------------------------------------------

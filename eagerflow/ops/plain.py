@@ -17,10 +17,10 @@ __all__ = ["plain"]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def plain(function: Function) -> Function:
+def plain(function: Function, name: str | None = None) -> Function:
     """Let what Python and NumPy say of bad arguments be an error of ours, with the function's name.
 
-    Ops and composed functions do so themselves.
+    Ops and composed functions do so themselves; a function that calls its user's must not.
     """
 
     @wraps(function)
@@ -31,7 +31,7 @@ def plain(function: Function) -> Function:
             raise
         except (ArithmeticError, IndexError, RecursionError, TypeError, ValueError) as error:
             found = foreign_error(error)
-            found.op = function.__name__
+            found.op = name or function.__name__
             raise found from error
 
     return call  # type: ignore[return-value]

@@ -104,6 +104,8 @@ def test_rules_that_count_bins_need_values():
     x = ef.tensor([1.0, 2.0, 4.0])
     with pytest.raises(ArgumentError, match="histogram: bins: 'best' is not a valid estimator"):
         np.histogram(x, "best")
+    with pytest.raises(ArgumentError, match="weights: rules for bins know no weights"):
+        np.histogram(x, "auto", weights=[1, 2, 1])
     with pytest.raises(ArgumentError, match="not finite"):
         np.histogram(x / 0, "auto")
     with pytest.raises(CaptureError):

@@ -212,6 +212,7 @@ def _logaddexp_body(s: Any, a: Any, b: Any) -> Any:
 
 
 def complex_logaddexp(xp: Namespace, x1: Any, x2: Any) -> Any:
+    """The principal logarithm of the sum of two complex exponentials, of arrays."""
     top = xp.maximum(xp.real(x1), xp.real(x2))
     top = xp.where(xp.isfinite(top), top, 0)
     return xp.log(xp.exp(x1 - top) + xp.exp(x2 - top)) + top

@@ -130,8 +130,8 @@ def interpolate(
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
-    align_corners: bool = False,
-    recompute_scale_factor: bool = False,
+    align_corners: bool | None = None,
+    recompute_scale_factor: bool | None = None,
     antialias: bool = False,
 ) -> Any:
     """Channels-last images of another size, as PyTorch's function of this name has it.
@@ -140,8 +140,8 @@ def interpolate(
     ``scale_factor`` a number or one for each. ``mode`` is ``"nearest"`` (element i lies at ``i /
     n``), ``"nearest-exact"``, ``"linear"``, ``"bilinear"``, ``"trilinear"``, ``"bicubic"`` (a =
     -0.75, and -0.5 with ``antialias``) or ``"area"``. With ``recompute_scale_factor`` places follow
-    from the sizes and not from the factor. Raises ShapeError where sizes do not fit or there is no
-    such mode. ``resize`` has more methods.
+    from the sizes and not from the factor; None means False, as in PyTorch. Raises ShapeError where
+    sizes do not fit or there is no such mode. ``resize`` has more methods.
 
     >>> x = ef.tensor([0.0, 4.0]).reshape((1, 2, 1))
     >>> ef.interpolate(x, scale_factor=2, mode="linear").reshape((-1,))

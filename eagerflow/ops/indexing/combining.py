@@ -136,12 +136,7 @@ def _scattered(rng: np.random.Generator, dtype: DType, rows: bool) -> list[Sampl
 
 
 def _scatter_reference(
-    x: Any,
-    indices: Any,
-    updates: Any,
-    axis: int = -1,
-    reduce: str = "sum",
-    include_self: bool = True,
+    x: Any, indices: Any, updates: Any, axis: int, reduce: str, include_self: bool
 ) -> Any:
     at = axis % x.ndim
     if indices.ndim < x.ndim:  # one place for each row
@@ -179,10 +174,13 @@ def _within(size: Any, limit: Any) -> bool:
 def _scattered_parts(rng: np.random.Generator, dtype: DType) -> list[Sample]:
     """Samples of places that are fewer than the rows of ``x``, or than the updates."""
     x, updates = distinct(rng, dtype, (3, 4)), distinct(rng, dtype, (5, 3))
-    sizes = ((2, 2), (5, 3), (1, 3))
+    cases = (((2, 2), "sum"), ((5, 3), "mean"), ((1, 3), "amax"))
     return [
-        Sample((x, rng.integers(0, 3, size), updates), {"axis": 0, "include_self": i != 1})
-        for i, size in enumerate(sizes)
+        Sample(
+            (x, rng.integers(0, 3, size), updates),
+            {"axis": 0, "reduce": reduce, "include_self": reduce != "mean"},
+        )
+        for size, reduce in cases
     ]
 
 

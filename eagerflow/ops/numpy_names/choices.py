@@ -32,7 +32,7 @@ from eagerflow.ops.indexing.gathering import take, take_along_axis
 from eagerflow.ops.indexing.scattering import nonzero
 from eagerflow.ops.inspection import finfo
 from eagerflow.ops.numpy_names.shapes import flattened
-from eagerflow.ops.operands import chosen
+from eagerflow.ops.operands import chosen, whole_number
 from eagerflow.ops.reductions.sets import isin
 from eagerflow.ops.reductions.sorting import argsort, sort
 from eagerflow.ops.reductions.sums import all as every
@@ -62,7 +62,7 @@ def _ordered(ours: Call) -> Call:
 
 
 def _check_places(kth: Any, size: Any) -> None:
-    for place in np.ravel(kth).tolist():
+    for place in [whole_number(place, "kth") for place in np.ravel(kth).tolist()]:
         if not -size <= place < size:
             raise IndexRangeError(
                 f"{place} is out of range for an axis of size {size}",

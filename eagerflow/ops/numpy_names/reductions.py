@@ -164,20 +164,21 @@ def _average(
 def _histogram(
     a: Any, /, bins: Any = 10, range: Any = None, density: Any = None, weights: Any = None
 ) -> Any:
-    bins = _edges_by_rule(a, bins, range)
+    if isinstance(bins, str):
+        bins = _edges_by_rule(a, bins, range, weights)
     return counted(a, weights, bins=bins, range=range, density=bool(density))
 
 
 def _bin_edges(a: Any, /, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
     if isinstance(bins, str):
-        return _edges_by_rule(a, bins, range)
-    return edges_of(a, bins=bins, range=range)  # weights matter to rules of counting bins alone
+        return _edges_by_rule(a, bins, range, weights)
+    return edges_of(a, bins=bins, range=range)  # which do not depend on weights
 
 
-def _edges_by_rule(a: Any, bins: Any, range: Any) -> Any:
+def _edges_by_rule(a: Any, bins: str, range: Any, weights: Any) -> Any:
     """The edges that one of NumPy's rules finds; how many there are depends on the values."""
-    if not isinstance(bins, str):
-        return bins
+    if weights is not None:
+        raise ArgumentError("rules for bins know no weights", op="histogram", argument="weights")
     a = floating(as_tensor(a), "a")
     try:
         found = np.histogram_bin_edges(a._values("a"), bins, range)

@@ -83,8 +83,9 @@ def _full_like(a: Any, fill_value: Any, dtype: Any = None, shape: Any = None) ->
 
 
 def _split(ary: Any, indices_or_sections: Any, axis: int = 0) -> Any:
-    many = isinstance(indices_or_sections, int)
-    return (split if many else stacking.array_split)(ary, indices_or_sections, axis=axis)
+    """Equal parts, or parts that begin anywhere, also behind the end."""
+    ours = split if isinstance(indices_or_sections, int) else stacking.array_split
+    return ours(ary, indices_or_sections, axis=axis)
 
 
 # Inserting and deleting ---------------------------------------------------------------------------

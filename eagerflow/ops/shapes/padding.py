@@ -193,8 +193,8 @@ def _pad_operator(w: Any, x: Any, *, pad_width: Any, mode: str, constant_values:
     dtypes=ANY,
     infer=_padded_spec,
     vjp=(_pad_back,),
-    jvp=lambda tangents, y, x, pad_width, mode, constant_values: pad(tangents[0], pad_width, mode),
-    batch=lambda args, batched, size, pad_width, **more: pad(
+    jvp=lambda tangents, y, x, pad_width, mode, constant_values: _pad(tangents[0], pad_width, mode),
+    batch=lambda args, batched, size, pad_width, **more: _pad(
         args[0], ((0, 0), *pad_widths(pad_width, args[0].ndim - 1)), **more
     ),
     split=lambda x, pad_width, **more: _untouched(x, pad_width, "pad_width"),
