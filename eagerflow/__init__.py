@@ -106,6 +106,7 @@ _LAZY = (
     "capture",
     "kernels",
     "nn",
+    "summary",
     "testing",
 )  # loaded when they are first used, to keep the import short
 _OPS = ("fft", "signal")  # modules of functions, loaded late as well

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -130,6 +130,17 @@ class Recorder(ScopeGuard):
         """State was made that lasts: a Variable, the weights of a layer."""
         if self.outer:
             self.outer.created(what)
+
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        """Call ``sink`` with these values once they are known; no recorder sees what it does.
+
+        ``tensors`` has them by labels, in order: in a graph they are called ``name/label``, or
+        ``name`` where the label is empty. A trace makes them more results of its graph.
+        """
+        if self.outer:
+            self.outer.emit(name, sink, tensors)
+        else:
+            with_recorder(None, sink, *tensors.values())
 
     def aside(self, f: Callable[..., Any], *args: Any) -> Any:
         """``f(...)`` seen by no recorder, nor by who watches what a trace relies on."""

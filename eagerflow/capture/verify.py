@@ -168,10 +168,12 @@ class _Restored(ScopeGuard):
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:
     """What came of a run: results, where they are, and what Variables hold."""
-    found = {n: np.asarray(x) for n, x in zip(graph.outputs.names, outputs, strict=True)}
+    returned = sum(type(x) is Value for x in graph.results)  # eager calls give no others
+    names, results = graph.outputs.names[:returned], outputs[:returned]
+    found = {n: np.asarray(x) for n, x in zip(names, results, strict=True)}
     if places:
-        devices = [np.array(str(as_tensor(x).device)) for x in outputs]
-        found |= {_DEVICE + n: d for n, d in zip(graph.outputs.names, devices, strict=True)}
+        devices = [np.array(str(as_tensor(x).device)) for x in results]
+        found |= {_DEVICE + n: d for n, d in zip(names, devices, strict=True)}
     return found | {_VARIABLE + name: v.numpy() for name, v in graph.variables.items()}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from itertools import count
@@ -67,6 +67,15 @@ class Inner(Trace):
     def closed(self) -> None:
         super().closed()
         self.outer = None
+
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        error = CaptureError(
+            f"what {self.name!r} computes comes out of its results alone",
+            op=name,
+            hint="return the value from the function of the loop or branch, and write it outside",
+        )
+        self.explain(error)
+        raise error
 
 
 plain(Graph)  # passes may give bodies of any class
