@@ -40,6 +40,8 @@ from eagerflow.recorder import (
     custom_call,
     next_key,
     recorder_state,
+    recording,
+    scope,
     with_recorder,
 )
 from eagerflow.spec import known_spec
@@ -202,7 +204,14 @@ class GradientTape(Recorder):
         """
         return self._gradient(target, sources, output_gradients, unconnected, self.persistent)
 
-    def _gradient(
+    def _gradient(self, *given: Any) -> Any:
+        """The gradient; where its ops are written down, in a scope of its own."""
+        if not recording():
+            return self._walk_back(*given)
+        with scope("gradient"):
+            return self._walk_back(*given)
+
+    def _walk_back(
         self, target: Any, sources: Any, output_gradients: Any, unconnected: str, keep: bool
     ) -> Any:
         if unconnected not in ("raise", "none", "zero"):

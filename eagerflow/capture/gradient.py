@@ -57,7 +57,7 @@ class Extension(Trace):
         The targets count as much as their ``weights`` say.
         """
         tape = GradientTape(persistent=True)
-        with self, scope("gradient"):
+        with self:
             with tape:
                 self._show_nodes(tape, {v for group in groups for v in group})
             ends = [self.tensors[v] for v in targets]
@@ -67,7 +67,8 @@ class Extension(Trace):
             found: list[Any] = []
             for group in sources:
                 parts = [g for g in (next(grads) for _ in group) if g is not None]
-                found.append(reduce(ops["add"].call, parts) if parts else None)
+                with scope("gradient"):
+                    found.append(reduce(ops["add"].call, parts) if parts else None)
                 if not parts and unconnected != "none":
                     found[-1] = tape.gradient(ends, group[0], unconnected=unconnected)
             tape.reset()

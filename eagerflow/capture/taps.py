@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import needed
 from eagerflow.recorder import with_recorder
 
 
@@ -56,6 +57,24 @@ class Taps:
         places = {value: first + i for i, value in enumerate(self._names)}
         rows = [(tap.sink, tuple(places[v] for v in tap.values)) for tap in self._taps]
         return partial(_told, graph, rows)
+
+
+def without_taps(graph: Graph) -> Graph:
+    """The graph of the result alone, and of what is assigned; nothing is computed for others."""
+    returned = graph.returned
+    if len(returned) == len(graph.outputs):
+        return graph
+    wanted = [*returned, *(c.assigned for c in graph.cells if c.assigned is not None)]
+    return Graph(
+        graph.name,
+        graph.inputs,
+        needed(graph.nodes, wanted),
+        returned,
+        graph.cells,
+        graph.argument_structure,
+        graph.structure,
+        graph.results,
+    )
 
 
 def _told(

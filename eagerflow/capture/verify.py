@@ -168,8 +168,8 @@ class _Restored(ScopeGuard):
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:
     """What came of a run: results, where they are, and what Variables hold."""
-    returned = sum(type(x) is Value for x in graph.results)  # eager calls give no others
-    names, results = graph.outputs.names[:returned], outputs[:returned]
+    names = graph.returned.names  # eager calls give no others
+    results = outputs[: len(names)]
     found = {n: np.asarray(x) for n, x in zip(names, results, strict=True)}
     if places:
         devices = [np.array(str(as_tensor(x).device)) for x in results]

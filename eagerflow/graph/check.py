@@ -155,8 +155,7 @@ class _Check:
         for name, value in zip(graph.outputs.names, graph.outputs, strict=True):
             if value not in self.known:
                 self.fail(f"the output {name} is not a value of the graph: {short_repr(value)}")
-        returned = [x for x in graph.results if type(x) is Value]
-        if returned != list(graph.outputs[: len(returned)]):  # behind them are those of taps
+        if [x for x in graph.results if type(x) is Value] != list(graph.returned):
             self.fail("the values in its result are not its first outputs")
         leaves = None if graph.structure is None else _leaves(graph.structure)
         if leaves is not None and leaves != len(graph.results):

@@ -162,7 +162,9 @@ def _attribute(value: Any) -> Any:
         return attribute(f=value)
     if isinstance(value, np.dtype):
         types = message("types", "DataType")
-        number = types.DESCRIPTOR.values_by_name.get("DT_" + _TYPES.get(value.name, value.name.upper()))
+        number = types.DESCRIPTOR.values_by_name.get(
+            "DT_" + _TYPES.get(value.name, value.name.upper())
+        )
         if number is not None:
             return attribute(type=number.number)
     words = value if isinstance(value, str) else short_repr(value)

@@ -55,6 +55,7 @@ DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/ops/shapes/reshaping.py": {"copy_kernels"},
     f"{PACKAGE}/nn/layers/recurrent.py": {"scan"},
     f"{PACKAGE}/nn/model.py": {"_with_tools"},
+    f"{PACKAGE}/nn/callbacks/tensorboard.py": {"_new_writer"},
     f"{PACKAGE}/nn/saving.py": {"export", "prediction_graph"},
     f"{PACKAGE}/nn/compiled_layer.py": {"_captured"},
 }
