@@ -250,38 +250,3 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The value of ``f``, which returns it together with a backward function of its own."""
     recorder = recorder_state()[1]
     return f(*args)[0] if recorder is None else recorder.custom_call(f, args)
-
-
-# Named scopes ------------------------------------------------------------------------------------
-
-_scope: ContextVar[str] = ContextVar("eagerflow_scope", default="")
-scopes = _scope.get
-"""Gives the prefix of names in the scopes entered now, such as ``"encoder/dense/"``."""
-
-
-class scope(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context in which the nodes of graphs get names that begin with ``name``.
-
-    ``name`` is any text without a slash. Scopes nest; layers are scopes by themselves.
-
-    >>> def f(x):
-    ...     with ef.capture.scope("encoder"):
-    ...         return ef.tanh(x)
-    >>> ef.capture.trace(f, ef.TensorSpec((3,), "float32")).nodes[0].name
-    'encoder/tanh'
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._before: str | None = None
-
-    def acquire(self) -> None:
-        """Lengthen the prefix of names."""
-        self._before = _scope.get()
-        _scope.set(f"{self._before}{self._name}/")
-
-    def release(self) -> None:
-        """Let names begin as before."""
-        if self._before is not None:
-            _scope.set(self._before)
-            self._before = None

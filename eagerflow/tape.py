@@ -40,10 +40,9 @@ from eagerflow.recorder import (
     custom_call,
     next_key,
     recorder_state,
-    recording,
-    scope,
     with_recorder,
 )
+from eagerflow.scopes import scope
 from eagerflow.spec import known_spec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -206,7 +205,7 @@ class GradientTape(Recorder):
 
     def _gradient(self, *given: Any) -> Any:
         """The gradient; where its ops are written down, in a scope of its own."""
-        if not recording():
+        if recorder_state()[1] is None:
             return self._walk_back(*given)
         with scope("gradient"):
             return self._walk_back(*given)

@@ -14,7 +14,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.names import FreeNames, find_value
 from eagerflow.op import ops
-from eagerflow.recorder import scope
+from eagerflow.scopes import scope
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.names import FreeNames
-from eagerflow.graph.walk import needed
-from eagerflow.recorder import with_recorder
+from eagerflow.graph.walk import needed, returned
+from eagerflow.recorder import recording, with_recorder
 
 
 class Tap(NamedTuple):
@@ -61,15 +61,15 @@ class Taps:
 
 def without_taps(graph: Graph) -> Graph:
     """The graph of the result alone, and of what is assigned; nothing is computed for others."""
-    returned = graph.returned
-    if len(returned) == len(graph.outputs):
+    results = returned(graph)
+    if len(results) == len(graph.outputs):
         return graph
-    wanted = [*returned, *(c.assigned for c in graph.cells if c.assigned is not None)]
+    wanted = [*results, *(c.assigned for c in graph.cells if c.assigned is not None)]
     return Graph(
         graph.name,
         graph.inputs,
         needed(graph.nodes, wanted),
-        returned,
+        results,
         graph.cells,
         graph.argument_structure,
         graph.structure,
@@ -77,9 +77,17 @@ def without_taps(graph: Graph) -> Graph:
     )
 
 
-def _told(
-    graph: Graph, rows: Sequence[tuple[Callable[..., Any], tuple[int, ...]]], outputs: Sequence[Any]
-) -> Any:
-    for sink, places in rows:
-        with_recorder(None, sink, *[outputs[i] for i in places])
+_Rows = Sequence[tuple[Callable[..., Any], tuple[int, ...]]]
+
+
+def _told(graph: Graph, rows: _Rows, outputs: Sequence[Any]) -> Any:
+    if recording():
+        with_recorder(None, _tell, rows, outputs)
+    else:
+        _tell(rows, outputs)
     return graph.nest(outputs)
+
+
+def _tell(rows: _Rows, outputs: Sequence[Any]) -> None:
+    for sink, places in rows:
+        sink(*[outputs[i] for i in places])

@@ -37,8 +37,9 @@ from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
-from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
+from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.runtime.collector import young
+from eagerflow.scopes import scopes
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable

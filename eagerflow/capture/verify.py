@@ -21,6 +21,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
+from eagerflow.graph.walk import returned
 from eagerflow.guard import ScopeGuard
 from eagerflow.op import Op
 from eagerflow.plan.replay import Replay
@@ -168,7 +169,7 @@ class _Restored(ScopeGuard):
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:
     """What came of a run: results, where they are, and what Variables hold."""
-    names = graph.returned.names  # eager calls give no others
+    names = returned(graph).names  # eager calls give no others
     results = outputs[: len(names)]
     found = {n: np.asarray(x) for n, x in zip(names, results, strict=True)}
     if places:

@@ -76,12 +76,6 @@ class Graph:
         used = [v for node in self.nodes for v in node.values()] + self.all_outputs()
         return tuple(dict.fromkeys(v for v in used if v.constant is not None))
 
-    @property
-    def returned(self) -> Values:
-        """The outputs that are in the nest of the result; others, handed out aside, follow them."""
-        count = sum(type(x) is Value for x in self.results)
-        return Values(self.outputs[:count], self.outputs.names[:count])
-
     def all_outputs(self) -> list[Value]:
         """What must be computed: outputs, and the values that Variables are to have."""
         return [*self.outputs, *(c.assigned for c in self.cells if c.assigned is not None)]

@@ -55,6 +55,11 @@ def require_shape(ok: bool, value: Any, op: str, argument: str, expected: str) -
         )
 
 
+def name(value: Any, op: str) -> None:
+    """Raise ArgumentError unless a name is a text with something in it."""
+    require(isinstance(value, str) and value != "", value, "no name", op, "name", "a text")
+
+
 def count(value: Any, op: str, argument: str, least: int = 1) -> int:
     """``value`` as an integer; ArgumentError where it is none of at least ``least``."""
     expected = f"an integer of at least {least}"

@@ -9,7 +9,7 @@ from typing import Any
 
 from eagerflow.errors import SessionError
 from eagerflow.files.atomic import as_path, refuse
-from eagerflow.summary.library import message, module
+from eagerflow.summary.board import message, module
 
 QUEUE = 200  # records that wait for the thread that writes
 

@@ -20,7 +20,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import named_bodies
-from eagerflow.summary.library import message
+from eagerflow.summary.board import message
 
 _STRANGE = re.compile(r"[^A-Za-z0-9_.\-/]+")
 _FULL = "/job:local/task:0/device:"

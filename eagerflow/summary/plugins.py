@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.summary.library import message, module, pillow
+from eagerflow.summary.board import message, module, pillow
 
 Array = np.ndarray[Any, Any]
 _LEAST = 1e-7  # under a fraction, for where there is nothing

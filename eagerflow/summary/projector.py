@@ -16,7 +16,7 @@ import numpy as np
 from eagerflow import extras
 from eagerflow.errors import printable
 from eagerflow.files.atomic import as_path, refuse, write_whole
-from eagerflow.summary.library import module
+from eagerflow.summary.board import module
 from eagerflow.summary.plugins import Array, as_bytes, png
 
 CONFIG = "projector_config.pbtxt"

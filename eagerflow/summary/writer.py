@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -25,22 +25,29 @@ from eagerflow.summary.graphs import graph_def
 from eagerflow.tensor import Operators, Tensor
 
 
-class _Sink(NamedTuple):
-    """Where tensors go once their values are known: into the file, at every so many steps."""
+class _Sink:
+    """Where tensors go once their values are known: into the file, at every so many steps.
 
-    file: EventFile
-    build: Callable[..., Any]
-    every: int
-    step: int | None  # None: the last tensor
+    ``build`` makes what is written; without a ``step`` the last tensor is it.
+    """
+
+    def __init__(
+        self, file: EventFile, build: Callable[..., Any], every: int, step: int | None
+    ) -> None:
+        self.file = file
+        self.build = build
+        self.every = every
+        self.step = step
 
     def __call__(self, *tensors: Tensor) -> None:
-        arrays, step = tensors, self.step
+        step = self.step
         if step is None:
-            *arrays, last = tensors  # type: ignore[assignment]
-            step = arguments.step(int(last.numpy()), "ef.summary")
+            step = int(tensors[-1]._array)  # in each run, so by the shortest way
             if step % self.every:
                 return
-        self.file.add_values(self.build(*[x.numpy() for x in arrays]), step)
+            arguments.step(step, "ef.summary")
+            tensors = tensors[:-1]
+        self.file.add_values(self.build(*[x.numpy() for x in tensors]), step)
 
 
 class Writer:
@@ -279,7 +286,7 @@ class Writer:
         """
         op = f"Writer.{kind}"
         self._file.check_open()
-        require(isinstance(name, str) and name, name, "no name", op, "name", "a text")
+        arguments.name(name, op)
         often = arguments.count(every, op, "every")
         number: int | None = None
         if isinstance(step, Operators):
@@ -346,7 +353,7 @@ class Writer:
         """
         op = "Writer.embedding"
         self._file.check_open()
-        require(isinstance(name, str) and name, name, "no name", op, "name", "a text")
+        arguments.name(name, op)
         points = arguments.tensor(vectors, op, "vectors")
         arguments.require_shape(points.ndim == 2, points, op, "vectors", "(points, dimensions)")
         columns = arguments.columns(labels, points.shape[0], op)

@@ -29,6 +29,7 @@ LEVELS = {
                 "provenance",
                 "products",
                 "pulls",
+                "scopes",
                 "tape",
                 "transforms",
             ],
@@ -36,8 +37,8 @@ LEVELS = {
             ["fusion"],
             ["plan"],
             ["capture"],
-            ["nn", "data", "onnx", "standalone"],
-            ["distributed", "serving", "summary", "testing"],
+            ["nn", "data", "onnx", "standalone", "summary"],
+            ["distributed", "serving", "testing"],
         ]
     )
     for name in names

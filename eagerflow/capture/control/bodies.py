@@ -27,7 +27,8 @@ from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import define
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.recorder import recorder_state, scope, with_recorder
+from eagerflow.recorder import recorder_state, with_recorder
+from eagerflow.scopes import scope
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 

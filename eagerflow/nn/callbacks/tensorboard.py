@@ -50,9 +50,10 @@ class TensorBoard(Callback):
     so on by batch, counted from 1; after an evaluation ``evaluation_loss_vs_iterations``. Every
     ``histogram_freq`` epochs, 0 for never, come histograms of all weights, with ``write_images``
     pictures of them too; every ``embeddings_freq`` epochs the tables of Embedding layers, whose
-    rows ``embeddings_metadata`` names: a file with a line for each, or a dict of such by layer. ``write_graph`` writes the graph of the captured step, ``write_steps_per_second`` the
-    speed. Batch ``profile_batch``, or batches ``(first, last)``, are profiled, which gives a trace
-    for Chrome or Perfetto, ``train/batch_5.trace.json``. Arguments are Keras's. Raises
+    rows ``embeddings_metadata`` names: a file with a line for each, or a dict of such by layer.
+    ``write_graph`` writes the graph of the captured step, ``write_steps_per_second`` the speed.
+    Batch ``profile_batch``, or batches ``(first, last)``, are profiled, which gives a trace for
+    Chrome or Perfetto, ``train/batch_5.trace.json``. Arguments are Keras's. Raises
     MissingExtraError where TensorBoard is not installed, ArgumentError for other values.
 
     >>> ef.nn.callbacks.TensorBoard("logs", histogram_freq=1).update_freq
