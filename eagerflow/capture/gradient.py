@@ -34,6 +34,8 @@ class Extension(Trace):
         for node in graph.nodes:
             for value in node.outputs:
                 self.adopt(value)
+            if all(value.name != node.name for value in node.outputs):  # as of several
+                self.unique(node.name)
 
     def adopt(self, value: Value) -> None:
         """Make a value of the graph one's own."""
