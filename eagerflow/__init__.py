@@ -107,6 +107,7 @@ _LAZY = (
     "kernels",
     "nn",
     "serving",
+    "summary",
     "testing",
 )  # loaded when they are first used, to keep the import short
 _OPS = ("fft", "signal")  # modules of functions, loaded late as well

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from eagerflow import tree
@@ -98,6 +98,15 @@ class Batching(Recorder):
                 argument=variable.name,
                 hint="return the values, and assign their mean outside",
             )
+
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        if any(map(self.holds, tensors.values())):
+            raise CaptureError(
+                "inside vmap the value differs between examples",
+                op=name,
+                hint="return the values, and write them outside",
+            )
+        super().emit(name, sink, tensors)
 
     def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         """A function with a gradient of its own, for the whole batch."""

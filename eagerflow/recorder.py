@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -131,6 +131,17 @@ class Recorder(ScopeGuard):
         if self.outer:
             self.outer.created(what)
 
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        """Call ``sink`` with these values once they are known; no recorder sees what it does.
+
+        ``tensors`` has them by labels, in order: in a graph they are called ``name/label``, or
+        ``name`` where the label is empty. A trace makes them more results of its graph.
+        """
+        if self.outer:
+            self.outer.emit(name, sink, tensors)
+        else:
+            with_recorder(None, sink, *tensors.values())
+
     def aside(self, f: Callable[..., Any], *args: Any) -> Any:
         """``f(...)`` seen by no recorder, nor by who watches what a trace relies on."""
         return self.outer.aside(f, *args) if self.outer else with_recorder(None, f, *args)
@@ -239,38 +250,3 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     """The value of ``f``, which returns it together with a backward function of its own."""
     recorder = recorder_state()[1]
     return f(*args)[0] if recorder is None else recorder.custom_call(f, args)
-
-
-# Named scopes ------------------------------------------------------------------------------------
-
-_scope: ContextVar[str] = ContextVar("eagerflow_scope", default="")
-scopes = _scope.get
-"""Gives the prefix of names in the scopes entered now, such as ``"encoder/dense/"``."""
-
-
-class scope(ScopeGuard):  # noqa: N801 (it is used like a function)
-    """A context in which the nodes of graphs get names that begin with ``name``.
-
-    ``name`` is any text without a slash. Scopes nest; layers are scopes by themselves.
-
-    >>> def f(x):
-    ...     with ef.capture.scope("encoder"):
-    ...         return ef.tanh(x)
-    >>> ef.capture.trace(f, ef.TensorSpec((3,), "float32")).nodes[0].name
-    'encoder/tanh'
-    """
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._before: str | None = None
-
-    def acquire(self) -> None:
-        """Lengthen the prefix of names."""
-        self._before = _scope.get()
-        _scope.set(f"{self._before}{self._name}/")
-
-    def release(self) -> None:
-        """Let names begin as before."""
-        if self._before is not None:
-            _scope.set(self._before)
-            self._before = None

@@ -42,6 +42,7 @@ from eagerflow.recorder import (
     recorder_state,
     with_recorder,
 )
+from eagerflow.scopes import scope
 from eagerflow.spec import known_spec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -202,7 +203,14 @@ class GradientTape(Recorder):
         """
         return self._gradient(target, sources, output_gradients, unconnected, self.persistent)
 
-    def _gradient(
+    def _gradient(self, *given: Any) -> Any:
+        """The gradient; where its ops are written down, in a scope of its own."""
+        if recorder_state()[1] is None:
+            return self._walk_back(*given)
+        with scope("gradient"):
+            return self._walk_back(*given)
+
+    def _walk_back(
         self, target: Any, sources: Any, output_gradients: Any, unconnected: str, keep: bool
     ) -> Any:
         if unconnected not in ("raise", "none", "zero"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any
 
@@ -341,6 +341,9 @@ class _Recomputation(Recorder):
 
     def assign(self, variable: Any, value: Any) -> None:
         self._values[id(variable)] = value
+
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        """The first run has told it."""
 
 
 _POLICIES: dict[str | None, Callable[[Op], bool]] = {

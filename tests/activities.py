@@ -20,8 +20,9 @@ import eagerflow as ef
 from eagerflow.capture.guards import events
 from eagerflow.locks import writing
 from eagerflow.nn.layer import _training
-from eagerflow.recorder import process, recorder_state, scopes
+from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime import blas, threads
+from eagerflow.scopes import scopes
 
 BLAS = blas.thread_functions()
 BLAS_THREADS = BLAS[1]() if BLAS else None

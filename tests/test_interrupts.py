@@ -10,8 +10,9 @@ import pytest
 import eagerflow as ef
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked
-from eagerflow.recorder import process, recorder_state, scope, scopes
+from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime import blas, threads
+from eagerflow.scopes import scope, scopes
 from tests.interrupts import Interrupted, at_bytecode, at_every_bytecode
 
 

@@ -20,7 +20,7 @@ from eagerflow.graph import edit as edit
 from eagerflow.graph.costs import Costs
 from eagerflow.graph.diff import Difference, difference
 from eagerflow.plan import Plan
-from eagerflow.recorder import scope
+from eagerflow.scopes import scope
 
 __all__ = [
     "CostModel",

@@ -25,6 +25,7 @@ from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.methods import PLACE, Bindings
+from eagerflow.capture.taps import Taps
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
@@ -75,16 +76,25 @@ class NoValuesError(Exception):
 class Captured:
     """One graph of a function: what it was traced for, what it relied on, and its replay."""
 
-    __slots__ = ("graph", "kept", "known", "ledger", "places", "quick", "replay", "told", "used")
+    __slots__ = (
+        "graph", "kept", "known", "ledger", "nest", "places", "quick", "replay", "told", "used"
+    )  # fmt: skip
 
     def __init__(
-        self, graph: Graph, ledger: Ledger, replay: Replay, places: tuple[int, ...], told: Told
+        self,
+        graph: Graph,
+        ledger: Ledger,
+        replay: Replay,
+        places: tuple[int, ...],
+        told: Told,
+        taps: Taps,
     ) -> None:
         self.graph = graph
         self.ledger = ledger
         self.replay = replay
         self.places = places  # which leaves of the arguments are inputs
         self.told = told
+        self.nest = taps.nest(graph)  # makes the result of what a run gives
         self.known: list[tuple[int, Any]] = []  # leaves that are known by who they are, held weakly
         self.quick: Any = None  # its key among those of tensors alone
         self.used = True
@@ -246,7 +256,7 @@ class Function:
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
-                return entry.graph.nest(entry.replay.run(args))
+                return entry.nest(entry.replay.run(args))
         elif not only_tapes():
             return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
         given = self._arguments(args, kwargs)
@@ -266,7 +276,7 @@ class Function:
             outputs = entry.replay.run(inputs)
             if key is not None and entry.kept and entry.places == tuple(range(len(key) - 1)):
                 self._quick[key], entry.quick = entry, key
-        return entry.graph.nest(outputs)
+        return entry.nest(outputs)
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """All arguments, those left out with their defaults of now."""
@@ -395,7 +405,7 @@ class Function:
         replay = replay_of(graph, self.numerics)
         replay.plans.bound = self.max_graphs
         told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
-        return Captured(graph, ledger, replay, places, told)
+        return Captured(graph, ledger, replay, places, told, recorder.taps)
 
     def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
         if recorder.made:

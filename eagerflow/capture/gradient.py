@@ -14,7 +14,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.names import FreeNames, find_value
 from eagerflow.op import ops
-from eagerflow.recorder import scope
+from eagerflow.scopes import scope
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -34,6 +34,8 @@ class Extension(Trace):
         for node in graph.nodes:
             for value in node.outputs:
                 self.adopt(value)
+            if all(value.name != node.name for value in node.outputs):  # as of several
+                self.unique(node.name)
 
     def adopt(self, value: Value) -> None:
         """Make a value of the graph one's own."""
@@ -57,7 +59,7 @@ class Extension(Trace):
         The targets count as much as their ``weights`` say.
         """
         tape = GradientTape(persistent=True)
-        with self, scope("gradient"):
+        with self:
             with tape:
                 self._show_nodes(tape, {v for group in groups for v in group})
             ends = [self.tensors[v] for v in targets]
@@ -67,7 +69,8 @@ class Extension(Trace):
             found: list[Any] = []
             for group in sources:
                 parts = [g for g in (next(grads) for _ in group) if g is not None]
-                found.append(reduce(ops["add"].call, parts) if parts else None)
+                with scope("gradient"):
+                    found.append(reduce(ops["add"].call, parts) if parts else None)
                 if not parts and unconnected != "none":
                     found[-1] = tape.gradient(ends, group[0], unconnected=unconnected)
             tape.reset()

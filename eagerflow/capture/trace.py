@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from types import ModuleType
@@ -21,6 +21,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.leaks import refuse_leaks
+from eagerflow.capture.taps import Taps
 from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
@@ -36,8 +37,9 @@ from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
-from eagerflow.recorder import Recorder, recorder_state, scopes, with_recorder
+from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.runtime.collector import young
+from eagerflow.scopes import scopes
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
@@ -132,6 +134,7 @@ class Trace(Recorder):
         self.taped: dict[int, Variable] = {}  # Variables that a tape inside has seen read
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
+        self.taps = Taps()
         self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
         self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
@@ -268,6 +271,10 @@ class Trace(Recorder):
         self._cell(variable).assigned = self.value_of(value)
         self._reads.pop(id(variable), None)
 
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        named = {f"{name}/{label}".rstrip("/"): self.value_of(x) for label, x in tensors.items()}
+        self.taps.note(sink, named)
+
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
 
@@ -337,11 +344,14 @@ class Trace(Recorder):
     # The end -----------------------------------------------------------------------------------
 
     def finish(self, inputs: Values, result: Any, argument_structure: Any = None) -> Graph:
-        """The graph of what was recorded; ``result`` is the nest that the function returned."""
+        """The graph of what was recorded; ``result`` is the nest that the function returned.
+
+        Behind it come the values of ``taps``, as outputs that are no part of the nest.
+        """
         leaves, structure = tree.flatten(result)
         found = [self._result(leaf) for leaf in leaves]
         values = [x for x in found if type(x) is Value]
-        outputs = Values(values, _output_names(found, structure))
+        outputs = self.taps.added(Values(values, _output_names(found, structure)))
         self.is_open = False
         self._reads.clear()
         return Graph(

@@ -21,6 +21,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, printable
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
+from eagerflow.graph.walk import returned
 from eagerflow.guard import ScopeGuard
 from eagerflow.op import Op
 from eagerflow.plan.replay import Replay
@@ -168,10 +169,12 @@ class _Restored(ScopeGuard):
 
 def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]:
     """What came of a run: results, where they are, and what Variables hold."""
-    found = {n: np.asarray(x) for n, x in zip(graph.outputs.names, outputs, strict=True)}
+    names = returned(graph).names  # eager calls give no others
+    results = outputs[: len(names)]
+    found = {n: np.asarray(x) for n, x in zip(names, results, strict=True)}
     if places:
-        devices = [np.array(str(as_tensor(x).device)) for x in outputs]
-        found |= {_DEVICE + n: d for n, d in zip(graph.outputs.names, devices, strict=True)}
+        devices = [np.array(str(as_tensor(x).device)) for x in results]
+        found |= {_DEVICE + n: d for n, d in zip(names, devices, strict=True)}
     return found | {_VARIABLE + name: v.numpy() for name, v in graph.variables.items()}
 
 

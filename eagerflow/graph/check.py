@@ -13,7 +13,7 @@ from eagerflow.errors import CaptureError, EagerflowError, printable, short_repr
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.graph.text import type_text
-from eagerflow.graph.walk import named_bodies
+from eagerflow.graph.walk import named_bodies, returned
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
@@ -155,8 +155,8 @@ class _Check:
         for name, value in zip(graph.outputs.names, graph.outputs, strict=True):
             if value not in self.known:
                 self.fail(f"the output {name} is not a value of the graph: {short_repr(value)}")
-        if [x for x in graph.results if type(x) is Value] != list(graph.outputs):
-            self.fail("the values in its result are not its outputs")
+        if [x for x in graph.results if type(x) is Value] != list(returned(graph)):
+            self.fail("the values in its result are not its first outputs")
         leaves = None if graph.structure is None else _leaves(graph.structure)
         if leaves is not None and leaves != len(graph.results):
             self.fail(f"its result has {len(graph.results)} leaves, and its structure {leaves}")

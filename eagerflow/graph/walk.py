@@ -8,7 +8,7 @@ from typing import Any
 
 from eagerflow.dims import Shape
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node, Value
+from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.op import Op
 
 
@@ -118,6 +118,12 @@ def named_outputs(graph: Graph) -> Iterator[tuple[str, str, Value]]:
     for cell in graph.cells:
         if cell.assigned is not None:
             yield "assign", cell.name, cell.assigned
+
+
+def returned(graph: Graph) -> Values:
+    """The outputs that are in the nest of the result; others, handed out aside, follow them."""
+    count = sum(type(x) is Value for x in graph.results)
+    return Values(graph.outputs[:count], graph.outputs.names[:count])
 
 
 def needed(nodes: Sequence[Node], values: Iterable[Value]) -> list[Node]:

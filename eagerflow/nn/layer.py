@@ -24,7 +24,8 @@ from eagerflow.nn.layer_graph import call_layer
 from eagerflow.nn.masks import give_masks, known_masks, masks_of, with_masks
 from eagerflow.nn.nests import any_symbolic, is_nest, only_numbers, shapes_of, symbols_of
 from eagerflow.nn.symbols import infer
-from eagerflow.recorder import recording, scope, unrecorded
+from eagerflow.recorder import recording, unrecorded
+from eagerflow.scopes import scope
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["Layer", "LayerOptions", "layer_classes"]

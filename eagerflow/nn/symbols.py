@@ -7,7 +7,7 @@ no model uses goes away.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -86,6 +86,13 @@ class _Symbols(Recorder):
             hint="a Layer whose call assigns it",
         )
 
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        raise CaptureError(
+            "there is no value yet, as this tensor stands for the inputs of a model to come",
+            op=name,
+            hint="a Layer whose call writes it",
+        )
+
     def leave(self, tensor: Any, how: str) -> None:
         """What is known may leave."""
 
@@ -116,6 +123,9 @@ class _Inference(_Symbols):
 
     def assign(self, variable: Any, value: Any) -> None:
         """Nothing is known to assign."""
+
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        """Nothing is known to tell."""
 
     def initial(self, tensor: Any) -> Any:
         raise CaptureError(

@@ -194,3 +194,14 @@ def test_wrong_names(targets, sources, error, says):
     graph = ef.capture.trace(lambda x: {"loss": ef.sum(x), "n": ef.argmax(x)}, SPEC)
     with pytest.raises(error, match=says):
         graph.gradient(targets, sources)
+
+
+def test_names_of_nodes_with_several_results_are_not_given_twice():
+    def f(x):
+        loss = lambda x: ef.scan(lambda c, _: (ef.sin(c), None), x, length=3)[0]
+        return ef.grad(loss)(x)
+
+    graph = ef.capture.trace(f, ef.TensorSpec((), "float32")).gradient("output", "x")
+    graph.check()
+    names = [node.name for node in graph.nodes]
+    assert len(names) == len(set(names)) and "gradient/scan" in names

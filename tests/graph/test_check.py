@@ -270,8 +270,8 @@ def variable_names_twice(graph):
     graph.cells += (Cell(cell.name, None, Value("other", (3, 2), np.dtype("float32"))),)
 
 
-def result_without_output(graph):
-    graph.results = graph.results[:2]
+def results_in_another_order(graph):
+    graph.results = (*graph.results[1:], graph.results[0])
 
 
 def other_structure(graph):
@@ -331,7 +331,7 @@ FAULTS = [
     (foreign_output, "the output best is not a value", "f"),
     (variable_names_twice, "its Variables do not have a name each", "f"),
     (output_names_twice, "outputs do not have a name each", "f"),
-    (result_without_output, "values in its result are not its outputs", "f"),
+    (results_in_another_order, "values in its result are not its first outputs", "f"),
     (other_structure, "3 leaves, and its structure 4", "f"),
 ]
 

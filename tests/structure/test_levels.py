@@ -29,6 +29,7 @@ LEVELS = {
                 "provenance",
                 "products",
                 "pulls",
+                "scopes",
                 "tape",
                 "transforms",
             ],
@@ -36,8 +37,8 @@ LEVELS = {
             ["fusion"],
             ["plan"],
             ["capture"],
-            ["nn", "data", "onnx", "standalone"],
-            ["distributed", "notebook", "serving", "summary", "testing"],
+            ["nn", "data", "onnx", "standalone", "summary"],
+            ["distributed", "notebook", "serving", "testing"],
         ]
     )
     for name in names
@@ -57,6 +58,7 @@ DOORS = {  # functions behind which modules are loaded when they are first used
     f"{PACKAGE}/ops/shapes/reshaping.py": {"copy_kernels"},
     f"{PACKAGE}/nn/layers/recurrent.py": {"scan"},
     f"{PACKAGE}/nn/model.py": {"_with_tools"},
+    f"{PACKAGE}/nn/callbacks/tensorboard.py": {"_new_writer"},
     f"{PACKAGE}/nn/saving.py": {"export", "prediction_graph"},
     f"{PACKAGE}/nn/compiled_layer.py": {"_captured"},
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import wraps
 from itertools import count
@@ -27,7 +27,8 @@ from eagerflow.op import Cost, Op, ops, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
 from eagerflow.ops.family import define
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.recorder import recorder_state, scope, with_recorder
+from eagerflow.recorder import recorder_state, with_recorder
+from eagerflow.scopes import scope
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 
@@ -67,6 +68,15 @@ class Inner(Trace):
     def closed(self) -> None:
         super().closed()
         self.outer = None
+
+    def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
+        error = CaptureError(
+            f"what {self.name!r} computes comes out of its results alone",
+            op=name,
+            hint="return the value from the function of the loop or branch, and write it outside",
+        )
+        self.explain(error)
+        raise error
 
 
 plain(Graph)  # passes may give bodies of any class

@@ -48,7 +48,8 @@ from eagerflow.keras.backend.tensors import (
     is_tensor,
     shape,
 )
-from eagerflow.recorder import prepared, scope
+from eagerflow.recorder import prepared
+from eagerflow.scopes import scope
 from eagerflow.tensor import Operators
 
 __all__ = [

@@ -35,7 +35,7 @@ class CapturedStep:
     def __init__(self, function: Callable[[Any], Any], name: str) -> None:
         self.function = function
         self.name = name
-        self._replays: dict[Any, Replay] = {}
+        self._replays: dict[Any, tuple[Replay, Callable[[Any], Any]]] = {}
 
     def __call__(self, data: Any) -> Any:
         """What the function returns, its variables changed as it changes them."""
@@ -45,17 +45,19 @@ class CapturedStep:
         leaves = [x if x is None or type(x) in _ARRAYS else convert_to_tensor(x) for x in leaves]
         forms = [None if x is None else (x.shape, x.dtype) for x in leaves]
         key = structure, current_device(), *forms
-        replay = self._replays.get(key)
-        if replay is None:
-            replay = self._replays[key] = replay_of(self._traced(leaves, structure))
-        return replay.graph.nest(replay.run([x for x in leaves if x is not None]))
+        found = self._replays.get(key)
+        if found is None:
+            recorder, graph = self._traced(leaves, structure)
+            found = self._replays[key] = replay_of(graph), recorder.taps.nest(graph)
+        replay, nest = found
+        return nest(replay.run([x for x in leaves if x is not None]))
 
     @property
     def graphs(self) -> list[Graph]:
         """The graphs so far."""
-        return [replay.graph for replay in self._replays.values()]
+        return [replay.graph for replay, _ in self._replays.values()]
 
-    def _traced(self, leaves: list[Any], structure: tree.Structure) -> Graph:
+    def _traced(self, leaves: list[Any], structure: tree.Structure) -> tuple[Trace, Graph]:
         recorder, graph = self._run(leaves, structure)
         if recorder.made:  # what was not there yet is there now
             recorder, graph = self._run(leaves, structure)
@@ -67,7 +69,7 @@ class CapturedStep:
                 at=recorder.made_at[0],
                 hint="create variables in build() or __init__()",
             )
-        return graph
+        return recorder, graph
 
     def _run(self, leaves: list[Any], structure: tree.Structure) -> tuple[Trace, Graph]:
         recorder = Trace(self.name, free=FreeSizes(), placed=True)

@@ -9,6 +9,7 @@ from eagerflow.nn.callbacks.history import CSVLogger, History
 from eagerflow.nn.callbacks.monitors import EarlyStopping, Monitor, TerminateOnNaN
 from eagerflow.nn.callbacks.rates import LearningRateScheduler, ReduceLROnPlateau
 from eagerflow.nn.callbacks.saving import ModelCheckpoint
+from eagerflow.nn.callbacks.tensorboard import TensorBoard
 
 __all__ = [
     "BackupAndRestore",
@@ -23,5 +24,6 @@ __all__ = [
     "Monitor",
     "ReduceLROnPlateau",
     "SwapEMAWeights",
+    "TensorBoard",
     "TerminateOnNaN",
 ]

@@ -19,7 +19,8 @@ from eagerflow.tensor import Operators
 __all__ = ["LearningRateScheduler", "ReduceLROnPlateau"]
 
 
-def _rate(model: Any) -> float:
+def learning_rate(model: Any) -> float:
+    """The learning rate of a model's optimizer, now."""
     return float(np.asarray(model.optimizer.learning_rate))
 
 
@@ -49,7 +50,7 @@ class LearningRateScheduler(Callback):
             pass
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
-        given = epoch, _rate(self.model)
+        given = epoch, learning_rate(self.model)
         found = self.schedule(*given[: 1 if self._takes_epoch_alone else 2])
         if not isinstance(found, Real | Operators) or isinstance(found, bool):
             raise ArgumentError(
@@ -65,7 +66,7 @@ class LearningRateScheduler(Callback):
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         if logs is not None:
-            logs["learning_rate"] = _rate(self.model)
+            logs["learning_rate"] = learning_rate(self.model)
 
 
 class ReduceLROnPlateau(Monitor):
@@ -105,7 +106,7 @@ class ReduceLROnPlateau(Monitor):
         self.wait = self.cooling = 0
 
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        rate = _rate(self.model)
+        rate = learning_rate(self.model)
         if logs is not None:
             logs["learning_rate"] = rate
         value = self.value_in(logs)

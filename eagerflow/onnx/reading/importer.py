@@ -27,7 +27,8 @@ from eagerflow.onnx.reading.origins import origin_of
 from eagerflow.onnx.reading.refusals import Problem, label_of
 from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
-from eagerflow.recorder import recorder_state, scope, with_recorder
+from eagerflow.recorder import recorder_state, with_recorder
+from eagerflow.scopes import scope
 
 MAX_STEPS = 50_000
 """Nodes and bodies that may be walked through, besides the file's: of loops and functions."""

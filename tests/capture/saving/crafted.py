@@ -333,7 +333,7 @@ CHANGES = {
     "output missing": put("graphs", 0, "outputs", [["y", 99]]),
     "output a name": put("graphs", 0, "outputs", ["y"]),
     "outputs of one name": put("graphs", 0, "outputs", [["y", 5], ["y", 8]]),
-    "results without outputs": put("graphs", 0, "results", [1, 2, 3, None]),
+    "results in another order": put("graphs", 0, "results", [{"value": 8}, 3, {"value": 5}, None]),
     "results of others": put("graphs", 0, "results", [{"value": 3}, 3, {"value": 8}, None]),
     "results of code": put("graphs", 0, "results", [{"__reduce__": "os.system"}]),
     "results too few": put("graphs", 0, "results", [{"value": 5}, {"value": 8}]),

@@ -1,0 +1,89 @@
+"""An event file: what TensorBoard reads, written by TensorBoard's own writer."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from typing import Any
+
+from eagerflow.errors import SessionError
+from eagerflow.files.atomic import as_path, refuse
+from eagerflow.summary.board import message, module
+
+QUEUE = 200  # records that wait for the thread that writes
+
+
+class EventFile:
+    """A new event file in a folder, which is made; a thread writes what is added.
+
+    ``flush_secs`` is how long records may wait in memory. Each method raises FileFormatError for
+    what the system has against the file, also if it was the thread that met it, and SessionError
+    where the file is closed, or was opened in the process that this one was forked from. Several
+    threads may add records.
+    """
+
+    def __init__(self, logdir: str | os.PathLike[str], flush_secs: float, suffix: str) -> None:
+        self.logdir = as_path(logdir)
+        self._process = os.getpid()
+        self._lock = threading.Lock()
+        self._open = True
+        writer = module("summary.writer.event_file_writer").EventFileWriter
+        self._event, self._summary = message("event", "Event"), message("summary", "Summary")
+        try:
+            os.makedirs(self.logdir, exist_ok=True)
+            self._writer = writer(
+                self.logdir, max_queue_size=QUEUE, flush_secs=flush_secs, filename_suffix=suffix
+            )
+        except OSError as error:
+            refuse(error, "written", self.logdir)
+
+    def check_open(self) -> None:
+        """SessionError where nothing can be added any more."""
+        if not self._open:
+            raise SessionError("the writer is closed", op="ef.summary", received=self.logdir)
+        if os.getpid() != self._process:
+            raise SessionError(
+                "the writer belongs to the process that this one was forked from",
+                op="ef.summary",
+                received=self.logdir,
+                hint="make a Writer of its own in each process",
+            )
+
+    def add_values(self, values: Any, step: int) -> None:
+        """Add values for a step, which come from ``eagerflow.summary.plugins``."""
+        self._add(
+            self._event(wall_time=time.time(), step=step, summary=self._summary(value=values))
+        )
+
+    def add_graph(self, graph: bytes) -> None:
+        """Add a GraphDef."""
+        self._add(self._event(wall_time=time.time(), graph_def=graph))
+
+    def _add(self, event: Any) -> None:
+        self.check_open()
+        try:
+            self._writer.add_event(event)
+        except OSError as error:
+            refuse(error, "written", self.logdir)
+
+    def flush(self) -> None:
+        """Write all that was added; then it can be read whatever happens to this process."""
+        self.check_open()
+        try:
+            self._writer.flush()
+        except OSError as error:
+            refuse(error, "written", self.logdir)
+
+    def close(self) -> None:
+        """Write all that was added, and close the file; once is enough."""
+        with self._lock:
+            if not self._open or os.getpid() != self._process:
+                return
+            self._open = False
+        try:
+            self._writer.flush()  # which also tells what the thread has met
+        except OSError as error:
+            refuse(error, "written", self.logdir)
+        finally:
+            self._writer.close()
