@@ -119,6 +119,8 @@ def __getattr__(name: str) -> Any:
         return importlib.import_module(f"{__name__}.ops.{name}")
     if name in _CAPTURE:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
+    if name == "profile":
+        return importlib.import_module(f"{__name__}.profiling.profile").profile
     if name in ops.LATE:
         found = globals()[name] = getattr(ops, name)
         return found
@@ -153,6 +155,7 @@ __all__ = sorted(
         "nan",
         "newaxis",
         "pi",
+        "profile",
         "random",
         "register_device_type",
         "set_logical_devices",

@@ -424,16 +424,34 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     """Put the kernel for operands of ``kind`` into the op's table."""
+    backend = kind.device.backend
+    few, many = backend.bind_by_size(op, kind.dtype)
     entry = op.table.get(kind)
     if entry is None:
         specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
         out = kind.device.kind(op.infer(*specs).dtype)
-        backend = kind.device.backend
-        few, many = backend.bind_by_size(op, kind.dtype)
         op.many[kind] = many or few
         entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
-        op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)
+        op.table[kind, scalar] = *entry, backend.numbers(few, scalar, kind.dtype)
+    learned(op)
+
+
+class Learned:
+    """The ops that have kernels in their tables, and who hears of each one that gets some."""
+
+    def __init__(self) -> None:
+        self.ops: dict[Op, None] = {}
+        self.hear: list[Callable[[Op], None]] = []
+
+    def __call__(self, op: Op) -> None:
+        """Note that an op has got kernels."""
+        self.ops[op] = None
+        for heard in self.hear.copy():
+            heard(op)
+
+
+learned = Learned()
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -585,6 +603,8 @@ def _kernel(op: Op, kind: Kind) -> Call:
         direct = backend.bind_direct(op, kind.dtype)
         if direct is not None and kind not in op.table:
             op.table[kind] = direct
+        learned(op)
+        fn = op.kernels[kind]
     return fn
 
 

@@ -33,7 +33,7 @@ LEVELS = {
                 "transforms",
             ],
             ["files", "graph"],
-            ["fusion"],
+            ["fusion", "profiling"],
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone"],

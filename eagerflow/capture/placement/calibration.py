@@ -5,12 +5,11 @@ Rates are measured once for each machine and kind of device, in about a second, 
 
 from __future__ import annotations
 
-import json
 import math
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, fields, replace
-from functools import cache, partial
+from functools import partial
 from itertools import cycle, islice
 from time import perf_counter
 from typing import Any
@@ -28,7 +27,7 @@ from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import ops
 from eagerflow.ops.nn.convolution import conv
 from eagerflow.plan.plan import Plan
-from eagerflow.runtime.cache import ObjectCache
+from eagerflow.runtime.measured import processor, remembered
 from eagerflow.spec import TensorSpec
 
 TIMED_INSTRUCTIONS = {
@@ -248,24 +247,12 @@ def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
 
 # Remembering -------------------------------------------------------------------------------------
 
-_disk = ObjectCache()
-_known: dict[str, Any] = {}
 _measuring = reentrant_lock()
-
-
-@cache
-def _processor() -> str:
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-            names = [line.partition(":")[2].strip() for line in file if "model name" in line]
-        return f"{names[0]} x{len(names)}" if names else platform.processor()
-    except OSError:  # only Linux has it
-        return platform.processor() or platform.machine()
 
 
 def _machine() -> str:
     versions = f"numpy {np.__version__}, python {platform.python_version()}"
-    return f"on {_processor()}, {versions}, {kernel.ways()[0]}, format {FORMAT_VERSION}"
+    return f"on {processor()}, {versions}, {kernel.ways()[0]}, format {FORMAT_VERSION}"
 
 
 def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
@@ -285,7 +272,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
     with Locked(_measuring), np.errstate(all="ignore"):
         for place in places:
             key = f"rates of {_kind(place)} {_machine()}"
-            own, whole = _remembered(
+            own, whole = remembered(
                 key, partial(_both, place), _as_rates, again and key not in done
             )
             done.add(key)  # logical devices are alike
@@ -293,7 +280,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
             if executor.mode_of(place) == executor.SHARED:
                 rates[f"{place} alone"] = whole
         key = f"links of {', '.join(map(_kind, places))} {_machine()}"
-        links = _remembered(key, partial(_links, places), _as_links, again)
+        links = remembered(key, partial(_links, places), _as_links, again)
     latency, run, crowd, pairs = links
     bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
     return CostModel(rates, latency, bandwidth or math.inf, run, crowd)
@@ -315,26 +302,6 @@ def _both(place: Device) -> list[Any]:
 def _links(places: Sequence[Device]) -> list[Any]:
     """Latency, what a run costs, what neighbours cost, and rates between separate memories."""
     return [*_handover(places), _crowd(places), _bandwidth(places)]
-
-
-def _remembered(
-    key: str, measure: Callable[[], Any], read: Callable[[Any], Any], again: bool
-) -> Any:
-    """What was measured before and can be read, or else is measured now."""
-    if not again:
-        if key in _known:
-            return _known[key]
-        content = _disk.load(key)
-        if content is not None:
-            try:
-                _known[key] = found = read(json.loads(content))
-                return found
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-                pass  # damaged: measured anew
-    made = json.dumps(measure())
-    _disk.store(key, made.encode())
-    _known[key] = found = read(json.loads(made))
-    return found
 
 
 def _field(found: Any) -> Any:

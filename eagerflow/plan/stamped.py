@@ -1,0 +1,146 @@
+"""Segments that also write an event for each step, while a profile is open.
+
+A segment stays one call of machine code: times are noted between its steps, by jobs that do nothing
+else (``stamps``). Its steps are neither run alone nor in another order. What one thread does in a
+loop, and what is done for a row of pieces together, are one event each.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eagerflow.codegen.llvm import stamps
+from eagerflow.codegen.region import Region
+from eagerflow.dispatch import internal
+from eagerflow.plan.segments import Arrays, Layout, NativeCall, Segment, SegmentStep
+from eagerflow.profiling import log
+from eagerflow.profiling.kernels import origin
+from eagerflow.profiling.log import clock
+from eagerflow.profiling.rows import Facts, Site, joined, place_of_code, step_facts
+
+
+class Aside(Site):
+    """Work that is no step's, by the name that it has in tables."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def facts(self, detail: Any) -> Facts:
+        """Its name."""
+        return Facts(self.name, is_call=True)
+
+
+PREPARING = Aside("(preparing the profile)")
+"""What a profile itself causes, when a plan runs under one for the first time."""
+LEAVING = Aside("(waiting for threads that help)")
+
+
+class StepsSite(Site):
+    """Steps of a segment that are done together; mostly one."""
+
+    def __init__(self, steps: Sequence[Any], arrays: Sequence[Arrays]) -> None:
+        self.steps = tuple(steps)
+        self._sizes = [(sum(a.nbytes for a in row), max(a.size for a in row)) for row in arrays]
+
+    def facts(self, detail: Any) -> Facts:
+        """All of them as one, at their line, or at the one that they were called for."""
+        found = [
+            _region_facts(step, *sizes) if isinstance(step, Region) else step_facts(step)
+            for step, sizes in zip(self.steps, self._sizes, strict=True)
+        ]
+        whole = joined(found)
+        return whole if detail is None else whole._replace(place=place_of_code(*detail))
+
+
+def _region_facts(region: Region, size: int, elements: int) -> Facts:
+    """A region that stands for no node of a graph: one operation for each statement."""
+    return Facts(region.name, flops=len(region.body) * elements, bytes=size)
+
+
+class StampedLayout(Layout):
+    """A segment for arrays of certain strides, with times noted behind all of its steps."""
+
+    def __init__(
+        self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
+    ) -> None:
+        self._steps, self._rows = steps, rows
+        self._sites: list[StepsSite] = []
+        self._stamps = stamps.Stamps(len(steps))
+        super().__init__(steps, natives, rows)
+        self._rows = ()
+
+    def _added(self, numbers: Sequence[int]) -> None:
+        self._sites.append(
+            StepsSite([self._steps[i].step for i in numbers], [self._rows[i] for i in numbers])
+        )
+        if self._waiting.run:
+            stamp = self._stamps.job()
+            self._waiting.held.append(stamp)
+            self._waiting.run += stamp.run
+        else:
+            self.parts.append(_Note(self._stamps.note()))
+
+    def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
+        """Do all steps, and write an event for each."""
+        caller = sys._getframe(_FRAMES_TO_CALLER)
+        # Else it is a plan, whose steps know their lines.
+        detail = origin(caller) if internal[caller.f_code.co_filename] else None
+        self._stamps.reset()
+        begin = clock()
+        super().run(rows)
+        for site, end in zip(self._sites, self._stamps.read(), strict=True):
+            end = max(begin, end)
+            log.write(begin, end, site, detail)
+            begin = end
+        log.write(begin, clock(), LEAVING)
+
+
+class _Note:
+    """A time that is noted between parts of a segment."""
+
+    def __init__(self, note: Callable[[], None]) -> None:
+        self._note = note
+
+    def take(self, rows: tuple[tuple[Any, ...], ...]) -> int:
+        """It takes no arrays."""
+        return 0
+
+    def run(self, rows: tuple[tuple[Any, ...], ...]) -> None:
+        """Note the time."""
+        self._note()
+
+
+class StampedSegment(Segment):
+    """A segment that writes events."""
+
+    layout = StampedLayout
+
+    def __init__(self, plain: Segment) -> None:
+        super().__init__(plain.steps)
+        self._natives = plain._natives
+
+    def _for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
+        begin = clock()
+        found = super()._for(rows)
+        log.write(begin, clock(), PREPARING)
+        return found
+
+
+_FRAMES_TO_CALLER = 3  # from a layout's run: the segment's call, the timed one, and who calls that
+run_segment = Segment.__call__
+
+
+def timed_segment(self: Segment, rows: tuple[tuple[Any, ...], ...]) -> None:
+    """The call of a segment while there is a profile."""
+    if isinstance(self, StampedSegment):
+        run_segment(self, rows)
+    elif stamps.can_stamp():
+        if self.stamped is None:
+            self.stamped = StampedSegment(self)
+        run_segment(self.stamped, rows)
+    else:
+        begin = clock()
+        run_segment(self, rows)
+        log.write(begin, clock(), StepsSite([own.step for own in self.steps], rows))
