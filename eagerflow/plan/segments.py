@@ -174,7 +174,7 @@ class Layout:
     def _add(self, step: SegmentStep, number: int) -> None:
         """A step of its own."""
         native = self._natives[number]
-        own = None if native is None else native.new_jobs(number, self._start)
+        own = None if native is None else self._new_jobs(native, number)
         if own is None:
             self._end()
             self.parts.append(PythonPart(step, number))
@@ -185,6 +185,10 @@ class Layout:
             self._waiting.add(*own)
             if own[-1].flags is not None:
                 self._end(PythonPart(step, number))
+
+    def _new_jobs(self, native: NativeCall, number: int) -> list[Any] | None:
+        """The jobs of a step of its own."""
+        return native.new_jobs(number, self._start)
 
     def _added(self, numbers: Sequence[int]) -> None:
         """All that does these steps is there: a subclass may add something of its own."""

@@ -29,7 +29,8 @@ class Facts(NamedTuple):
     """What a site tells of a call; ``flops`` and ``bytes`` are what it does by its ops' facts.
 
     ``region`` is what one kernel of a plan computes. What ``is_call`` holds other calls, and is
-    itself no kernel. Without a ``place`` or a ``device`` it is that of the call around it.
+    itself no kernel. Without a ``place`` or a ``device`` it is that of the call around it. An event
+    may stand for several ``calls``.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Facts(NamedTuple):
     flops: float = 0
     bytes: float = 0
     is_call: bool = False
+    calls: int = 1
 
 
 class Site:
@@ -302,7 +304,7 @@ def grouped(parts: Iterable[Part], key: Callable[[Part], Any]) -> list[Row]:
         rows.append(
             Row(
                 name if isinstance(name, str) else own[0].facts.name,
-                len(own),
+                sum(part.facts.calls for part in own),
                 sum(part.seconds for part in own),
                 sum(part.facts.flops for part in own),
                 sum(part.facts.bytes for part in own),

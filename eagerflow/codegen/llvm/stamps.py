@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +23,9 @@ from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import library
 
-_WORDS = 3  # of a frame: the time, the address of the clock's function, the clock's number
+# A frame: the time, the address of the clock's function, the clock's number; for a lap the time is a
+# sum, and there is the address of the time at which the lap before has ended.
+_WORDS = 4
 _NANOSECONDS = 10**9
 
 
@@ -36,19 +40,36 @@ def _now(code: Code) -> str:
 
 
 def _text() -> str:
-    """The function ``stamp`` of a job: the first thread that comes leaves the time in the frame."""
+    """The functions of jobs: ``stamp`` and ``lap``.
+
+    The first thread that comes to a stamp leaves the time in the frame. A lap is for one thread: it
+    adds the time that has passed since the one before.
+    """
     code = Code()
     with code.function("stamp(ptr %frame, i64 %memory, ptr %counters)"):
         before = code.value("load atomic i64, ptr %frame monotonic, align 8")
         with code.where(code.value(f"icmp eq i64 {before}, 0")):
             now = _now(code)
             code.value(f"cmpxchg ptr %frame, i64 0, i64 {now} monotonic monotonic")
+    with code.function("lap(ptr %frame, i64 %memory, ptr %counters)"):
+        now, before = _now(code), code.word("ptr", "%frame", 3)
+        passed = code.number("sub", now, code.word("i64", before, 0))
+        total = code.number("add", code.word("i64", "%frame", 0), passed)
+        code.line(f"store i64 {total}, ptr %frame, align 8")
+        code.line(f"store i64 {now}, ptr {before}, align 8")
     return code.text()
 
 
 @cache
-def _entry() -> int:
-    return library(_text(), "stamp")["stamp"]
+def _entries() -> dict[str, int]:
+    return library(_text(), "stamp", "lap")
+
+
+def _job(name: str, row: Any, held: Any) -> Job:
+    """A job of one of the functions, whose frame is a row of an array."""
+    frame = (ctypes.c_int64 * _WORDS).from_address(launch.address(row))
+    frame[1:3] = [_clock() or 0, time.CLOCK_MONOTONIC]
+    return Job(_entries()[name], frame, (ctypes.c_int64 * 0)(), Operands((), (), ()), held=held)
 
 
 @cache
@@ -88,11 +109,7 @@ class Stamps:
 
     def job(self) -> Job:
         """A job that notes when those before it are complete, whichever threads do them."""
-        row = self._frames[self._next()]
-        row[1:_WORDS] = _clock() or 0, time.CLOCK_MONOTONIC
-        frame = (ctypes.c_int64 * _WORDS).from_address(launch.address(row))
-        none = (ctypes.c_int64 * 0)()
-        return Job(_entry(), frame, none, Operands((), (), ()), held=self._frames)
+        return _job("stamp", self._frames[self._next()], self._frames)
 
     def note(self) -> Callable[[], None]:
         """A function that notes the time when it is called."""
@@ -108,3 +125,52 @@ class Stamps:
     def read(self) -> list[int]:
         """All times of the last run, in the order in which they were asked for."""
         return (self._times[: self._count] + _offset()).tolist()
+
+
+class Laps:
+    """How long each of the steps of a loop takes, all iterations together."""
+
+    def __init__(self, most: int) -> None:
+        self._frames = np.zeros((most + 1, COUNTER_WORDS), np.int64)
+        self._last = np.zeros(1, np.int64)
+        self.steps: list[int] = []
+        """Numbers of the steps that have jobs."""
+        self._jobs: list[Job] = []
+        self._times: list[Any] = []  # of each job: its times in all iterations
+
+    def among(
+        self, once: Sequence[Job], each: Sequence[Job], alone: bool
+    ) -> tuple[list[Job], list[Job]]:
+        """The jobs of a loop with some between them that note times; one thread is ``alone``."""
+        made: list[Job] = []
+        for number, own in groupby(each, lambda job: job.step):
+            self.steps.append(number)
+            made += own
+            self._jobs.append(self._lap(alone, number))
+            made.append(self._jobs[-1])
+        return [*once, *([self._lap(True, 0)] if alone else ())], made
+
+    def _lap(self, alone: bool, step: int) -> Job:
+        row = self._frames[len(self._jobs)]
+        row[3] = launch.address(self._last)
+        made = _job("lap" if alone else "stamp", row, (self._frames, self._last))
+        made.step = step
+        return made
+
+    def spread(self, frames: Mapping[Job, Any]) -> None:
+        """Let each job have a frame for each iteration: these."""
+        self._times = [frames[job][:, 0] for job in self._jobs]
+
+    def reset(self) -> None:
+        """Be ready for the next run."""
+        self._frames[:, 0] = 0
+        for times in self._times:
+            times[:] = 0
+
+    def read(self, begin: int) -> list[int]:
+        """Nanoseconds of each of ``steps`` in the last run, which began then."""
+        if not self._times:
+            return self._frames[: len(self._jobs), 0].tolist()
+        times = np.stack(self._times, axis=1)
+        passed = np.diff(times.ravel(), prepend=begin - _offset())
+        return passed.reshape(times.shape).sum(axis=0).tolist()
