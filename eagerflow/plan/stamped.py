@@ -44,16 +44,19 @@ class StepsSite(Site):
     """Steps of a segment that are done together; mostly one."""
 
     def __init__(self, steps: Sequence[Any], arrays: Sequence[Arrays]) -> None:
-        self.steps = tuple(steps)
-        self._sizes = [(sum(a.nbytes for a in row), max(a.size for a in row)) for row in arrays]
+        self._parts = [
+            (step, *(_sizes(row) if isinstance(step, Region) else (0, 0)))
+            for step, row in zip(steps, arrays, strict=True)
+        ]
 
     def facts(self, detail: Any) -> Facts:
         """All of them as one, at their line, or at the one that they were called for."""
-        found = [
-            _region_facts(step, *sizes) if isinstance(step, Region) else step_facts(step)
-            for step, sizes in zip(self.steps, self._sizes, strict=True)
-        ]
-        whole = joined(found)
+        whole = joined(
+            [
+                _region_facts(step, *sizes) if isinstance(step, Region) else step_facts(step)
+                for step, *sizes in self._parts
+            ]
+        )
         return whole if detail is None else whole._replace(place=place_of_code(*detail))
 
 
@@ -78,6 +81,11 @@ class IterationsSite(Site):
         """The step, so many times."""
         found, count = step_facts(self.step), self.count
         return found._replace(calls=count, flops=count * found.flops, bytes=count * found.bytes)
+
+
+def _sizes(row: Arrays) -> tuple[int, int]:
+    """Bytes of all arrays, and elements of the largest one."""
+    return sum(a.nbytes for a in row), max(a.size for a in row)
 
 
 def _region_facts(region: Region, size: int, elements: int) -> Facts:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import copy
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from types import FunctionType
 from typing import Any
 
-from eagerflow.plan.device_segments import DeviceSegment
+from eagerflow.devices import Device, device_of
+from eagerflow.plan.device_segments import DeviceSegment, start
 from eagerflow.plan.in_place import Commit, Update
 from eagerflow.plan.lowering import Program
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.segments import Segment
 from eagerflow.plan.stamped import PREPARING, StepsSite, run_segment, timed_segment
-from eagerflow.profiling import log
+from eagerflow.profiling import device_events, log
 from eagerflow.profiling.kernels import origin
 from eagerflow.profiling.log import clock
 from eagerflow.profiling.memory import watch
@@ -36,13 +38,19 @@ from eagerflow.provenance import line_of
 UPDATES = "updates of Variables"
 
 
+# Segments on devices -----------------------------------------------------------------------------
+
 _run_device_segment = DeviceSegment.__call__
 
 
 def _timed_device_segment(self: DeviceSegment, rows: Any) -> None:
-    begin = clock()
-    _run_device_segment(self, rows)
-    log.write(begin, clock(), StepsSite([own.step for own in self.steps], rows))
+    """Start the steps one by one, for a recording shows none of them."""
+    for own, row in zip(self.steps, rows, strict=True):
+        place = device_of(row[-1])
+        if place is None or not place.backend.marks:
+            start(own, row)
+        else:
+            device_events.start(place, StepsSite([own.step], [row]), None, start, own, row)
 
 
 # Programs ----------------------------------------------------------------------------------------
@@ -101,8 +109,13 @@ class UpdatesSite(Site):
         return joined([step_facts(step) for step in self.steps], UPDATES)
 
 
-def _timed_step(thing: Callable[..., Any], site: LineSite) -> Callable[..., Any]:
+def _timed_step(thing: Callable[..., Any], site: LineSite, place: Device) -> Callable[..., Any]:
     """A function of a program that writes an event for each call."""
+
+    def begin_there(*args: Any, **named: Any) -> Any:
+        frame = sys._getframe(1)
+        detail = frame.f_code, frame.f_lasti
+        return device_events.start(place, site, detail, partial(thing, *args, **named))
 
     def call(*args: Any, **named: Any) -> Any:
         begin = clock()
@@ -112,7 +125,7 @@ def _timed_step(thing: Callable[..., Any], site: LineSite) -> Callable[..., Any]
         log.write(begin, end, site, (frame.f_code, frame.f_lasti))
         return found
 
-    return call
+    return begin_there if place.backend.marks else call
 
 
 def _timed_names(plan: Plan) -> dict[str, Any]:
@@ -123,7 +136,7 @@ def _timed_names(plan: Plan) -> dict[str, Any]:
         if isinstance(thing, FunctionType) and thing.__code__.co_filename == plan.file:
             thing = FunctionType(thing.__code__, names)
         elif name.startswith("_") and callable(thing) and not isinstance(thing, _SEGMENTS):
-            thing = _timed_step(thing, LineSite(program, name, thing))
+            thing = _timed_step(thing, LineSite(program, name, thing), plan.device)
         names[name] = thing
     return names
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from eagerflow.devices import Device, Kind
 from eagerflow.dispatch import internal, learned
 from eagerflow.op import Op
-from eagerflow.profiling import log
+from eagerflow.profiling import device_events, log
 from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
 from eagerflow.profiling.memory import MIN_WATCHED_BYTES, watch
 from eagerflow.profiling.rows import GradientSite, OpSite
@@ -42,6 +43,13 @@ def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., A
     site, kind = OpSite(op, place), place.backend.array_type
     views = bool(op.views)
 
+    def given_of(args: tuple[Any, ...]) -> list[Any]:
+        return [(a.shape, a.dtype) if a.__class__ is kind else a for a in args]
+
+    def start(*args: Any, **attributes: Any) -> Any:
+        detail = *origin(_frame(2)), given_of(args), attributes
+        return device_events.start(place, site, detail, partial(kernel, *args, **attributes))
+
     def call(*args: Any, **attributes: Any) -> Any:
         begin = clock()
         out = kernel(*args, **attributes)
@@ -55,15 +63,15 @@ def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., A
         if len(events) >= MAX_EVENTS:
             leave_out()
             return out
-        given = [(a.shape, a.dtype) if a.__class__ is kind else a for a in args]
-        detail = code, at, given, attributes
+        detail = code, at, given_of(args), attributes
         _append((begin, end, here.thread, site, detail))
         if not views and getattr(out, "nbytes", MIN_WATCHED_BYTES) >= MIN_WATCHED_BYTES:
             watch(out, end, site, detail)
         return out
 
-    call.untimed = kernel  # type: ignore[attr-defined]
-    return call
+    made = start if place.backend.marks else call
+    made.untimed = kernel  # type: ignore[attr-defined]
+    return made
 
 
 def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -8,16 +8,17 @@ from functools import cached_property
 from eagerflow.devices import current_device
 from eagerflow.errors import ArgumentError, ProfileError
 from eagerflow.guard import ScopeGuard
-from eagerflow.profiling import kernels, log, memory
+from eagerflow.profiling import device_events, kernels, log, memory
+from eagerflow.profiling.device_events import started
 from eagerflow.profiling.log import clock, events, here
 from eagerflow.profiling.machine import Machine, measured
 from eagerflow.profiling.rows import KEYS, Part, Row, grouped, parts_of
 from eagerflow.profiling.table import table_text
-from eagerflow.profiling.trace import write_trace
+from eagerflow.profiling.trace import write_profile
 
 __all__ = ["Profile", "profile"]
 
-for _switch in (kernels.Kernels(), memory.Memory()):
+for _switch in (kernels.Kernels(), memory.Memory(), device_events.DeviceEvents()):
     log.offer(_switch)
 
 
@@ -40,7 +41,8 @@ class Profile(ScopeGuard):
             raise _refused(f"{runs} rounds measure nothing", "rounds", "1 at least")
         self.runs = runs
         self._told = gigaflops, gigabytes
-        self._first: tuple[int, int, int] | None = None  # events, changes of memory, left out
+        # How many events, works of devices, changes of memory, and calls left out there were.
+        self._first: tuple[int, int, int, int] | None = None
         self._begin = self._end = 0
         self._events: list[log.Event] | None = None
         self._changes: list[memory.Change] = []
@@ -59,7 +61,7 @@ class Profile(ScopeGuard):
             )
         self._device, self.thread = str(current_device()), here.thread
         count = log.begin(self)
-        self._first = count, len(memory.changes), log.left_out()
+        self._first = count, len(started), len(memory.changes), log.left_out()
         self._begin = clock()
 
     def release(self) -> Exception | None:
@@ -67,11 +69,13 @@ class Profile(ScopeGuard):
         first = self._first
         if first is not None:
             end = clock()
-            found, changes = events[first[0] :], memory.changes[first[1] :]
-            self._left_out = log.left_out() - first[2]
+            found = [log.Event(*event) for event in events[first[0] :]]
+            found += device_events.ended(started[first[1] :])
+            changes = memory.changes[first[2] :]
+            self._left_out = log.left_out() - first[3]
             begin = self._begin or end
             self._changes = [c for c in changes if begin <= c.since and c.time <= end]
-            self._events = [log.Event(*event).within(begin, end) for event in found]
+            self._events = [event.within(begin, end) for event in found]
             self._end = end
             self._first = None
         log.end(self)
@@ -132,6 +136,11 @@ class Profile(ScopeGuard):
         """Events with their own times, without those of what ran in them."""
         return parts_of(self._closed("parts"), self._device)
 
+    @property
+    def own_parts(self) -> list[Part]:
+        """Those of the thread that has opened it."""
+        return [part for part in self.parts if part.event.thread is self.thread]
+
     def by(self, key: str) -> list[Row]:
         """Rows of all that ran, the longest first.
 
@@ -156,7 +165,7 @@ class Profile(ScopeGuard):
     @property
     def accounted(self) -> float:
         """Seconds of its own thread in which something ran that is in the rows."""
-        return sum(part.seconds for part in self.parts if part.thread == self.thread.name)
+        return sum(part.seconds for part in self.own_parts)
 
     @property
     def other(self) -> float:
@@ -189,7 +198,7 @@ class Profile(ScopeGuard):
         open, and FileFormatError where the file cannot be written.
         """
         self._closed("save")
-        write_trace(self, path)
+        write_profile(self, path)
 
     def _closed(self, how: str) -> list[log.Event]:
         if self._events is None:

@@ -208,27 +208,28 @@ def joined(found: Sequence[Facts], name: str = "") -> Facts:
 
 
 class Part(NamedTuple):
-    """One event: what it was, in which thread, its seconds without those of events in it."""
+    """One event: what it was, on which device, its seconds without those of events in it."""
 
+    event: Event
     facts: Facts
-    thread: str
     device: str
     seconds: float
-    top: bool
-    """Whether no other event is around it."""
 
 
 KEYS: dict[str, Callable[[Part], str]] = {
     "op": lambda part: part.facts.name,
     "line": lambda part: part.facts.place or UNKNOWN,
     "region": lambda part: part.facts.region,
-    "thread": lambda part: part.thread,
+    "thread": lambda part: part.event.thread.name,
     "device": lambda part: part.device,
 }
 
 
 def parts_of(events: Iterable[Event], device: str) -> list[Part]:
-    """Events with their own times; ``device`` is where those are that have none."""
+    """Events with their own times, thread by thread, those inside of others behind these.
+
+    ``device`` is where those are that have none.
+    """
     known: dict[Any, Facts] = {}
     threads: dict[int, list[Event]] = {}
     for event in events:
@@ -243,7 +244,7 @@ def parts_of(events: Iterable[Event], device: str) -> list[Part]:
         for event in own:
             while around and around[-1][0] <= event.begin:
                 around.pop()
-            facts, there = known_facts(known, event.site, event.detail), device
+            facts, there = _known_facts(known, event.site, event.detail), device
             if around:
                 outer = found[around[-1][1]]
                 facts, there = _inside(facts, outer.facts), outer.device
@@ -252,8 +253,7 @@ def parts_of(events: Iterable[Event], device: str) -> list[Part]:
             if around:
                 inner[around[-1][1] - first] += taken
             around.append((event.end, len(found)))
-            name = event.thread.name
-            found.append(Part(facts, name, there, taken * 1e-9, len(around) == 1))
+            found.append(Part(event, facts, there, taken * 1e-9))
         for i, within in enumerate(inner):
             if within:
                 part = found[first + i]
@@ -269,7 +269,7 @@ def _inside(facts: Facts, outer: Facts) -> Facts:
     return found if facts.region == EAGER else _of_plan(found)
 
 
-def known_facts(known: dict[Any, Facts], site: Any, detail: Any) -> Facts:
+def _known_facts(known: dict[Any, Facts], site: Any, detail: Any) -> Facts:
     """What a site tells of a call, worked out once for all that are alike."""
     try:
         key = id(site), _hashed(detail)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from eagerflow.errors import printable
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 from eagerflow.profiling.machine import Machine
-from eagerflow.profiling.rows import Row, grouped
+from eagerflow.profiling.rows import Row
 
 if TYPE_CHECKING:
     from eagerflow.profiling.profile import Profile
@@ -47,7 +47,7 @@ def _cells(row: Row, seconds: float, runs: int, machine: Machine) -> tuple[str, 
     return (
         f"{row.seconds / seconds:.1%}",
         f"{row.seconds / runs * 1e3:.3f}",
-        f"{calls:.0f}" if calls == int(calls) else f"{calls:.1f}",
+        "" if not calls else f"{calls:.0f}" if calls == int(calls) else f"{calls:.1f}",
         *rates,
         _short(row.name, _WIDTHS["what"]),
         _short(row.place, _WIDTHS["line"]),
@@ -63,8 +63,7 @@ def _short(words: str, most: int) -> str:
 
 
 def _sums(profile: Profile) -> list[str]:
-    own = [part for part in profile.parts if part.thread == profile.thread.name]
-    kernels = sum(part.seconds for part in own if not part.facts.is_call)
+    kernels = sum(part.seconds for part in profile.own_parts if not part.facts.is_call)
     whole = profile.seconds
     runs = f" a run of {profile.runs}" if profile.runs > 1 else ""
     around = profile.accounted - kernels
@@ -76,8 +75,8 @@ def _sums(profile: Profile) -> list[str]:
 
 
 def _threads(profile: Profile) -> list[str]:
-    rows = grouped(profile.parts, lambda part: part.thread)
-    if all(row.name == profile.thread.name for row in rows):
+    rows = profile.by("thread")
+    if all(part.event.thread is profile.thread for part in profile.parts):
         return []
     shown = [f"{row.name} {seconds_text(row.seconds)}" for row in rows[:MAX_THREADS]]
     more = [f"{len(rows) - MAX_THREADS} more"] if len(rows) > MAX_THREADS else []

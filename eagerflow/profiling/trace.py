@@ -1,4 +1,4 @@
-"""Traces of profiles in the JSON form that chrome://tracing and Perfetto read.
+"""Traces in the JSON form that chrome://tracing and Perfetto read.
 
 Source of the format: Google, "Trace Event Format", 2016: complete events (``X``) with begin and
 duration in microseconds, counters (``C``), and names of processes and threads (``M``).
@@ -12,66 +12,86 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from eagerflow.files.atomic import write_whole
-from eagerflow.profiling.rows import Facts, known_facts
+from eagerflow.profiling.rows import Facts
 
 if TYPE_CHECKING:
     from eagerflow.profiling.profile import Profile
 
+PROCESS = 1
+"""The number of the one process of a trace."""
+MICROSECONDS = 1e6  # in a second
 _CATEGORIES = {True: "call", False: "kernel"}
 
 
-def write_trace(profile: Profile, path: str | os.PathLike[str]) -> None:
-    """Write the trace of a closed profile into a file."""
-    whole = {
-        "traceEvents": list(_records(profile)),
-        "displayTimeUnit": "ms",
-        "otherData": {"seconds": profile.seconds, "left out": profile.left_out},
+def named(what: str, track: int, value: Any, key: str = "name") -> dict[str, Any]:
+    """A record that gives the process or a thread, ``what``, a name or another property."""
+    facts = {"ph": "M", "name": f"{what}_{key}", "pid": PROCESS, "tid": track}
+    return facts | {"args": {key: value}}
+
+
+def box(
+    name: str, category: str, track: int, begin: float, seconds: float, more: dict[str, Any]
+) -> dict[str, Any]:
+    """A record of something that began and took so many seconds, in one of the tracks."""
+    return {
+        "ph": "X",
+        "name": name,
+        "cat": category,
+        "pid": PROCESS,
+        "tid": track,
+        "ts": begin * MICROSECONDS,
+        "dur": seconds * MICROSECONDS,
+        "args": more,
     }
-    write_whole(path, [json.dumps(whole).encode()])
+
+
+def whole(records: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A trace of these records as a JSON object."""
+    return {"traceEvents": records, "displayTimeUnit": "ms"} | more
+
+
+def write(trace: dict[str, Any], path: str | os.PathLike[str]) -> None:
+    """Write a trace where a viewer can open it."""
+    write_whole(path, [json.dumps(trace).encode()])
+
+
+def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
+    """Write the trace of a closed profile into a file."""
+    more = {"seconds": profile.seconds, "left out": profile.left_out}
+    write(whole([*_records(profile)], otherData=more), path)
 
 
 def _records(profile: Profile) -> Iterator[dict[str, Any]]:
-    process, first = os.getpid(), profile.begin
-    yield _meta("process_name", process, 0, "eagerflow")
-    threads = {event.thread.number: event.thread.name for event in profile.events}
+    first, parts = profile.begin, profile.parts
+    yield named("process", 0, "eagerflow")
+    threads = {part.event.thread.number: part.event.thread.name for part in parts}
     for number, name in threads.items():
-        yield _meta("thread_name", process, number, name)
-    known: dict[Any, Facts] = {}
-    for event in sorted(profile.events, key=lambda e: (e.begin, -e.end)):
-        facts = known_facts(known, event.site, event.detail)
-        taken = event.end - event.begin
-        yield {
-            "ph": "X",
-            "name": facts.name,
-            "cat": _CATEGORIES[facts.is_call],
-            "pid": process,
-            "tid": event.thread.number,
-            "ts": (event.begin - first) / 1e3,
-            "dur": taken / 1e3,
-            "args": _arguments(facts, taken),
-        }
+        yield named("thread", number, name)
+    for part in parts:
+        event, facts = part.event, part.facts
+        begin, taken = (event.begin - first) * 1e-9, (event.end - event.begin) * 1e-9
+        arguments = _arguments(facts, taken) | {"device": part.device}
+        category = _CATEGORIES[facts.is_call]
+        yield box(facts.name, category, event.thread.number, begin, taken, arguments)
     for time, total in zip(profile.memory.times, profile.memory.totals, strict=True):
         yield {
             "ph": "C",
             "name": "memory of results",
-            "pid": process,
-            "tid": 0,
-            "ts": (time - first) / 1e3,
+            "pid": PROCESS,
+            "ts": (time - first) * 1e-9 * MICROSECONDS,
             "args": {"bytes": total},
         }
 
 
-def _meta(what: str, process: int, thread: int, name: str) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": process, "tid": thread, "args": {"name": name}}
-
-
-def _arguments(facts: Facts, nanoseconds: int) -> dict[str, Any]:
+def _arguments(facts: Facts, seconds: float) -> dict[str, Any]:
     found: dict[str, Any] = {"line": facts.place, "result": facts.result, "region": facts.region}
+    if facts.calls > 1:
+        found["calls"] = facts.calls
     for name, rate, amount in (
         ("flops", "GFLOP/s", facts.flops),
         ("bytes", "GB/s", facts.bytes),
     ):
         if amount:
             found[name] = amount
-            found[rate] = round(amount / max(nanoseconds, 1), 3)
+            found[rate] = round(amount / max(seconds, 1e-9) / 1e9, 3)
     return {key: value for key, value in found.items() if value}

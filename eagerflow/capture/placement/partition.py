@@ -17,7 +17,7 @@ from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide
 from eagerflow.capture.placement.executor import FREE, Event, Program, Task
 from eagerflow.capture.placement.placement import Placement, as_devices, moved, placed
 from eagerflow.capture.placement.report import Comparison, CostReport, cost_report
-from eagerflow.capture.placement.timeline import timeline, write
+from eagerflow.capture.placement.timeline import timeline
 from eagerflow.devices import Device
 from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.fusion.kernels import FusedKernel
@@ -28,6 +28,7 @@ from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
+from eagerflow.profiling.trace import write
 from eagerflow.recorder import process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import assign_together, read_together

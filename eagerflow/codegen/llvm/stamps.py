@@ -23,8 +23,8 @@ from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import library
 
-# A frame: the time, the address of the clock's function, the clock's number; for a lap the time is a
-# sum, and there is the address of the time at which the lap before has ended.
+# A frame: the time, the address of the clock's function, the clock's number. For a lap the time is
+# a sum, and there is the address of the time at which the lap before has ended.
 _WORDS = 4
 _NANOSECONDS = 10**9
 
