@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
+from math import inf
 
 from eagerflow.devices import current_device
 from eagerflow.errors import ArgumentError, ProfileError
@@ -35,7 +36,8 @@ class Profile(ScopeGuard):
         self, gigaflops: float | None = None, gigabytes: float | None = None, runs: int = 1
     ) -> None:
         for name, value in (("gigaflops", gigaflops), ("gigabytes", gigabytes)):
-            if value is not None and not value > 0:
+            plain = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (plain and 0 < value < inf):
                 raise _refused(f"{value!r} is no rate", name, "a number above 0")
         if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
             raise _refused(f"{runs} rounds measure nothing", "rounds", "1 at least")
@@ -89,7 +91,13 @@ class Profile(ScopeGuard):
         >>> p.stop().by("op")[0].calls
         1
         """
-        self.acquire()
+        try:
+            self.acquire()
+        except ProfileError:
+            raise
+        except BaseException:  # Ctrl-C: nobody has it who could end it
+            self.release()
+            raise
         return self
 
     def stop(self) -> Profile:

@@ -1,5 +1,7 @@
 """Profiles of plans: every step is there with its numbers, and nothing changes by looking."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -102,7 +104,7 @@ def test_steps_of_a_segment_are_one_behind_the_other():
         step(x)
     own = [part.event for part in p.parts if isinstance(part.event.site, StepsSite)]
     assert len(own) >= 2
-    for before, after in zip(own, own[1:], strict=False):
+    for before, after in pairwise(own):
         assert before.end <= after.begin
     call = next(part.event for part in p.parts if part.facts.name.startswith("call of"))
     assert all(call.begin <= event.begin <= event.end <= call.end for event in own)

@@ -313,9 +313,7 @@ def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
         monkeypatch.setattr(measured, "_known", {})
         if number > 2:  # once is enough to time
             monkeypatch.setattr(calibration, "_both", lambda p: done.append(1) or plain(fine))
-            monkeypatch.setattr(
-                calibration, "_links", lambda p: done.append(2) or [1, 2, 1.5, []]
-            )
+            monkeypatch.setattr(calibration, "_links", lambda p: done.append(2) or [1, 2, 1.5, []])
         calibrate(["cpu:0"])
         assert done == [1, 2] * number
 
