@@ -8,10 +8,13 @@ thread and under whatever recorder, and a kernel that is learned meanwhile is so
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
+from eagerflow import tape
 from eagerflow.devices import Device, Kind
 from eagerflow.dispatch import internal, learned
 from eagerflow.op import Op
@@ -20,10 +23,10 @@ from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
 from eagerflow.profiling.memory import MIN_WATCHED_BYTES, watch
 from eagerflow.profiling.rows import GradientSite, OpSite
 from eagerflow.recorder import CODE, INSTRUCTION, OP, process
-from eagerflow.tape import pull_back
 
 _frame = sys._getframe
 _append = events.append
+_shape_and_dtype = attrgetter("shape", "dtype")
 
 
 def origin(frame: Any) -> tuple[Any, int]:
@@ -32,16 +35,20 @@ def origin(frame: Any) -> tuple[Any, int]:
     What computes a gradient works for the line of the op that it is the gradient of.
     """
     while internal[frame.f_code.co_filename] and frame.f_back is not None:
-        if frame.f_code is pull_back.__code__ and (entry := frame.f_locals.get("entry")):
-            return entry[CODE], entry[INSTRUCTION]
+        if frame.f_code is _PULL_BACK and _walk.entry is not None:
+            return _walk.entry[CODE], _walk.entry[INSTRUCTION]
         frame = frame.f_back
     return frame.f_code, frame.f_lasti
+
+
+# Ops ---------------------------------------------------------------------------------------------
 
 
 def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., Any]:
     """A kernel that writes an event for each call."""
     site, kind = OpSite(op, place), place.backend.array_type
-    views = bool(op.views)
+    # Of some ops it is known that there are mostly more than arrays among the arguments.
+    views, mixed = bool(op.views), bool(op.attributes or op.optional)
 
     def given_of(args: tuple[Any, ...]) -> list[Any]:
         return [(a.shape, a.dtype) if a.__class__ is kind else a for a in args]
@@ -63,15 +70,51 @@ def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., A
         if len(events) >= MAX_EVENTS:
             leave_out()
             return out
-        detail = code, at, given_of(args), attributes
+        try:
+            given = given_of(args) if mixed else [*map(_shape_and_dtype, args)]
+        except AttributeError:
+            given = given_of(args)
+        detail = code, at, given, attributes
         _append((begin, end, here.thread, site, detail))
-        if not views and getattr(out, "nbytes", MIN_WATCHED_BYTES) >= MIN_WATCHED_BYTES:
+        if out.__class__ is not kind or (out.nbytes >= MIN_WATCHED_BYTES and not views):
             watch(out, end, site, detail)
         return out
 
     made = start if place.backend.marks else call
     made.untimed = kernel  # type: ignore[attr-defined]
     return made
+
+
+# Gradients ---------------------------------------------------------------------------------------
+
+
+class _Walk(threading.local):
+    """The entry of a tape that this thread computes the gradient of."""
+
+    entry: Any = None
+
+
+_walk = _Walk()
+_pull_back, _PULL_BACK = tape.pull_back, tape.pull_back.__code__
+
+
+class _Noted(list[Any]):
+    """Entries of a tape; the one that was taken last is noted."""
+
+    def pop(self, at: Any = -1) -> Any:
+        """Take the last one."""
+        _walk.entry = found = super().pop(at)
+        return found
+
+
+def _noted_pull_back(entries: list[Any], *given: Any) -> Any:
+    """What the tape does, with the entries at hand for whoever asks for the user's line."""
+    own, before = _Noted(entries), _walk.entry
+    entries.clear()  # as it is used up
+    try:
+        return _pull_back(own, *given)
+    finally:
+        _walk.entry = before
 
 
 def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,12 +124,9 @@ def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:
         begin = clock()
         out = run(kernel, *arrays)
         end = clock()
-        frame: Any = _frame(1)
-        while frame is not None and frame.f_code is not pull_back.__code__:
-            frame = frame.f_back
-        if frame is not None:
-            entry = frame.f_locals["entry"]
-            given = [(a.shape, a.dtype) for a in arrays]
+        entry = _walk.entry
+        if entry is not None:
+            given = [*map(_shape_and_dtype, arrays)]
             site, detail = GradientSite.of(entry[OP]), (entry[CODE], entry[INSTRUCTION], given)
             log.write(begin, end, site, detail)
             if getattr(out, "nbytes", 0) >= MIN_WATCHED_BYTES:
@@ -95,6 +135,9 @@ def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:
 
     call.untimed = run  # type: ignore[attr-defined]
     return call
+
+
+# The switch --------------------------------------------------------------------------------------
 
 
 def _is_kernel(x: Any) -> bool:
@@ -142,6 +185,7 @@ class Kernels:
             _wrap(op)
         if not hasattr(process.run, "untimed"):
             process.run = _timed_runner(process.run)
+        tape.pull_back = _noted_pull_back
 
     def off(self) -> None:
         """Leave them alone."""
@@ -150,3 +194,4 @@ class Kernels:
         for op in list(learned.ops):
             _unwrap(op)
         process.run = getattr(process.run, "untimed", process.run)
+        tape.pull_back = _pull_back

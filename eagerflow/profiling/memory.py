@@ -35,39 +35,42 @@ class _Held(weakref.ref[Any]):
 
     __slots__ = ("change", "key")
 
-    change: Change
+    change: tuple[int, int, int, Any, Any]
     key: int
 
 
-changes: list[Change] = []
-"""Of all memory, since the first profile was opened that is open now."""
+changes: list[tuple[int, int, int, Any, Any]] = []
+"""Of all memory, since the first profile was opened that is open now: of each what ``Change`` has
+names for."""
 
 _held: dict[int, _Held] = {}
 
 
 def watch(out: Any, time: int, site: Any, detail: Any) -> None:
     """Note the memory of a result, if it is none that was noted before."""
-    if out.__class__ is tuple or out.__class__ is list:
-        for part in out:
-            if isinstance(part, np.ndarray) and part.nbytes >= MIN_WATCHED_BYTES:
-                watch(part, time, site, detail)
-        return
-    if not isinstance(out, np.ndarray):  # other libraries count their memory themselves
-        return
-    owner = owner_of(out)
+    if out.__class__ is not np.ndarray:
+        if out.__class__ is tuple or out.__class__ is list:
+            for part in out:
+                if getattr(part, "nbytes", 0) >= MIN_WATCHED_BYTES:
+                    watch(part, time, site, detail)
+        return  # other libraries count their memory themselves
+    base = out.base
+    owner = out if base is None else owner_of(out)
     key = id(owner)
     if key in _held or len(changes) >= MAX_EVENTS:
         return
-    held = _Held(owner, _given_back)
-    held.change, held.key = Change(time, owner.nbytes, time, site, detail), key
-    _held[key] = held
-    changes.append(held.change)
+    size = owner.nbytes
+    _held[key] = held = _Held(owner, _given_back)
+    held.key = key
+    held.change = change = (time, size, time, site, detail)
+    changes.append(change)
 
 
 def _given_back(held: _Held) -> None:
     """The memory has no owner any more: called by the weak reference."""
     if _held.pop(held.key, None) is held:
-        changes.append(held.change._replace(time=clock(), bytes=-held.change.bytes))
+        since, size, _, site, detail = held.change
+        changes.append((clock(), -size, since, site, detail))
 
 
 class Memory:

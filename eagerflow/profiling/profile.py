@@ -73,7 +73,7 @@ class Profile(ScopeGuard):
             end = clock()
             found = [log.Event(*event) for event in events[first[0] :]]
             found += device_events.ended(started[first[1] :])
-            changes = memory.changes[first[2] :]
+            changes = [memory.Change(*change) for change in memory.changes[first[2] :]]
             self._left_out = log.left_out() - first[3]
             begin = self._begin or end
             self._changes = [c for c in changes if begin <= c.since and c.time <= end]
