@@ -39,6 +39,7 @@ from eagerflow.errors import (
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
+from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
@@ -428,30 +429,13 @@ def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     few, many = backend.bind_by_size(op, kind.dtype)
     entry = op.table.get(kind)
     if entry is None:
-        specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
-        out = kind.device.kind(op.infer(*specs).dtype)
+        # Specs of any rank that ops take.
+        out = kind.device.kind(op.infer(*[TensorSpec((1, 1), kind.dtype)] * len(op.data)).dtype)
         op.many[kind] = many or few
         entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
         op.table[kind, scalar] = *entry, backend.numbers(few, scalar, kind.dtype)
-    learned(op)
-
-
-class Learned:
-    """The ops that have kernels in their tables, and who hears of each one that gets some."""
-
-    def __init__(self) -> None:
-        self.ops: dict[Op, None] = {}
-        self.hear: list[Callable[[Op], None]] = []
-
-    def __call__(self, op: Op) -> None:
-        """Note that an op has got kernels."""
-        self.ops[op] = None
-        for heard in self.hear.copy():
-            heard(op)
-
-
-learned = Learned()
+    learned.note(op)
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -600,11 +584,10 @@ def _kernel(op: Op, kind: Kind) -> Call:
     if fn is None:
         backend = kind.device.backend
         fn = op.kernels[kind] = backend.bind(op, kind.dtype)
-        direct = backend.bind_direct(op, kind.dtype)
-        if direct is not None and kind not in op.table:
+        if kind not in op.table and (direct := backend.bind_direct(op, kind.dtype)) is not None:
             op.table[kind] = direct
-        learned(op)
-        fn = op.kernels[kind]
+        learned.note(op)
+        return op.kernels[kind]
     return fn
 
 

@@ -184,24 +184,7 @@ def _timed_method(method: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-class _Methods:
-    """The switch of methods that have a second form: classes, names, and both forms."""
-
-    def __init__(self, *forms: tuple[type, str, Callable[..., Any], Callable[..., Any]]) -> None:
-        self._forms = forms
-
-    def on(self) -> None:
-        """Let them write events."""
-        for cls, name, _, timed in self._forms:
-            setattr(cls, name, timed)
-
-    def off(self) -> None:
-        """Let them be as they are."""
-        for cls, name, plain, _ in self._forms:
-            setattr(cls, name, plain)
-
-
-PLANS = _Methods(
+PLANS = log.Forms(
     (Plan, "run", _run_plan, _timed_run),
     (Segment, "__call__", run_segment, timed_segment),
     (DeviceSegment, "__call__", _run_device_segment, _timed_device_segment),

@@ -16,13 +16,14 @@ from typing import Any
 
 from eagerflow import tape
 from eagerflow.devices import Device, Kind
-from eagerflow.dispatch import internal, learned
+from eagerflow.dispatch import internal
 from eagerflow.op import Op
 from eagerflow.profiling import device_events, log
 from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
 from eagerflow.profiling.memory import MIN_WATCHED_BYTES, watch
 from eagerflow.profiling.rows import GradientSite, OpSite
 from eagerflow.recorder import CODE, INSTRUCTION, OP, process
+from eagerflow.runtime.noted import learned
 
 _frame = sys._getframe
 _append = events.append
@@ -133,9 +134,13 @@ def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:
                 watch(out, end, site, detail)
         return out
 
-    call.untimed = run  # type: ignore[attr-defined]
     return call
 
+
+_gradients = log.Forms(
+    (tape, "pull_back", _pull_back, _noted_pull_back),
+    (process, "run", process.run, _timed_runner(process.run)),
+)
 
 # The switch --------------------------------------------------------------------------------------
 
@@ -181,17 +186,14 @@ class Kernels:
         """Time them."""
         if _wrap_learned not in learned.hear:
             learned.hear.append(_wrap_learned)
-        for op in list(learned.ops):
+        for op in list(learned.things):
             _wrap(op)
-        if not hasattr(process.run, "untimed"):
-            process.run = _timed_runner(process.run)
-        tape.pull_back = _noted_pull_back
+        _gradients.on()
 
     def off(self) -> None:
         """Leave them alone."""
         while _wrap_learned in learned.hear:
             learned.hear.remove(_wrap_learned)
-        for op in list(learned.ops):
+        for op in list(learned.things):
             _unwrap(op)
-        process.run = getattr(process.run, "untimed", process.run)
-        tape.pull_back = _pull_back
+        _gradients.off()

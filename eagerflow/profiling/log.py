@@ -37,6 +37,23 @@ class Switch(Protocol):
         """Put the plain forms back."""
 
 
+class Forms:
+    """The switch of attributes that have a second form: of what, by which name, and both forms."""
+
+    def __init__(self, *forms: tuple[Any, str, Any, Any]) -> None:
+        self._forms = forms
+
+    def on(self) -> None:
+        """Let them write events."""
+        for owner, name, _, timed in self._forms:
+            setattr(owner, name, timed)
+
+    def off(self) -> None:
+        """Let them be as they are."""
+        for owner, name, plain, _ in self._forms:
+            setattr(owner, name, plain)
+
+
 class Thread:
     """A thread of which there are events, or what else does one thing after the other."""
 

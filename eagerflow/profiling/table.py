@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from eagerflow.errors import printable
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 from eagerflow.profiling.machine import Machine
+from eagerflow.profiling.results import Results
 from eagerflow.profiling.rows import Row
-
-if TYPE_CHECKING:
-    from eagerflow.profiling.profile import Profile
 
 MAX_ROWS = 20
 MAX_LINES_OF_MEMORY = 3
@@ -20,7 +16,7 @@ _HEAD = ("share", "ms", "calls", "GFLOP/s", "peak", "GB/s", "peak", "what", "lin
 OTHER = "(Python and other)"
 
 
-def table_text(profile: Profile) -> str:
+def table_text(profile: Results) -> str:
     """A profile as a table, and below it what it does not show."""
     machine, runs, seconds = profile.machine, profile.runs, profile.seconds
     own = [row for row in profile.rows if row.seconds > 0]
@@ -62,7 +58,7 @@ def _short(words: str, most: int) -> str:
     return f"{words[: most - 3 - half]}...{words[-half:]}"
 
 
-def _sums(profile: Profile) -> list[str]:
+def _sums(profile: Results) -> list[str]:
     kernels = sum(part.seconds for part in profile.own_parts if not part.facts.is_call)
     whole = profile.seconds
     runs = f" a run of {profile.runs}" if profile.runs > 1 else ""
@@ -74,7 +70,7 @@ def _sums(profile: Profile) -> list[str]:
     ]
 
 
-def _threads(profile: Profile) -> list[str]:
+def _threads(profile: Results) -> list[str]:
     rows = profile.by("thread")
     if all(part.event.thread is profile.thread for part in profile.parts):
         return []
@@ -83,7 +79,7 @@ def _threads(profile: Profile) -> list[str]:
     return [f"threads: {', '.join([*shown, *more])}"]
 
 
-def _memory(profile: Profile) -> list[str]:
+def _memory(profile: Results) -> list[str]:
     peak = profile.memory.peak
     if not peak:
         return []

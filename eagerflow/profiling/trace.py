@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eagerflow.files.atomic import write_whole
+from eagerflow.profiling.results import Results
 from eagerflow.profiling.rows import Facts
-
-if TYPE_CHECKING:
-    from eagerflow.profiling.profile import Profile
 
 PROCESS = 1
 """The number of the one process of a trace."""
@@ -55,13 +53,13 @@ def write(trace: dict[str, Any], path: str | os.PathLike[str]) -> None:
     write_whole(path, [json.dumps(trace).encode()])
 
 
-def write_profile(profile: Profile, path: str | os.PathLike[str]) -> None:
+def write_profile(profile: Results, path: str | os.PathLike[str]) -> None:
     """Write the trace of a closed profile into a file."""
     more = {"seconds": profile.seconds, "left out": profile.left_out}
     write(whole([*_records(profile)], otherData=more), path)
 
 
-def _records(profile: Profile) -> Iterator[dict[str, Any]]:
+def _records(profile: Results) -> Iterator[dict[str, Any]]:
     first, parts = profile.begin, profile.parts
     yield named("process", 0, "eagerflow")
     threads = {part.event.thread.number: part.event.thread.name for part in parts}

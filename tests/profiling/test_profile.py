@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.dispatch import learned
+from eagerflow import tape
 from eagerflow.errors import ArgumentError, ProfileError
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
@@ -18,6 +18,7 @@ from eagerflow.plan.segments import Segment
 from eagerflow.profiling import log, memory
 from eagerflow.profiling.rows import KEYS, Facts, Site, grouped, parts_of
 from eagerflow.recorder import process
+from eagerflow.runtime.noted import learned
 from tests.capture.placement.several_devices import COSTS
 from tests.interrupts import at_every_bytecode, count_bytecodes, interrupted_at_times
 
@@ -32,12 +33,15 @@ def forms():
     """All that a profile puts others in the place of."""
     tables = [
         (op, which, key, entry)
-        for op in learned.ops
+        for op in learned.things
         for which in ("table", "kernels", "many")
         for key, entry in getattr(op, which).items()
     ]
-    methods = Plan.run, Segment.__call__, Commit.run, Commit.replace, process.run
+    methods = Plan.run, Segment.__call__, Commit.run, Commit.replace, process.run, tape.pull_back
     return tables, methods, list(learned.hear)
+
+
+PLAIN = forms()[1]
 
 
 def same(first, second):
@@ -103,11 +107,11 @@ def test_gradients_are_at_the_lines_of_their_ops():
     x = ef.Variable(np.ones((40, 40), "float32"))
 
     def step():
-        with ef.GradientTape() as tape:
+        with ef.GradientTape() as recorded:
             y, first = x @ X[:40, :40], here()
             y, second = ef.gelu(y), here()
             loss = ef.sum(y)
-        return tape.gradient(loss, x), first, second
+        return recorded.gradient(loss, x), first, second
 
     step()
     with ef.profile() as p:
@@ -133,8 +137,8 @@ def test_kernels_that_are_learned_meanwhile_are_seen():
 
 
 def test_tapes_and_other_recorders_hide_nothing():
-    with ef.GradientTape(persistent=True) as tape:
-        tape.watch(X)
+    with ef.GradientTape(persistent=True) as recorded:
+        recorded.watch(X)
         with ef.profile() as p:
             ef.vmap(ef.tanh)(X)
             ef.exp(X)
@@ -363,7 +367,7 @@ def looked_at():
 
 def nothing_is_open():
     assert not log._open and not log.events and not memory._held
-    assert not learned.hear and not hasattr(process.run, "untimed")
+    assert not learned.hear and forms()[1] == PLAIN
     for *_, entry in forms()[0]:
         assert not any(hasattr(x, "untimed") for x in (entry if type(entry) is tuple else [entry]))
 
