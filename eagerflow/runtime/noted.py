@@ -1,7 +1,8 @@
-"""Things that are noted once, and who hears of each time that one is."""
+"""Things that are noted, and who hears of each that is."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -9,23 +10,23 @@ T = TypeVar("T")
 
 
 class Noted(Generic[T]):
-    """Things in the order in which they came; ``hear`` are called whenever one comes, or again.
+    """Things while they live; ``hear`` are called with each one that is noted, also again.
 
-    >>> ops = Noted()
-    >>> ops.hear.append(print)
-    >>> ops.note("sin")
-    sin
-    >>> list(ops.things)
-    ['sin']
+    >>> kernels = Noted()
+    >>> kernels.hear.append(print)
+    >>> kernels.note(ef.sin.op)
+    <Op sin>
+    >>> ef.sin.op in kernels.things
+    True
     """
 
     def __init__(self) -> None:
-        self.things: dict[T, None] = {}
+        self.things: weakref.WeakSet[Any] = weakref.WeakSet()
         self.hear: list[Callable[[T], None]] = []
 
     def note(self, thing: T) -> None:
         """Note something, and tell who wants to hear of it."""
-        self.things[thing] = None
+        self.things.add(thing)
         for heard in self.hear.copy():
             heard(thing)
 
