@@ -8,7 +8,7 @@ of the calls in them, so that all rows together are the time in which anything r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
 from eagerflow.devices import Device
@@ -77,7 +77,7 @@ class Row(NamedTuple):
 # Sites of eager code -----------------------------------------------------------------------------
 
 
-@cache
+@lru_cache(4096)
 def place_of_code(code: Any, at: int) -> str:
     """``file:line`` of an instruction."""
     return printable(line_name((*line_of(code, at), "")))
