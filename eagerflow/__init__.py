@@ -124,6 +124,8 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.capture"), name)
     if name in _NOTEBOOK:
         return getattr(importlib.import_module(f"{__name__}.notebook.extension"), name)
+    if name == "profile":
+        return importlib.import_module(f"{__name__}.profiling.profile").profile
     if name in ops.LATE:
         found = globals()[name] = getattr(ops, name)
         return found
@@ -158,6 +160,7 @@ __all__ = sorted(
         "nan",
         "newaxis",
         "pi",
+        "profile",
         "random",
         "register_device_type",
         "set_logical_devices",

@@ -40,6 +40,7 @@ from eagerflow.errors import (
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
+from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
@@ -425,16 +426,17 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 
 def _learn(op: Op, kind: Kind, scalars: list[type]) -> None:
     """Put the kernel for operands of ``kind`` into the op's table."""
+    backend = kind.device.backend
+    few, many = backend.bind_by_size(op, kind.dtype)
     entry = op.table.get(kind)
     if entry is None:
-        specs = [TensorSpec((1, 1), kind.dtype)] * len(op.data)  # any rank that ops take
-        out = kind.device.kind(op.infer(*specs).dtype)
-        backend = kind.device.backend
-        few, many = backend.bind_by_size(op, kind.dtype)
+        # Specs of any rank that ops take.
+        out = kind.device.kind(op.infer(*[TensorSpec((1, 1), kind.dtype)] * len(op.data)).dtype)
         op.many[kind] = many or few
         entry = op.table[kind] = (few, out, many) if len(op.data) == 1 else (few, out)
     for scalar in scalars:
-        op.table[kind, scalar] = *entry, kind.device.backend.numbers(entry[0], scalar, kind.dtype)
+        op.table[kind, scalar] = *entry, backend.numbers(few, scalar, kind.dtype)
+    learned.note(op)
 
 
 def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -583,9 +585,10 @@ def _kernel(op: Op, kind: Kind) -> Call:
     if fn is None:
         backend = kind.device.backend
         fn = op.kernels[kind] = backend.bind(op, kind.dtype)
-        direct = backend.bind_direct(op, kind.dtype)
-        if direct is not None and kind not in op.table:
+        if kind not in op.table and (direct := backend.bind_direct(op, kind.dtype)) is not None:
             op.table[kind] = direct
+        learned.note(op)
+        return op.kernels[kind]
     return fn
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "MissingExtraError",
     "OutOfMemoryError",
     "PlacementError",
+    "ProfileError",
     "SessionError",
     "ShapeError",
 ]
@@ -220,6 +221,17 @@ class PlacementError(EagerflowError, ValueError):
 
     >>> issubclass(ef.errors.PlacementError, ValueError)
     True
+    """
+
+
+class ProfileError(EagerflowError, RuntimeError):
+    """A profile is asked for what it has only when it is closed, or begun or ended twice.
+
+    >>> ef.profile().by("op")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.ProfileError: parts: there is nothing to show before the profile has ended
+      try: leave the with statement first, or call stop()
     """
 
 

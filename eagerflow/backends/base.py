@@ -56,6 +56,8 @@ class Backend:
     backend that is not ``host`` are made by ``region_call``."""
     records = False
     """Whether what is started on a device can be recorded (``record``), to be started again."""
+    marks = False
+    """Whether calls return before their work is done, so that ``mark`` has to tell when that is."""
 
     def on(self, index: int) -> Any:
         """Context in which what is computed and allocated is on the device with this index."""
@@ -206,6 +208,14 @@ class Backend:
 
     def synchronize(self) -> None:
         """Wait until all kernels that were started have ended."""
+
+    def mark(self) -> Any:
+        """A point in what the current device does one after the other; where it ``marks``."""
+        raise NotImplementedError(f"{type(self).__name__}.mark")
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        """The time from one mark of a device to a later one, that is waited for."""
+        raise NotImplementedError(f"{type(self).__name__}.seconds_between")
 
     def memory_stats(self, index: int) -> dict[str, int]:
         """Bytes in use on the device with this index, where the library can tell."""

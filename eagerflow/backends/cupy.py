@@ -58,6 +58,7 @@ class CupyBackend(PlacedBackend):
     name = "cupy"
     fuses = True
     records = True
+    marks = True
 
     def __init__(self) -> None:
         try:
@@ -177,6 +178,16 @@ class CupyBackend(PlacedBackend):
     def synchronize(self) -> None:
         for index in range(count_devices()):
             self.on(index).synchronize()
+
+    def mark(self) -> Any:
+        made = self.xp.cuda.Event()
+        made.record()
+        return made
+
+    def seconds_between(self, first: Any, last: Any) -> float:
+        last.synchronize()
+        milliseconds: float = self.xp.cuda.get_elapsed_time(first, last)
+        return milliseconds * 1e-3
 
     def memory_stats(self, index: int) -> dict[str, int]:
         """Bytes in use by arrays, held by the pool, allowed (0: all), free and in all."""

@@ -46,8 +46,8 @@ from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.plan.profile import Profile
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
+from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import DEFAULT_MAX_ITEMS, ClockCache, checked_bound
 from eagerflow.runtime.collector import young
@@ -516,12 +516,12 @@ class Function:
     def profile(self, *args: Any, rounds: int = 10, **kwargs: Any) -> Profile:
         """Where the time goes in a call with these arguments: steps, times, the user's lines.
 
-        Each step of the plan is timed alone, as the median of so many ``rounds``. Variables keep
-        their values. Raises ArgumentError for less than one round.
+        It runs in so many ``rounds``, and the table has the numbers of one. Variables keep their
+        values. Raises ArgumentError for less than one round.
 
         >>> scale = ef.function(lambda x: ef.tanh(x) * 2.0)
-        >>> len(scale.profile(ef.ones(100_000)).steps)
-        1
+        >>> [row.name for row in scale.profile(ef.ones(100_000)).by("op")]
+        ['tanh_multiply', 'call of lambda']
         """
         given = self._arguments(args, kwargs)
         entry = self._captured(self._key(given), given)

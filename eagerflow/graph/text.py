@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
-from os.path import basename
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -166,7 +165,8 @@ def short_name(node: Node) -> str:
 
 def line_name(source: Source) -> str:
     """File and line in a few letters: ``train.py:12``."""
-    return f"{basename(source[0])}:{source[1]}"
+    file = source[0].replace("\\", "/").rpartition("/")[2]  # also one that was written elsewhere
+    return f"{file}:{source[1]}"
 
 
 def _cut(words: str) -> str:

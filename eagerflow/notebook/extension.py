@@ -131,9 +131,6 @@ class Extension:
             raise ArgumentError(
                 f"{name!r} is no name", op="%%ef_profile", expected="a name, or none"
             )
-        make = getattr(ef, "profile", None)
-        if make is None:
-            raise EagerflowError("this version of eagerflow has no ef.profile", op="%%ef_profile")
         shell = self.shell
         tree = ast.increment_lineno(shell.compile.ast_parse(shell.transform_cell(cell)))
         last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
@@ -143,7 +140,7 @@ class Extension:
         steps = compile(tree, file, "exec")
         end = compile(ast.Expression(last.value), file, "eval") if last else None
         result = None
-        with make() as profile:
+        with ef.profile() as profile:
             exec(steps, shell.user_ns)
             if end is not None:
                 result = eval(end, shell.user_ns)

@@ -14,7 +14,6 @@ recorded, as calls of libraries that wait, are called between recordings.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -54,10 +53,6 @@ def start(own: DeviceStep, row: tuple[Any, ...]) -> None:
     own.call(row[: own.inputs], row[own.inputs :])
 
 
-def _start_first(own: DeviceStep, rows: Rows) -> None:
-    start(own, rows[0])
-
-
 class DeviceSegment:
     """Steps on a device as one function of a tuple of the tuples of their arrays.
 
@@ -94,10 +89,6 @@ class DeviceSegment:
                 start(self.steps[part], rows[part])
             else:
                 part()
-
-    def alone(self) -> list[tuple[Any, Callable[..., Any]]]:
-        """The steps, each with what starts it alone."""
-        return [(own.step, partial(_start_first, own)) for own in self.steps]
 
     def release(self) -> None:
         """Let go of all recordings, and of their memory."""

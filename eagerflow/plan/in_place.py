@@ -49,10 +49,10 @@ class Update:
     reads and among those that it assigns.
     """
 
-    __slots__ = ("number", "pairs", "places")
+    __slots__ = ("number", "pairs", "places", "step")
 
     def __init__(self, graph: Graph, step: Step, pairs: dict[int, int]) -> None:
-        self.pairs = pairs
+        self.step, self.pairs = step, pairs
         old = [cell.value for cell in graph.cells]
         new = [cell.assigned for cell in graph.cells if cell.assigned is not None]
         self.places = [
@@ -171,6 +171,7 @@ class Commit:
     """The end of one run at a time: what is ready, and the Variables that it updates."""
 
     def __init__(self, updates: Sequence[Update]) -> None:
+        self.updates = updates
         self._jobs = [update.new_job() for update in updates]
         self._parts = [job for job in self._jobs if type(job) is _PartJob]
         own = [job.job for job in self._jobs if type(job) is _KernelJob]

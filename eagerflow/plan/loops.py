@@ -23,6 +23,7 @@ import numpy as np
 
 from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.loops import LoopJob, Move
+from eagerflow.codegen.llvm.stamps import Laps
 from eagerflow.plan.segments import Arrays, NativeCall, SegmentStep
 from eagerflow.primitives.matrix_product import FixedProduct
 
@@ -141,8 +142,11 @@ class NativeLoop:
     def member(self, rows: int) -> None:
         """It is part of no chain."""
 
-    def new_jobs(self, step: int, workspace: int) -> list[Any] | None:
-        """What does all iterations, a LoopJob or Unrolled; None where Python has to help."""
+    def new_jobs(self, step: int, workspace: int, laps: Laps | None = None) -> list[Any] | None:
+        """What does all iterations, a LoopJob or Unrolled; None where Python has to help.
+
+        ``laps`` are to note how long each of the loop's steps takes.
+        """
         found: list[jobs.Job] = []
         for number, native in enumerate(self._natives):
             own = None if native is None else native.new_jobs(number, workspace)
@@ -152,6 +156,9 @@ class NativeLoop:
             workspace += self._sizes[number]
         once, each = ([job for job in found if job.prepares is first] for first in (True, False))
         alone = all(job.pieces == 1 for job in found)
+        if laps is not None:
+            once, each = laps.among(once, each, alone)
+            found = [*once, *each]
         moving = [self._moves(job) for job in each] if alone else []
         offsets = [] if alone else [self._offsets(job) for job in each]
         for job in found:
@@ -160,7 +167,10 @@ class NativeLoop:
         movers = jobs.Operands((0,) * len(places), (0,) * len(places), places, self._movers)
         if alone:
             return [LoopJob(once, each, [m for own in moving for m in own], count, movers, step)]
-        return [Unrolled(once, each, offsets, count, movers, step)]
+        made = Unrolled(once, each, offsets, count, movers, step)
+        if laps is not None:
+            laps.spread(made.frames)
+        return [made]
 
     def _moves(self, job: jobs.Job) -> list[Move]:
         """How the addresses of a job's arrays move on."""
@@ -200,6 +210,8 @@ class Unrolled:
         pairs = zip(each, offsets, strict=True)
         every = [_Repeated(job, count, own) for job, own in pairs]
         rows = np.stack([own.addresses for own in every], axis=1)
+        self.frames = {job: own.frames for job, own in zip(each, every, strict=True)}
+        """Those of each job, one for each iteration."""
         none = (ctypes.c_int64 * 0)()
         look = jobs.Job(0, (ctypes.c_int64 * 1)(), none, movers, step=step)
         self.run = [job.address for job in once] + rows.ravel().tolist()
@@ -217,10 +229,10 @@ class _Repeated:
     def __init__(self, job: jobs.Job, count: int, offsets: Any) -> None:
         words, frame, counters = job.words, job.frame, job.counters
         size = len(job.places)
-        self._frames = np.tile(np.array(frame, np.int64), (count, 1))
+        self.frames = np.tile(np.array(frame, np.int64), (count, 1))
         self._counters = np.zeros((count, len(counters)), np.int64)
         self._words = np.tile(np.array(words, np.int64), (count, 1))
-        for column, block in ((jobs.FRAME, self._frames), (jobs.COUNTERS, self._counters)):
+        for column, block in ((jobs.FRAME, self.frames), (jobs.COUNTERS, self._counters)):
             self._words[:, column] = launch.address(block) + np.arange(count) * block.strides[0]
         self._words[:, jobs.HEAD_WORDS + size : jobs.HEAD_WORDS + 2 * size] += offsets
         self.addresses = launch.address(self._words) + np.arange(count) * self._words.strides[0]

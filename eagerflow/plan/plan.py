@@ -26,9 +26,7 @@ from eagerflow.errors import (
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, place_of
-from eagerflow.plan import profile as profiles
 from eagerflow.plan.device_segments import DeviceSegment, start
-from eagerflow.plan.epilogues import FusedProduct
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
 from eagerflow.plan.lowering import Program
@@ -36,6 +34,8 @@ from eagerflow.plan.products import explained
 from eagerflow.plan.programs import lower
 from eagerflow.plan.renewals import Renewal
 from eagerflow.plan.segments import PythonPart
+from eagerflow.profiling.profile import Profile
+from eagerflow.profiling.rows import step_place, step_source
 from eagerflow.runtime import buffers as memory
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
@@ -153,12 +153,14 @@ class Plan:
         """The steps that update Variables in place."""
         self._function = self._compile()
         self._frames: list[Frame] = []
+        self.timed: Plan | None = None
+        """The same plan with a function that writes events, once there was a profile."""
 
     def __del__(self) -> None:
-        program = getattr(self, "_program", None)
-        if program is not None:
+        function = getattr(self, "_function", None)
+        if function is not None:
             # It refers to itself, and to kernels with their arrays: they go with the plan.
-            program.globals.clear()
+            function.__globals__.clear()
 
     def _compile(self) -> Any:
         """The program's function, with its lines to be seen."""
@@ -166,14 +168,10 @@ class Plan:
         shown = self.source()
         linecache.cache[self.file] = (len(shown), None, shown.splitlines(True), self.file)
         weakref.finalize(self, linecache.cache.pop, self.file, None)
-        return self._made(self._program.globals)
-
-    def _made(self, names: dict[str, Any]) -> Any:
-        """The function that the program's text becomes where its names mean these objects."""
         program = self._program
         code = compiled("\n".join(program.lines), self.file, program.identifiers)
-        exec(code, names)
-        return names["replay"]
+        exec(code, program.globals)
+        return program.globals["replay"]
 
     def source(self) -> str:
         """The program as text, with the user's line beside each step.
@@ -271,48 +269,23 @@ class Plan:
             commit.run()
         return found
 
-    def profile(self, arrays: Sequence[Any], rounds: int = 10) -> profiles.Profile:
-        """Where the time goes: each step timed alone, as the median of so many ``rounds``.
+    def profile(self, arrays: Sequence[Any], rounds: int = 10) -> Profile:
+        """Where the time of so many ``rounds`` goes, step by step; numbers are those of one.
 
         ``arrays`` are as for ``run``; Variables keep their values. Raises ArgumentError for less
         than one round, and what ``run`` raises.
 
         >>> spec = ef.TensorSpec((64, 64), "float32")
         >>> plan = ef.capture.trace(lambda x: ef.tanh(x @ x), spec).plan()
-        >>> plan.profile([np.ones((64, 64), "float32")])
-           ms  share  calls  GFLOP/s ... line
-        ...    ...        1  ...            matmul  float32(64, 64)  ...
-        ...
-        lambda: ... ms; one by one, 2 steps take ... ms
+        >>> [row.name for row in plan.profile([np.ones((64, 64), "float32")]).by("op")]
+        ['...', ..., '...']
         """
-        watch, frame = profiles.Stopwatch(self.device.backend.synchronize), self._frame()
-        arrays = frame.run(lambda: [x.copy() for x in arrays])
-        names = {
-            name: watch.wraps(thing) if name.startswith("_") and callable(thing) else thing
-            for name, thing in self._program.globals.items()
-        }
-        timed = self._made(names)
-
-        def run(function: Any, end: Callable[..., Any]) -> None:
-            frame.run(function, *frame.first, *arrays)
-            if frame.commit is not None:  # the copies are updated in place
-                end(profiles.UPDATES, frame.commit.run)
-
-        seconds = watch.measure(
-            rounds,
-            lambda: run(self._function, lambda _, call: call()),
-            lambda: run(timed, watch.time),
-        )
-        names.clear()  # the function that was made of them refers to them
-        steps = []
-        for (line, number), found in watch.medians().items():
-            place = self._program.places[line - 1]
-            step = watch.steps.get((line, number), place)
-            if (line, number) == profiles.UPDATES:
-                steps.append(profiles.StepTime("updates of Variables", "", "", *found))
-            elif step is not None:
-                steps.append(profiles.step_time(step, _where(place), *found))
-        return profiles.Profile(self.graph.name, steps, seconds)
+        with Profile():  # which makes ready what is timed
+            self.run(arrays)
+        with Profile(runs=rounds) as found:
+            for _ in range(rounds):
+                self.run(arrays)
+        return found
 
     def release(self) -> None:
         """Give the buffers back, and recordings of segments; the next runs make new ones."""
@@ -370,10 +343,6 @@ def _named(place: Step, argument: str | None) -> str:
 
 def _where(place: Step | None, whole: bool = False) -> str:
     """The user's line of a step; of a region, that of its last node."""
-    node = place.nodes[-1] if isinstance(place, FusedKernel | FusedProduct) else place
-    source = None if node is None else node.source
-    if source is None:
-        return ""
-    if whole:
+    if whole and (source := step_source(place)) is not None:
         return place_of(source)
-    return printable(f"{source[0].replace(chr(92), '/').rpartition('/')[2]}:{source[1]}")
+    return step_place(place)

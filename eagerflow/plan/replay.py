@@ -28,8 +28,8 @@ from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.plan import Plan
-from eagerflow.plan.profile import Profile
 from eagerflow.plan.rings import order_of_segments
+from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.runtime.collector import young

@@ -149,13 +149,13 @@ class PythonPart:
         self._call(arrays[: self._inputs], arrays[self._inputs :])
 
 
-class _Layout:
+class Layout:
     """A segment for arrays of certain strides: the parts of one run at a time."""
 
     def __init__(
         self, steps: Sequence[SegmentStep], natives: list[NativeCall | None], rows: Sequence[Arrays]
     ) -> None:
-        self.parts: list[_NativePart | _SlicedPart | PythonPart] = []
+        self.parts: list[Any] = []  # each with ``take`` and ``run``, of all steps' arrays
         self._natives = natives
         inputs = [step.inputs for step in steps]
         order = [*chains(natives, rows, inputs, threads.thread_count())]
@@ -166,22 +166,32 @@ class _Layout:
         for chain in order:
             if chain.members:
                 self._add_chain(chain)
-                continue
-            (number,) = chain.steps
-            native = natives[number]
-            own = None if native is None else native.new_jobs(number, self._start)
-            if own is None:
-                self._end()
-                self.parts.append(PythonPart(steps[number], number))
-                continue
-            if isinstance(own[0], LoopJob) and own[0].in_slices:
-                self._end()
-                self.parts.append(_SlicedPart(own[0], self._memory))
-                continue
+            else:
+                self._add(steps[chain.steps[0]], chain.steps[0])
+            self._added(chain.steps)
+        self._end()
+
+    def _add(self, step: SegmentStep, number: int) -> None:
+        """A step of its own."""
+        native = self._natives[number]
+        own = None if native is None else self._new_jobs(native, number)
+        if own is None:
+            self._end()
+            self.parts.append(PythonPart(step, number))
+        elif isinstance(own[0], LoopJob) and own[0].in_slices:
+            self._end()
+            self.parts.append(_SlicedPart(own[0], self._memory))
+        else:
             self._waiting.add(*own)
             if own[-1].flags is not None:
-                self._end(PythonPart(steps[number], number))
-        self._end()
+                self._end(PythonPart(step, number))
+
+    def _new_jobs(self, native: NativeCall, number: int) -> list[Any] | None:
+        """The jobs of a step of its own."""
+        return native.new_jobs(number, self._start)
+
+    def _added(self, numbers: Sequence[int]) -> None:
+        """All that does these steps is there: a subclass may add something of its own."""
 
     def _workspace(self, number: int) -> int:
         native = self._natives[number]
@@ -223,10 +233,14 @@ class _Layout:
 class Segment:
     """Steps as one function of a tuple of the tuples of their arrays."""
 
+    layout = Layout
+    stamped: Segment | None = None
+    """The same steps with times noted between them, where a profile has asked for it."""
+
     def __init__(self, steps: Sequence[SegmentStep]) -> None:
         self.steps = steps
         self._natives: dict[Any, list[NativeCall | None]] = {}
-        self._free: list[_Layout] = []
+        self._free: list[Layout] = []
 
     def __call__(self, rows: tuple[tuple[Any, ...], ...]) -> None:
         """Do all steps, in their order."""
@@ -238,16 +252,12 @@ class Segment:
             layout = self._for(rows)  # they have other strides than those of the last run
             if not layout.take(rows):
                 # Arrays of other types, as NumPy's mapped and masked ones.
-                _Layout(self.steps, [None] * len(self.steps), rows).run(rows)
+                self.layout(self.steps, [None] * len(self.steps), rows).run(rows)
                 return
         layout.run(rows)
         self._free.append(layout)
 
-    def alone(self) -> list[tuple[Any, Callable[..., Any]]]:
-        """The steps, each with a segment of it alone."""
-        return [(step.step, Segment([step])) for step in self.steps]
-
-    def _for(self, rows: tuple[tuple[Any, ...], ...]) -> _Layout:
+    def _for(self, rows: tuple[tuple[Any, ...], ...]) -> Layout:
         key = tuple([a.strides for row in rows for a in row])
         natives = self._natives.get(key)
         if natives is None:
@@ -258,4 +268,4 @@ class Segment:
                     step.native(row[: step.inputs], row[step.inputs :])
                     for step, row in zip(self.steps, rows, strict=True)
                 ]
-        return _Layout(self.steps, natives, rows)
+        return self.layout(self.steps, natives, rows)

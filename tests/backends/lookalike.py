@@ -19,10 +19,12 @@ import numpy as np
 
 from tests.backends.lookalike_streams import (
     Allocator,
+    Event,
     Misuse,
     PrivatePool,
     Stream,
     Streams,
+    elapsed_milliseconds,
     frozen,
     holds,
     thawed,
@@ -175,6 +177,8 @@ class Lookalike(types.ModuleType):
         self.ndarray = _array_class(self)
         self.cuda = types.SimpleNamespace(
             Device=lambda index: Device(self, index),
+            Event=lambda: Event(self),
+            get_elapsed_time=elapsed_milliseconds,
             Stream=lambda non_blocking=False: Stream(self, non_blocking),
             get_current_stream=lambda: self.streams.current,
             MemoryPool=lambda: PrivatePool(self),

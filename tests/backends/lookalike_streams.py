@@ -7,6 +7,7 @@ back by then is none. What was recorded and never computed holds rubbish.
 
 import ctypes
 import itertools
+import time
 
 import numpy as np
 
@@ -87,6 +88,28 @@ class Stream:
 
     def is_capturing(self):
         return self.recorded is not None
+
+
+class Event:
+    """A point in the work of the stream and device that are current when it is recorded."""
+
+    def __init__(self, module):
+        self.module, self.device, self.time = module, None, None
+
+    def record(self, stream=None):
+        if self.module.streams.recording is not None:
+            raise Misuse("a point in what is being captured, and not in what runs")
+        self.device, self.time = self.module.thread.device, time.perf_counter()
+
+    def synchronize(self):
+        self.module.refuse_waiting()
+
+
+def elapsed_milliseconds(first, last):
+    if first.time is None or last.time is None:
+        raise RuntimeError("cudaErrorInvalidResourceHandle: an event was not recorded")
+    assert first.device == last.device, "events of two devices"
+    return (last.time - first.time) * 1e3
 
 
 class Graph:

@@ -34,7 +34,7 @@ LEVELS = {
                 "transforms",
             ],
             ["files", "graph", "notebook.bar", "notebook.markup", "notebook.shell"],
-            ["fusion"],
+            ["fusion", "profiling"],
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone", "summary"],

@@ -5,7 +5,6 @@ Rates are measured once for each machine and kind of device, in about a second, 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import platform
@@ -29,7 +28,7 @@ from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import ops
 from eagerflow.ops.nn.convolution import conv
 from eagerflow.plan.plan import Plan
-from eagerflow.runtime.cache import ObjectCache
+from eagerflow.runtime.measured import remembered
 from eagerflow.runtime.processor import processor_name
 from eagerflow.spec import TensorSpec
 
@@ -250,8 +249,6 @@ def _bandwidth(places: Sequence[Device]) -> list[tuple[int, int, float]]:
 
 # Remembering -------------------------------------------------------------------------------------
 
-_disk = ObjectCache()
-_known: dict[str, Any] = {}
 _measuring = reentrant_lock()
 
 
@@ -278,7 +275,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
     with Locked(_measuring), np.errstate(all="ignore"):
         for place in places:
             key = f"rates of {_kind(place)} {_machine()}"
-            own, whole = _remembered(
+            own, whole = remembered(
                 key, partial(_both, place), _as_rates, again and key not in done
             )
             done.add(key)  # logical devices are alike
@@ -286,7 +283,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
             if executor.mode_of(place) == executor.SHARED:
                 rates[f"{place} alone"] = whole
         key = f"links of {', '.join(map(_kind, places))} {_machine()}"
-        links = _remembered(key, partial(_links, places), _as_links, again)
+        links = remembered(key, partial(_links, places), _as_links, again)
     latency, run, crowd, pairs = links
     bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
     return CostModel(rates, latency, bandwidth or math.inf, run, crowd)
@@ -308,26 +305,6 @@ def _both(place: Device) -> list[Any]:
 def _links(places: Sequence[Device]) -> list[Any]:
     """Latency, what a run costs, what neighbours cost, and rates between separate memories."""
     return [*_handover(places), _crowd(places), _bandwidth(places)]
-
-
-def _remembered(
-    key: str, measure: Callable[[], Any], read: Callable[[Any], Any], again: bool
-) -> Any:
-    """What was measured before and can be read, or else is measured now."""
-    if not again:
-        if key in _known:
-            return _known[key]
-        content = _disk.load(key)
-        if content is not None:
-            try:
-                _known[key] = found = read(json.loads(content))
-                return found
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
-                pass  # damaged: measured anew
-    made = json.dumps(measure())
-    _disk.store(key, made.encode())
-    _known[key] = found = read(json.loads(made))
-    return found
 
 
 def _field(found: Any) -> Any:

@@ -6,14 +6,12 @@ device, a box for each piece and transfer, an arrow for each value sent.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from eagerflow.capture.placement.executor import Event, Program
+from eagerflow.profiling.trace import MICROSECONDS, PROCESS, box, named, whole
 
-_MICROSECONDS = 1e6  # in a second
 _MAX_LISTED_NODES = 12  # in a box
 
 
@@ -30,36 +28,22 @@ def timeline(
     for task in program.tasks:
         rows.setdefault(_row(task), len(rows))
     start = min((e.begin for e in events), default=0.0)
-    found: list[dict[str, Any]] = [
-        {"ph": "M", "name": "process_name", "pid": 1, "tid": 0, "args": {"name": "eagerflow"}}
-    ]
+    found = [named("process", 0, "eagerflow")]
     for name, number in rows.items():
-        for key, value in ("name", name), ("sort_index", number):
-            row = {"ph": "M", "name": f"thread_{key}", "pid": 1, "tid": number}
-            found.append(row | {"args": {key: value}})
+        found += [named("thread", number, name), named("thread", number, number, "sort_index")]
     for event in sorted(events, key=lambda e: e.begin):
         task = program.tasks[event.task]
         more = len(task.nodes) - _MAX_LISTED_NODES
-        found.append(
-            {
-                "ph": "X",
-                "name": task.label,
-                "cat": "transfer" if task.transfer else "piece",
-                "pid": 1,
-                "tid": rows[_row(task)],
-                "ts": (event.begin - start) * _MICROSECONDS,
-                "dur": (event.end - event.begin) * _MICROSECONDS,
-                "args": {
-                    "nodes": [
-                        *task.nodes[:_MAX_LISTED_NODES],
-                        *([f"and {more} more"] if more > 0 else ()),
-                    ],
-                    "cores": task.mode,
-                },
-            }
-        )
+        nodes = [
+            *task.nodes[:_MAX_LISTED_NODES],
+            *([f"and {more} more"] if more > 0 else ()),
+        ]
+        category = "transfer" if task.transfer else "piece"
+        ends = event.begin - start, event.end - event.begin
+        facts = {"nodes": nodes, "cores": task.mode}
+        found.append(box(task.label, category, rows[_row(task)], *ends, facts))
     found += _arrows(program, arrows, {e.task: e for e in events}, rows, start)
-    return {"traceEvents": found, "displayTimeUnit": "ms"}
+    return whole(found)
 
 
 def _arrows(
@@ -85,9 +69,9 @@ def _arrows(
                 "name": f"send {name}",
                 "cat": "send",
                 "id": number,
-                "pid": 1,
+                "pid": PROCESS,
                 "tid": rows[_row(own)],
-                "ts": (inside - start) * _MICROSECONDS,
+                "ts": (inside - start) * MICROSECONDS,
                 "args": {"bytes": size},
             }
             if phase == "f":
@@ -98,9 +82,3 @@ def _arrows(
 
 def _row(task: Any) -> str:
     return f"{task.device} transfers" if task.transfer else str(task.device)
-
-
-def write(trace: dict[str, Any], path: str | os.PathLike[str]) -> None:
-    """Write a trace where a viewer can open it."""
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(trace, file)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import numpy as np
@@ -18,11 +18,9 @@ from eagerflow.nn.callbacks.monitors import Patience
 from eagerflow.nn.callbacks.rates import learning_rate
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layers.embedding import Embedding
+from eagerflow.profiling.profile import profile
 
 __all__ = ["TensorBoard"]
-
-start_profile: Callable[[], Any] | None = None
-"""Begins a profile: gives an entered context, which has ``save(path)`` when it has been left."""
 
 
 def _frequency(value: Any) -> Any:
@@ -84,13 +82,6 @@ class TensorBoard(Callback):
         embeddings_metadata: Any = None,
     ) -> None:
         self.log_dir = as_path(log_dir)
-        if self.profile_batch[1] and start_profile is None:
-            raise ArgumentError(
-                "batches cannot be profiled yet",
-                op="TensorBoard",
-                argument="profile_batch",
-                expected="0",
-            )
         self._writers: dict[str, Any] = {}
         self._profile: Any = None
         self._fits = False
@@ -175,8 +166,8 @@ class TensorBoard(Callback):
     def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
         self._batch += 1
         self._batch_began = time.perf_counter()
-        if self._batch == self.profile_batch[0] and start_profile is not None:
-            self._profile = start_profile()
+        if self._batch == self.profile_batch[0]:
+            self._profile = profile().start()
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         seconds = time.perf_counter() - self._batch_began
@@ -189,14 +180,13 @@ class TensorBoard(Callback):
                 self._scalars("train", "batch_{}", rate, self._batch)
 
     def _end_profile(self) -> None:
-        profile, self._profile = self._profile, None
-        profile.__exit__(None, None, None)
+        ended, self._profile = self._profile.stop(), None
         folder = os.path.join(self.log_dir, "train")
         try:
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             refuse(error, "written", folder)
-        profile.save(os.path.join(folder, f"batch_{self.profile_batch[0]}.trace.json"))
+        ended.save(os.path.join(folder, f"batch_{self.profile_batch[0]}.trace.json"))
 
     # Evaluation, and the end -----------------------------------------------------------------
 
@@ -215,9 +205,9 @@ class TensorBoard(Callback):
         self._close()
 
     def on_exception(self, error: BaseException) -> None:
-        profile, self._profile = self._profile, None
-        if profile is not None:
-            profile.__exit__(type(error), error, error.__traceback__)
+        if self._profile is not None:
+            self._profile.stop()
+            self._profile = None
         self._close()
 
     def _close(self) -> None:

@@ -13,6 +13,7 @@ from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.capture.placement.partition import partition
 from eagerflow.capture.placement.placement import placed
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
+from eagerflow.runtime import measured
 from eagerflow.runtime.cache import ObjectCache
 from tests.capture.placement.several_devices import COSTS, far, random_program, three_cpus
 
@@ -284,13 +285,13 @@ def test_placing_takes_time_in_proportion_to_the_nodes():
 
 
 def test_rates_are_measured_once_and_remembered(three_cpus, monkeypatch, tmp_path):
-    monkeypatch.setattr(calibration, "_disk", ObjectCache(tmp_path))  # which nobody else empties
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))  # which nobody else empties
+    monkeypatch.setattr(measured, "_known", {})
     first = calibrate(["cpu:0", "cpu:1"])
     for name in ("_both", "_links"):
         monkeypatch.setattr(calibration, name, lambda *places: pytest.fail("measured again"))
     assert calibrate(["cpu:0", "cpu:1"]) == first
-    monkeypatch.setattr(calibration, "_known", {})
+    monkeypatch.setattr(measured, "_known", {})
     assert calibrate(["cpu:0", "cpu:1"]) == first  # from disk
 
 
@@ -302,21 +303,19 @@ def test_logical_devices_are_alike(three_cpus):
 
 def test_damaged_rates_on_disk_are_measured_again(three_cpus, monkeypatch):
     fine = calibrate(["cpu:0"])
-    monkeypatch.setattr(calibration._disk, "store", lambda key, content: None)
-    measured = []
+    monkeypatch.setattr(measured._disk, "store", lambda key, content: None)
+    done = []
     both, links = calibration._both, calibration._links
-    monkeypatch.setattr(calibration, "_both", lambda p: measured.append(1) or both(p))
-    monkeypatch.setattr(calibration, "_links", lambda p: measured.append(2) or links(p))
+    monkeypatch.setattr(calibration, "_both", lambda p: done.append(1) or both(p))
+    monkeypatch.setattr(calibration, "_links", lambda p: done.append(2) or links(p))
     for number, content in enumerate((b"", b"{", b"[]", b'{"devices": 3}', b"\xff", b"[1, 2]"), 1):
-        monkeypatch.setattr(calibration._disk, "load", lambda key, content=content: content)
-        monkeypatch.setattr(calibration, "_known", {})
+        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
+        monkeypatch.setattr(measured, "_known", {})
         if number > 2:  # once is enough to time
-            monkeypatch.setattr(calibration, "_both", lambda p: measured.append(1) or plain(fine))
-            monkeypatch.setattr(
-                calibration, "_links", lambda p: measured.append(2) or [1, 2, 1.5, []]
-            )
+            monkeypatch.setattr(calibration, "_both", lambda p: done.append(1) or plain(fine))
+            monkeypatch.setattr(calibration, "_links", lambda p: done.append(2) or [1, 2, 1.5, []])
         calibrate(["cpu:0"])
-        assert measured == [1, 2] * number
+        assert done == [1, 2] * number
 
 
 def plain(model):

@@ -1,0 +1,199 @@
+"""Kernels of ops that also write an event for each call.
+
+An op keeps its kernels in tables, by dtype and device. While a profile is open, each stands there
+inside a function that looks at the clock before and after it. So all calls are seen, of whatever
+thread and under whatever recorder, and a kernel that is learned meanwhile is so too.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from eagerflow import tape
+from eagerflow.devices import Device, Kind
+from eagerflow.dispatch import internal
+from eagerflow.op import Op
+from eagerflow.profiling import device_events, log
+from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
+from eagerflow.profiling.memory import MIN_WATCHED_BYTES, watch
+from eagerflow.profiling.rows import GradientSite, OpSite
+from eagerflow.recorder import CODE, INSTRUCTION, OP, process
+from eagerflow.runtime.noted import learned
+
+_frame = sys._getframe
+_append = events.append
+_shape_and_dtype = attrgetter("shape", "dtype")
+
+
+def origin(frame: Any) -> tuple[Any, int]:
+    """Code and instruction of the user's line that a frame of ours works for.
+
+    What computes a gradient works for the line of the op that it is the gradient of.
+    """
+    while internal[frame.f_code.co_filename] and frame.f_back is not None:
+        if frame.f_code is _PULL_BACK and _walk.entry is not None:
+            return _walk.entry[CODE], _walk.entry[INSTRUCTION]
+        frame = frame.f_back
+    return frame.f_code, frame.f_lasti
+
+
+# Ops ---------------------------------------------------------------------------------------------
+
+
+def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., Any]:
+    """A kernel that writes an event for each call."""
+    site, kind = OpSite(op, place), place.backend.array_type
+    # Of some ops it is known that there are mostly more than arrays among the arguments.
+    views, mixed = bool(op.views), bool(op.attributes or op.optional)
+
+    def given_of(args: tuple[Any, ...]) -> list[Any]:
+        return [(a.shape, a.dtype) if a.__class__ is kind else a for a in args]
+
+    def start(*args: Any, **attributes: Any) -> Any:
+        detail = *origin(_frame(2)), given_of(args), attributes
+        return device_events.start(place, site, detail, partial(kernel, *args, **attributes))
+
+    def call(*args: Any, **attributes: Any) -> Any:
+        begin = clock()
+        out = kernel(*args, **attributes)
+        end = clock()
+        frame = _frame(2)  # behind the function that users call
+        code = frame.f_code
+        if internal[code.co_filename]:
+            code, at = origin(frame)
+        else:
+            at = frame.f_lasti
+        if len(events) >= MAX_EVENTS:
+            leave_out()
+            return out
+        try:
+            given = given_of(args) if mixed else [*map(_shape_and_dtype, args)]
+        except AttributeError:
+            given = given_of(args)
+        detail = code, at, given, attributes
+        _append((begin, end, here.thread, site, detail))
+        if out.__class__ is not kind or (out.nbytes >= MIN_WATCHED_BYTES and not views):
+            watch(out, end, site, detail)
+        return out
+
+    made = start if place.backend.marks else call
+    made.untimed = kernel  # type: ignore[attr-defined]
+    return made
+
+
+# Gradients ---------------------------------------------------------------------------------------
+
+
+class _Walk(threading.local):
+    """The entry of a tape that this thread computes the gradient of."""
+
+    entry: Any = None
+
+
+_walk = _Walk()
+_pull_back, _PULL_BACK = tape.pull_back, tape.pull_back.__code__
+
+
+class _Noted(list[Any]):
+    """Entries of a tape; the one that was taken last is noted."""
+
+    def pop(self, at: Any = -1) -> Any:
+        """Take the last one."""
+        _walk.entry = found = super().pop(at)
+        return found
+
+
+def _noted_pull_back(entries: list[Any], *given: Any) -> Any:
+    """What the tape does, with the entries at hand for whoever asks for the user's line."""
+    own, before = _Noted(entries), _walk.entry
+    entries.clear()  # as it is used up
+    try:
+        return _pull_back(own, *given)
+    finally:
+        _walk.entry = before
+
+
+def _timed_runner(run: Callable[..., Any]) -> Callable[..., Any]:
+    """A runner of kernels that do a derivative in one pass, which no op has in its tables."""
+
+    def call(kernel: Callable[..., Any], *arrays: Any) -> Any:
+        begin = clock()
+        out = run(kernel, *arrays)
+        end = clock()
+        entry = _walk.entry
+        if entry is not None:
+            given = [*map(_shape_and_dtype, arrays)]
+            site, detail = GradientSite.of(entry[OP]), (entry[CODE], entry[INSTRUCTION], given)
+            log.write(begin, end, site, detail)
+            if getattr(out, "nbytes", 0) >= MIN_WATCHED_BYTES:
+                watch(out, end, site, detail)
+        return out
+
+    return call
+
+
+_gradients = log.Forms(
+    (tape, "pull_back", _pull_back, _noted_pull_back),
+    (process, "run", process.run, _timed_runner(process.run)),
+)
+
+# The switch --------------------------------------------------------------------------------------
+
+
+def _is_kernel(x: Any) -> bool:
+    return callable(x) and not hasattr(x, "untimed")
+
+
+def _wrap(op: Op) -> None:
+    """Put timed kernels into an op's tables, where there are others."""
+
+    def wrapped(x: Any, key: Any) -> Any:
+        place = (key if isinstance(key, Kind) else key[0]).device
+        return _timed(op, x, place) if _is_kernel(x) else x
+
+    _replace(op, wrapped)
+
+
+def _wrap_learned(op: Op) -> None:
+    """Put timed kernels where an op has learned some; but not once the last profile is closed."""
+    log.while_open(_wrap, op)
+
+
+def _unwrap(op: Op) -> None:
+    """Put the kernels themselves into an op's tables."""
+    _replace(op, lambda x, key: getattr(x, "untimed", x))
+
+
+def _replace(op: Op, new: Callable[[Any, Any], Any]) -> None:
+    tables: tuple[dict[Any, Any], ...] = op.table, op.kernels, op.many
+    for table in tables:
+        for key, entry in table.copy().items():
+            parts = entry if type(entry) is tuple else (entry,)
+            found = tuple([new(x, key) for x in parts])
+            if any(a is not b for a, b in zip(found, parts, strict=True)):
+                table[key] = found if type(entry) is tuple else found[0]
+
+
+class Kernels:
+    """The switch of all ops' kernels."""
+
+    def on(self) -> None:
+        """Time them."""
+        if _wrap_learned not in learned.hear:
+            learned.hear.append(_wrap_learned)
+        for op in list(learned.things):
+            _wrap(op)
+        _gradients.on()
+
+    def off(self) -> None:
+        """Leave them alone."""
+        while _wrap_learned in learned.hear:
+            learned.hear.remove(_wrap_learned)
+        for op in list(learned.things):
+            _unwrap(op)
+        _gradients.off()

@@ -1,0 +1,126 @@
+"""What the processor and the memory of this machine reach at most: what rates are a share of.
+
+Both are measured by all threads that kernels use, once for each machine, in a quarter of a second,
+and kept on disk (``EAGERFLOW_CACHE``).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen.llvm.team import library
+from eagerflow.primitives.llvm.staged_kernel import machine
+from eagerflow.primitives.llvm.vectors import VectorWriter
+from eagerflow.runtime import machine_code, threads
+from eagerflow.runtime.measured import remembered
+from eagerflow.runtime.processor import processor_name
+
+_SUMS = 12  # that go on side by side, which hides the wait for each
+_ROUNDS = 1 << 20
+_TRIES = 20
+_PRODUCT_SIZE = 1024
+_MEMORY_BYTES = 3 << 25  # of three arrays together, more than caches hold
+_FORMAT = 1  # of what is kept on disk
+
+
+class Machine(NamedTuple):
+    """The most float32 operations and bytes a second, in billions of both."""
+
+    gigaflops: float
+    gigabytes: float
+
+
+def measured(again: bool = False) -> Machine:
+    """That of this machine, measured at the first call or anew.
+
+    >>> measured().gigaflops > 0 and measured().gigabytes > 0
+    True
+    """
+    count = threads.thread_count()
+    key = f"peaks of {processor_name()} with {count} threads, format {_FORMAT}"
+    return remembered(key, lambda: [_peak(count), _memory(count)], _read, again)  # type: ignore[no-any-return]
+
+
+def _read(found: Any) -> Machine:
+    gigaflops, gigabytes = found
+    return Machine(float(gigaflops), float(gigabytes))
+
+
+def _together(count: int, work: Callable[[], float]) -> float:
+    """The most that so many threads did in a second, together, in some tries."""
+    best = 0.0
+    for _ in range(_TRIES):
+        found: list[float] = []
+        team = [threading.Thread(target=lambda: found.append(work())) for _ in range(count)]  # noqa: B023
+        for thread in team:
+            thread.start()
+        for thread in team:
+            thread.join()
+        best = max(best, sum(found))
+    return best
+
+
+def _peak(count: int) -> float:
+    if not machine_code.available():
+        return _product_gigaflops()
+    return peak_gigaflops(count)
+
+
+def peak_gigaflops(count: int) -> float:
+    """Float32 operations a second of so many threads in billions: multiply-adds in registers."""
+    function, lanes = _multiply_adds()
+
+    def work() -> float:
+        data = (ctypes.c_float * ((_SUMS + 1) * lanes))(*range(lanes, (_SUMS + 2) * lanes))
+        start = perf_counter()
+        function(_ROUNDS, ctypes.addressof(data))
+        return 2 * lanes * _SUMS * _ROUNDS / (perf_counter() - start) / 1e9
+
+    return _together(count, work)
+
+
+def _multiply_adds() -> tuple[Any, int]:
+    """A function of a count and a vector that makes some multiply-adds in each round."""
+    lanes = machine_code.host().vector_bytes // 4
+    v = VectorWriter(machine(), "float32", lanes)
+    with v.code.function("peak(i64 %count, ptr %data)"):
+        x = v.load("%data")
+        sums = [v.load("%data", (1 + i) * v.size) for i in range(_SUMS)]
+        with v.code.loop("round", 0, "%count", 1, sums) as (_, carried):
+            for i, value in enumerate(carried):
+                carried[i] = v.s.multiply_add(x, x, value)
+        for i, value in enumerate(carried):
+            v.store(value, "%data", (1 + i) * v.size)
+    address = library(v.code.text(), "peak")["peak"]
+    return ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(address), lanes
+
+
+def _product_gigaflops() -> float:
+    """What NumPy's product of matrices reaches, where there is no machine code of ours."""
+    a = np.ones((_PRODUCT_SIZE, _PRODUCT_SIZE), np.float32)
+
+    def work() -> float:
+        start = perf_counter()
+        a.dot(a)
+        return 2.0 * _PRODUCT_SIZE**3 / (perf_counter() - start) / 1e9
+
+    return _together(1, work)
+
+
+def _memory(count: int) -> float:
+    """Bytes a second that so many threads read and write, in billions, adding large arrays."""
+
+    def work() -> float:
+        a = np.ones(_MEMORY_BYTES // 12 // count, np.float32)
+        out = np.zeros_like(a)
+        start = perf_counter()
+        np.add(a, a, out)
+        return 2.0 * a.nbytes / (perf_counter() - start) / 1e9
+
+    return _together(count, work)

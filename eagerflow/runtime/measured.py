@@ -1,0 +1,35 @@
+"""What was measured on this machine, and is remembered: in memory, and on disk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from eagerflow.runtime.cache import ObjectCache
+
+_disk = ObjectCache()
+_known: dict[str, Any] = {}
+
+
+def remembered(
+    key: str, measure: Callable[[], Any], read: Callable[[Any], Any], again: bool = False
+) -> Any:
+    """What was measured before and can be read, or else is measured now.
+
+    ``measure()`` gives what JSON can hold, and ``read`` makes of that what is remembered.
+    """
+    if not again:
+        if key in _known:
+            return _known[key]
+        content = _disk.load(key)
+        if content is not None:
+            try:
+                _known[key] = found = read(json.loads(content))
+                return found
+            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+                pass  # damaged: measured anew
+    made = json.dumps(measure())
+    _disk.store(key, made.encode())
+    _known[key] = found = read(json.loads(made))
+    return found

@@ -1,0 +1,35 @@
+"""Things that are noted, and who hears of each that is."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Noted(Generic[T]):
+    """Things while they live; ``hear`` are called with each one that is noted, also again.
+
+    >>> kernels = Noted()
+    >>> kernels.hear.append(print)
+    >>> kernels.note(ef.sin.op)
+    <Op sin>
+    >>> ef.sin.op in kernels.things
+    True
+    """
+
+    def __init__(self) -> None:
+        self.things: weakref.WeakSet[Any] = weakref.WeakSet()
+        self.hear: list[Callable[[T], None]] = []
+
+    def note(self, thing: T) -> None:
+        """Note something, and tell who wants to hear of it."""
+        self.things.add(thing)
+        for heard in self.hear.copy():
+            heard(thing)
+
+
+learned: Noted[Any] = Noted()
+"""The ops that have kernels in their tables, by which calls find them."""

@@ -1,0 +1,65 @@
+"""What the machine reaches: more than any product or sum here does, measured once."""
+
+import json
+
+import numpy as np
+import pytest
+
+from eagerflow.profiling import machine
+from eagerflow.runtime import measured, threads
+from eagerflow.runtime.cache import ObjectCache
+
+
+@pytest.fixture
+def nothing_known(monkeypatch, tmp_path):
+    monkeypatch.setattr(measured, "_disk", ObjectCache(tmp_path))
+    monkeypatch.setattr(measured, "_known", {})
+    monkeypatch.setattr(machine, "_TRIES", 2)
+    monkeypatch.setattr(machine, "_ROUNDS", 1 << 12)
+    monkeypatch.setattr(machine, "_MEMORY_BYTES", 3 << 18)
+
+
+def test_it_is_measured_once_and_remembered(nothing_known, monkeypatch):
+    first = machine.measured()
+    assert first.gigaflops > 0 and first.gigabytes > 0
+    for name in ("_peak", "_memory"):
+        monkeypatch.setattr(machine, name, lambda count: pytest.fail("measured again"))
+    assert machine.measured() == first
+    monkeypatch.setattr(measured, "_known", {})
+    assert machine.measured() == first  # from disk
+
+
+def test_it_is_measured_anew_when_asked_and_where_it_is_damaged(nothing_known, monkeypatch):
+    machine.measured()
+    monkeypatch.setattr(machine, "_peak", lambda count: 7.0)
+    monkeypatch.setattr(machine, "_memory", lambda count: 3.0)
+    assert machine.measured(again=True) == (7.0, 3.0)
+    for content in (b"", b"{", b"[1]", b'["a", 2]', json.dumps([1, 2, 3]).encode()):
+        monkeypatch.setattr(measured._disk, "load", lambda key, content=content: content)
+        monkeypatch.setattr(measured, "_known", {})
+        assert machine.measured() == (7.0, 3.0)
+
+
+def test_threads_are_part_of_what_is_remembered(nothing_known, monkeypatch):
+    machine.measured()
+    monkeypatch.setattr(machine, "_peak", lambda count: float(count))
+    monkeypatch.setattr(machine, "_memory", lambda count: 1.0)
+    monkeypatch.setattr(threads, "thread_count", lambda: 77)
+    assert machine.measured().gigaflops == 77
+
+
+def test_without_machine_code_a_product_says_it(nothing_known, monkeypatch):
+    monkeypatch.setattr(machine.machine_code, "available", lambda: False)
+    monkeypatch.setattr(machine, "_PRODUCT_SIZE", 64)
+    assert machine.measured().gigaflops > 0
+
+
+def test_what_is_counted_is_what_numpy_does(nothing_known, monkeypatch):
+    """Bytes are those of two arrays, as the facts of an addition of an array to itself say."""
+    seen = []
+    real = np.add
+    monkeypatch.setattr(
+        machine.np, "add", lambda a, b, out: seen.append(a.nbytes) or real(a, b, out)
+    )
+    monkeypatch.setattr(machine, "perf_counter", iter(range(1000)).__next__)
+    assert machine._memory(1) == pytest.approx(2 * seen[0] / 1e9)
