@@ -240,8 +240,8 @@ class SparseTensor:
 
 tree.register(
     SparseTensor,
-    lambda x: ((x.shape,), (x.slices,)),
-    lambda keys, items: _wrapped(items[0], keys[0]),
+    lambda x: (("slices", x.shape), (x.slices,)),
+    lambda keys, items: _wrapped(items[0], keys[-1]),
 )
 
 

@@ -2,7 +2,7 @@
 
 import eagerflow as ef
 from eagerflow.keras.backend.operands import floating, joined, promoted
-from eagerflow.keras.backend.sparse import cast as cast_either
+from eagerflow.keras.backend.sparse import convert_to_tensor as tensor_of
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
 from eagerflow.keras.sparse import also_sparse, matrix_product
 
@@ -24,9 +24,10 @@ __all__ = [
 
 def _sparse_matmul(function, x1, x2):
     """The rule of ``matmul``."""
+    x1, x2 = tensor_of(x1), tensor_of(x2)
     short = x1.dtype == "int8" and x2.dtype == "int8"
     dtype = "int32" if short else joined(x1.dtype.name, x2.dtype.name)
-    return matrix_product(cast_either(x1, dtype), cast_either(x2, dtype))
+    return matrix_product(tensor_of(x1, dtype), tensor_of(x2, dtype))
 
 
 @also_sparse(_sparse_matmul)

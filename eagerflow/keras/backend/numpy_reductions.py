@@ -4,6 +4,7 @@ import builtins
 import math
 
 import eagerflow as ef
+from eagerflow.errors import CaptureError
 from eagerflow.keras.backend.numpy_elementwise import maximum, minimum
 from eagerflow.keras.backend.operands import (
     axes_of,
@@ -354,6 +355,13 @@ def bincount(x, weights=None, minlength=0, sparse=False):
     else:
         weights = weights if weights is None else _weights_of(stored, as_sparse(weights))
         stored = stored.elements()
+        if not is_concrete(stored.values):
+            raise CaptureError(
+                "how often values are stored is not known while a graph is captured",
+                op="bincount",
+                received=repr(stored),
+                hint="make it dense, or compile(run_eagerly=True)",
+            )
         x, whole, row = stored.values, stored.shape, stored.slices.indices
     rows = 1 if len(whole) == 1 else whole[0]
     length = int(minlength)
