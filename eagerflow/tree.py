@@ -213,7 +213,7 @@ def map_leaves(f: Callable[..., Any], nest: Any, *others: Any) -> Any:
 
 
 def parents(structure: Structure) -> Iterator[type | None]:
-    """The class of the container that each leaf is in; None of a leaf by itself."""
+    """The class of the container that each leaf is in, but for a leaf that is in none."""
     for child in structure.children:
         if child.container is None:
             yield structure.container

@@ -55,11 +55,11 @@ class SparseTensor:
     """A tensor of which some elements, or whole slices, are stored; all others are 0.
 
     ``indices`` are integers of the shape ``(n, k)``: each row is a place along the first ``k``
-    axes. ``values`` has the shape ``(n, *shape[k:])``: numbers where ``k`` is the number of axes, and
-    slices where it is less. What is stored at equal places adds up. ``+``, ``-``, ``*``, ``/`` and
-    ``@`` compute with tensors, numbers and each other. It does not change; tapes take gradients by
-    ``values``. Raises DTypeError for indices that are no integers, ShapeError for shapes that do
-    not fit, and IndexRangeError for places outside of ``shape``.
+    axes. ``values`` has the shape ``(n, *shape[k:])``: numbers where ``k`` is the number of axes,
+    and slices where it is less. What is stored at equal places adds up. ``+``, ``-``, ``*``, ``/``
+    and ``@`` compute with tensors, numbers and each other; comparisons give tensors. It does not change; tapes take gradients
+    by ``values``. Raises DTypeError for indices that are no integers, ShapeError for shapes that
+    do not fit, and IndexRangeError for places outside of ``shape``.
 
     >>> x = SparseTensor([1.0, 2.0], [[0, 0], [1, 2]], (2, 3))
     >>> x
@@ -231,6 +231,22 @@ class SparseTensor:
     def __rtruediv__(self, other: Any) -> Any:
         return quotient(ef.divide, other, self)
 
+    def __pow__(self, power: Any) -> Any:
+        keeps = isinstance(power, int | float) and power > 0
+        return on_values(ef.pow, self, power) if keeps else ef.pow(self.to_dense(), dense(power))
+
+    def __gt__(self, other: Any) -> Any:
+        return ef.greater(self.to_dense(), dense(other))
+
+    def __ge__(self, other: Any) -> Any:
+        return ef.greater_equal(self.to_dense(), dense(other))
+
+    def __lt__(self, other: Any) -> Any:
+        return ef.less(self.to_dense(), dense(other))
+
+    def __le__(self, other: Any) -> Any:
+        return ef.less_equal(self.to_dense(), dense(other))
+
     def __matmul__(self, other: Any) -> Any:
         return matrix_product(self, other)
 
@@ -394,7 +410,7 @@ def averaged(
 
 
 def reshaped(function: Callable[..., Any], x: SparseTensor, *args: Any, **kwargs: Any) -> Any:
-    """The rule of what leaves the elements in their order; NumPy's function of its name says how."""
+    """The rule of what leaves the elements in order; NumPy's function of this name says how."""
     hollow = np.broadcast_to(np.int8(0), x.shape)  # a single byte in memory
     shape = getattr(np, function.__name__)(hollow, *args, **kwargs).shape
     x = x.elements()
@@ -414,7 +430,7 @@ def _permuted(x: SparseTensor, order: Sequence[int]) -> SparseTensor:
 
 def concatenated(function: Callable[..., Any], xs: Sequence[Any], axis: int) -> SparseTensor:
     """The rule of parts joined along an axis, of which all are sparse."""
-    parts = [as_sparse(x).elements() for x in xs]
+    parts = [x.elements() for x in map(as_sparse, xs) if x is not None]
     axis = range(parts[0].ndim)[axis]
     shapes = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x in parts]
     if any(shape != shapes[0] for shape in shapes):

@@ -15,7 +15,15 @@ from eagerflow.keras.backend.operands import (
     summed_dtype,
 )
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
-from eagerflow.keras.sparse import also_sparse, as_sparse, at_places, averaged, is_concrete, on_values, summed
+from eagerflow.keras.sparse import (
+    also_sparse,
+    as_sparse,
+    at_places,
+    averaged,
+    is_concrete,
+    on_values,
+    summed,
+)
 
 __all__ = [
     "all",

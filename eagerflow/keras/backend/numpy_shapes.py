@@ -7,7 +7,14 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, promoted, sizes_of
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
-from eagerflow.keras.sparse import also_sparse, concatenated, is_sparse, linear, reshaped, transposed
+from eagerflow.keras.sparse import (
+    also_sparse,
+    concatenated,
+    is_sparse,
+    linear,
+    reshaped,
+    transposed,
+)
 
 __all__ = [
     "append",

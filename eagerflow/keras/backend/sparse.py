@@ -14,8 +14,8 @@ from keras.src.backend import config
 from keras.src.backend.common import standardize_dtype
 
 import eagerflow as ef
-from eagerflow.keras.backend import tensors
 from eagerflow.dims import product
+from eagerflow.keras.backend import tensors
 from eagerflow.keras.sparse import SparseTensor, as_sparse, at_places, is_sparse
 
 __all__ = ["Rows", "cast", "convert_to_tensor", "is_tensor", "rows_of"]
@@ -59,7 +59,7 @@ class Rows:
     def __init__(self, x: SparseTensor) -> None:
         x = x.elements()
         self.shape, self.dtype = x.shape, x.dtype
-        self.size = product(x.shape[1:])
+        self.size = max(int(product(x.shape[1:])), 1)
         places = np.asarray(x.slices.indices)
         order = np.argsort(places, kind="stable")
         self.places, self.values = places[order] % self.size, np.asarray(x.values)[order]
