@@ -57,9 +57,9 @@ class SparseTensor:
     ``indices`` are integers of the shape ``(n, k)``: each row is a place along the first ``k``
     axes. ``values`` has the shape ``(n, *shape[k:])``: numbers where ``k`` is the number of axes,
     and slices where it is less. What is stored at equal places adds up. ``+``, ``-``, ``*``, ``/``
-    and ``@`` compute with tensors, numbers and each other; comparisons give tensors. It does not change; tapes take gradients
-    by ``values``. Raises DTypeError for indices that are no integers, ShapeError for shapes that
-    do not fit, and IndexRangeError for places outside of ``shape``.
+    and ``@`` compute with tensors, numbers and each other; comparisons give tensors. It does not
+    change; tapes take gradients by ``values``. Raises DTypeError for indices that are no integers,
+    ShapeError for shapes that do not fit, and IndexRangeError for places outside of ``shape``.
 
     >>> x = SparseTensor([1.0, 2.0], [[0, 0], [1, 2]], (2, 3))
     >>> x
@@ -477,8 +477,8 @@ def matrix_product(x1: Any, x2: Any) -> Any:
     width = x2.shape[-1]
     rows = ef.take(ef.reshape(x2, (-1, width)), column, axis=0)
     products = ef.multiply(ef.expand_dims(x1.values, axis=1), rows)
-    sums = ef.IndexedSlices(products, row, (product(lead) * height, width))
-    return ef.reshape(sums.to_dense(), (*lead, height, width))
+    sums = ef.segment_sum(products, row, product(lead) * height)
+    return ef.reshape(sums, (*lead, height, width))
 
 
 # Two tensors --------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Sparse tensors as Keras hands them over: converted, and cut into batches.
 
-The modules of this backend take each tensor for a dense one (``tensors.convert_to_tensor``), but for
-functions that say with ``also_sparse`` what they do with sparse ones. What Keras itself calls to
-convert stands here, and leaves sparse tensors as they are.
+The modules of this backend take each tensor for a dense one (``tensors.convert_to_tensor``), but
+for functions that say with ``also_sparse`` what they do with sparse ones. What Keras itself calls
+to convert stands here, and leaves sparse tensors as they are.
 """
 
 from __future__ import annotations
