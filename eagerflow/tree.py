@@ -212,15 +212,6 @@ def map_leaves(f: Callable[..., Any], nest: Any, *others: Any) -> Any:
     return unflatten(structure, [f(*row) for row in zip(leaves, *columns, strict=True)])
 
 
-def parents(structure: Structure) -> Iterator[type | None]:
-    """The class of the container that each leaf is in, but for a leaf that is in none."""
-    for child in structure.children:
-        if child.container is None:
-            yield structure.container
-        else:
-            yield from parents(child)
-
-
 def paths(structure: Structure, prefix: str = "") -> list[str]:
     """A readable name for each leaf, such as ``['encoder'][0]``."""
     if structure.container is None:

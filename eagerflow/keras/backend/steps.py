@@ -6,7 +6,7 @@ the other backends, ``compile`` says that the step is another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -108,8 +108,16 @@ def _padded(leaves: list[Any], structure: tree.Structure) -> None:
 @lru_cache(1024)
 def _stored(structure: tree.Structure) -> list[int]:
     """Which arrays of a nest are values of sparse tensors; their places follow."""
-    classes = list(tree.parents(structure))
-    return [i for i, cls in enumerate(classes) if cls is ef.IndexedSlices][::2]
+    return [i for i, cls in enumerate(_parents(structure)) if cls is ef.IndexedSlices][::2]
+
+
+def _parents(structure: tree.Structure) -> Iterator[type | None]:
+    """The class of the container that each array is in."""
+    for child in structure.children:
+        if child.container is None:
+            yield structure.container
+        else:
+            yield from _parents(child)
 
 
 def _plain(x: Any) -> Any:
