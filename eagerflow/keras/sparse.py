@@ -57,9 +57,10 @@ class SparseTensor:
     ``indices`` are integers of the shape ``(n, k)``: each row is a place along the first ``k``
     axes. ``values`` has the shape ``(n, *shape[k:])``: numbers where ``k`` is the number of axes,
     and slices where it is less. What is stored at equal places adds up. ``+``, ``-``, ``*``, ``/``
-    and ``@`` compute with tensors, numbers and each other; comparisons give tensors. It does not
-    change; tapes take gradients by ``values``. Raises DTypeError for indices that are no integers,
-    ShapeError for shapes that do not fit, and IndexRangeError for places outside of ``shape``.
+    and ``@`` compute with tensors, numbers and each other; comparisons and parts are tensors. It
+    does not change; tapes take gradients by ``values``. Raises DTypeError for indices that are no
+    integers, ShapeError for shapes that do not fit, and IndexRangeError for places outside of
+    ``shape``.
 
     >>> x = SparseTensor([1.0, 2.0], [[0, 0], [1, 2]], (2, 3))
     >>> x
@@ -124,7 +125,7 @@ class SparseTensor:
         SparseTensor(3 values, shape=(3, 3), float32, cpu:0)
         """
         found = matrix.tocoo()
-        places = np.ravel_multi_index(_coordinates(found), found.shape)
+        places = np.ravel_multi_index(found.coords, found.shape)
         return at_places(as_tensor(found.data), as_tensor(places.astype("int64")), found.shape)
 
     @property
@@ -162,8 +163,9 @@ class SparseTensor:
             f"{self.dtype.name}, {self.device})"
         )
 
-    def __len__(self) -> int:
-        return int(self.shape[0])
+    def __getitem__(self, index: Any) -> ef.Tensor:
+        found: ef.Tensor = self.to_dense()[index]
+        return found
 
     def with_values(self, values: ef.Tensor) -> SparseTensor:
         """Other values at the same places."""
@@ -208,28 +210,28 @@ class SparseTensor:
         return self.with_values(ef.negative(self.values))
 
     def __add__(self, other: Any) -> Any:
-        return union(ef.add, self, other)
+        return union(ef.add, self, _sparse_or_same(other))
 
     def __radd__(self, other: Any) -> Any:
-        return union(ef.add, other, self)
+        return union(ef.add, _sparse_or_same(other), self)
 
     def __sub__(self, other: Any) -> Any:
-        return union(ef.subtract, self, other)
+        return union(ef.subtract, self, _sparse_or_same(other))
 
     def __rsub__(self, other: Any) -> Any:
-        return union(ef.subtract, other, self)
+        return union(ef.subtract, _sparse_or_same(other), self)
 
     def __mul__(self, other: Any) -> SparseTensor:
-        return scaled(ef.multiply, self, other)
+        return scaled(ef.multiply, self, _sparse_or_same(other))
 
     def __rmul__(self, other: Any) -> SparseTensor:
-        return scaled(ef.multiply, other, self)
+        return scaled(ef.multiply, _sparse_or_same(other), self)
 
     def __truediv__(self, other: Any) -> Any:
-        return quotient(ef.divide, self, other)
+        return quotient(ef.divide, self, _sparse_or_same(other))
 
     def __rtruediv__(self, other: Any) -> Any:
-        return quotient(ef.divide, other, self)
+        return quotient(ef.divide, _sparse_or_same(other), self)
 
     def __pow__(self, power: Any) -> Any:
         keeps = isinstance(power, int | float) and power > 0
@@ -248,10 +250,10 @@ class SparseTensor:
         return ef.less_equal(self.to_dense(), dense(other))
 
     def __matmul__(self, other: Any) -> Any:
-        return matrix_product(self, other)
+        return matrix_product(self, _sparse_or_same(other))
 
     def __rmatmul__(self, other: Any) -> Any:
-        return matrix_product(other, self)
+        return matrix_product(_sparse_or_same(other), self)
 
 
 tree.register(
@@ -288,11 +290,6 @@ def at_places(values: ef.Tensor, places: ef.Tensor, shape: Any) -> SparseTensor:
     return _wrapped(ef.IndexedSlices(values, places, (lead, *rest)), tuple(shape))
 
 
-def _coordinates(found: Any) -> Any:
-    """The places of a matrix, or of an array of any number of axes, in ``scipy``'s COO form."""
-    return found.coords if hasattr(found, "coords") else (found.row, found.col)
-
-
 def _joined(columns: Sequence[ef.Tensor], sizes: Sequence[Any]) -> ef.Tensor:
     """One number for places along several axes, which are within these sizes."""
     found: ef.Tensor = ef.ravel_multi_index(tuple(columns), tuple(sizes), "clip")
@@ -324,11 +321,15 @@ def also_sparse(rule: Rule) -> Callable[[Callable[..., Any]], Callable[..., Any]
         def either(*args: Any, **kwargs: Any) -> Any:
             if _SPARSE.isdisjoint(map(type, args)):
                 return function(*args, **kwargs)
-            return rule(function, *(as_sparse(x) if is_sparse(x) else x for x in args), **kwargs)
+            return rule(function, *map(_sparse_or_same, args), **kwargs)
 
         return either
 
     return decorated
+
+
+def _sparse_or_same(x: Any) -> Any:
+    return as_sparse(x) if is_sparse(x) else x
 
 
 def dense(x: Any) -> Any:

@@ -52,11 +52,12 @@ def same(found, expected, rtol=2e-6):
 
 def test_what_is_stored_and_where():
     x = SparseTensor([1.0, 2.0, 3.0], [[0, 0], [1, 2], [1, 2]], (2, 3))
-    assert x.dtype == "float32" and x.ndim == 2 and len(x) == 2 and x.shape == (2, 3)
+    assert x.dtype == "float32" and x.ndim == 2 and x.shape == (2, 3)
     assert x.indices.tolist() == [[0, 0], [1, 2], [1, 2]]
     assert x.coalesced().values.tolist() == [1.0, 5.0]
     assert repr(x) == "SparseTensor(3 values, shape=(2, 3), float32, cpu:0)"
     same(x, np.array([[1, 0, 0], [0, 0, 5]], "float32"))
+    assert x[1, 1:].tolist() == [0.0, 5.0] and [row.tolist()[2] for row in x] == [0.0, 5.0]
 
 
 def test_from_dense_and_scipy():
@@ -120,6 +121,9 @@ def test_operators_of_two_sparse_tensors(name):
         same(OPERATORS[name](x, y), OPERATORS[name](whole, other))
     assert is_sparse(OPERATORS[name](x, y)) == (name != "/")
     same(-x, -whole)
+    g, array = slices()
+    same(x + g, whole + array)
+    same(x * g, whole * array)
     same(x**2, whole**2)
     same(x**0, whole**0)
     for compare in (operator.gt, operator.ge, operator.lt, operator.le):
@@ -445,6 +449,11 @@ def test_optimizers_take_sparse_gradients(make):
             optimizer.apply([gradient if sparse else gradient.to_dense()], [variable])
         variables.append(variable.numpy())
     np.testing.assert_allclose(*variables, rtol=1e-5)
+
+
+def test_ops_of_eagerflow_refuse_them():
+    with pytest.raises(DTypeError, match=r"sum: x: .* is not a tensor"):
+        ef.sum(stored()[0])
 
 
 def test_data_of_other_kinds_is_refused_as_ever():

@@ -63,7 +63,7 @@ class Rows:
         places = np.asarray(x.slices.indices)
         order = np.argsort(places, kind="stable")
         self.places, self.values = places[order] % self.size, np.asarray(x.values)[order]
-        self.ends = np.searchsorted(places[order], np.arange(len(x) + 1) * self.size)
+        self.ends = np.searchsorted(places[order], np.arange(x.shape[0] + 1) * self.size)
 
     def __len__(self) -> int:
         return int(self.shape[0])
