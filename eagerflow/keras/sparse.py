@@ -139,7 +139,7 @@ class SparseTensor:
         lead = self.shape[: self.ndim + 1 - self.values.ndim]
         if not lead:
             return ef.zeros((self.slices.indices.shape[0], 0), dtype="int64")
-        found: ef.Tensor = ef.stack(_parted(self.slices.indices, lead), axis=1)
+        found: ef.Tensor = ef.stack(ef.unravel_index(self.slices.indices, lead), axis=1)
         return found
 
     @property
@@ -204,7 +204,7 @@ class SparseTensor:
 
     def columns(self) -> list[ef.Tensor]:
         """The places of numbers, one tensor for each axis."""
-        return _parted(self.slices.indices, self.shape)
+        return list(ef.unravel_index(self.slices.indices, self.shape))
 
     def __neg__(self) -> SparseTensor:
         return self.with_values(ef.negative(self.values))
@@ -296,11 +296,6 @@ def _joined(columns: Sequence[ef.Tensor], sizes: Sequence[Any]) -> ef.Tensor:
     return found
 
 
-def _parted(places: ef.Tensor, sizes: Sequence[Any]) -> list[ef.Tensor]:
-    """The places along several axes that one number stands for."""
-    return list(ef.unravel_index(places, tuple(sizes)))
-
-
 # Rules --------------------------------------------------------------------------------------------
 
 Rule = Callable[..., Any]
@@ -376,7 +371,7 @@ def quotient(function: Callable[..., Any], x1: Any, x2: Any) -> Any:
     """
     if is_sparse(x2):
         return function(dense(x1), dense(x2))
-    if getattr(x2, "shape", ()):
+    if _has_axes(x2):
         x2 = as_tensor(x2)
         x1 = _broadcast(x1, x2).elements()
         if is_concrete(x2) and is_concrete(x1.values):
@@ -472,7 +467,7 @@ def matrix_product(x1: Any, x2: Any) -> Any:
         return ef.matmul(x1.to_dense(), x2)
     *lead, height, depth = x1.shape
     x1 = x1.elements()
-    row, column = _parted(x1.slices.indices, (product(lead) * height, depth))
+    row, column = ef.unravel_index(x1.slices.indices, (product(lead) * height, depth))
     if x2.ndim > 2:
         column = row // height * depth + column
     width = x2.shape[-1]
@@ -483,6 +478,11 @@ def matrix_product(x1: Any, x2: Any) -> Any:
 
 
 # Two tensors --------------------------------------------------------------------------------------
+
+
+def _has_axes(x: Any) -> bool:
+    """Whether it is no number, nor a tensor of one."""
+    return bool(getattr(x, "shape", isinstance(x, list | tuple)))
 
 
 def _alike(x1: SparseTensor, x2: SparseTensor) -> tuple[SparseTensor, SparseTensor]:
@@ -510,7 +510,7 @@ def _with_places(x: SparseTensor, added: ef.IndexedSlices) -> SparseTensor:
 
 def _beside(x: SparseTensor, other: Any) -> tuple[SparseTensor, Any]:
     """A sparse tensor, and of a number or a dense tensor what stands where its values are."""
-    if not getattr(other, "shape", ()):
+    if not _has_axes(other):
         return x, other
     other = as_tensor(other)
     x = _broadcast(x, other)

@@ -98,11 +98,14 @@ OPERATORS = {
     "*": lambda a, b: a * b,
     "/": lambda a, b: a / b,
 }
-BESIDE = [np.full(SHAPE, 2.0, "float32"), np.arange(1, 6, dtype="float32"), np.float32(3), 2.0]
+BESIDE = [
+    np.full(SHAPE, 2.0, "float32"), np.arange(1, 6, dtype="float32"), np.float32(3), 2.0,
+    [[1.0], [2.0], [3.0]],
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-@pytest.mark.parametrize("other", BESIDE, ids=["whole", "row", "scalar", "number"])
+@pytest.mark.parametrize("other", BESIDE, ids=["whole", "row", "scalar", "number", "list"])
 def test_operators_with_dense_operands(name, other):
     x, whole = stored()
     with np.errstate(all="ignore"):
