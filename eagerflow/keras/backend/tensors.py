@@ -53,8 +53,12 @@ _LIMITS = {
 def _converted(x: ef.Tensor, dtype: str) -> ef.Tensor:
     """A tensor in another dtype; floats beyond a small integer dtype become its bounds, as in XLA.
 
-    Keras's quantizers rely on it: C leaves such conversions undefined.
+    Keras's quantizers rely on it: C leaves such conversions undefined. A complex number is true
+    if it is not 0.
     """
+    if dtype == "bool" and x.dtype.name.startswith("complex"):
+        nonzero: ef.Tensor = ef.not_equal(x, 0)
+        return nonzero
     if dtype in _LIMITS and x.dtype.name in ("float16", "bfloat16", "float32", "float64"):
         if x.dtype.name in ("float16", "bfloat16"):
             x = ef.astype(x, "float32")
