@@ -69,7 +69,10 @@ def register(
     split: Callable[[Any], tuple[tuple[Any, ...], Iterable[Any]]],
     join: Callable[[tuple[Any, ...], list[Any]], Any],
 ) -> None:
-    """Make ``cls`` a container: ``split`` gives keys and children, ``join`` rebuilds."""
+    """Make ``cls`` a container: ``split`` gives keys and children, ``join`` rebuilds.
+
+    The keys of the children come first; others may follow that ``join`` needs.
+    """
     _rules[cls] = _Rule(split, join)
 
 
@@ -213,7 +216,7 @@ def paths(structure: Structure, prefix: str = "") -> list[str]:
     """A readable name for each leaf, such as ``['encoder'][0]``."""
     if structure.container is None:
         return [prefix]
-    keys = structure.keys or range(len(structure.children))
+    keys = structure.keys[: len(structure.children)] or range(len(structure.children))
     fields = hasattr(structure.container, "_fields")
     return [
         path

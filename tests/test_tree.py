@@ -89,6 +89,14 @@ def test_registered_classes():
     found, structure = tree.flatten([Box((1, 2)), 3])
     assert found == [1, 2, 3]
     assert tree.unflatten(structure, [4, 5, 6])[0].content == (4, 5)
+    assert tree.paths(structure, "x") == ["x[0]['content'][0]", "x[0]['content'][1]", "x[1]"]
+
+
+def test_keys_may_hold_more_than_those_of_the_children():
+    slices = ef.IndexedSlices([1.0, 2.0], [0, 3], (4,))
+    found, structure = tree.flatten([slices, 3])
+    assert tree.paths(structure, "x") == ["x[0]['values']", "x[0]['indices']", "x[1]"]
+    assert tree.unflatten(structure, found)[0].dense_shape == (4,)
 
 
 def test_tensors_and_arrays_are_leaves():

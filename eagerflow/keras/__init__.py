@@ -10,8 +10,9 @@ Keras is missing or was imported before. What of Keras this relies on stands in 
 from __future__ import annotations
 
 from eagerflow.keras import hook
+from eagerflow.keras.sparse import SparseTensor
 
-__all__ = ["VERSIONS"]
+__all__ = ["VERSIONS", "SparseTensor"]
 
 VERSIONS = hook.VERSIONS
 """The first release of Keras that this is for, and the first one that it is not for."""

@@ -177,6 +177,31 @@ def _standard(original: Callable[..., Any]) -> Callable[..., Any]:
     return standardize_shape
 
 
+def _can_slice(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``can_slice_array``, which says of what is data for ``fit``: sparse tensors are, too."""
+
+    @wraps(original)
+    def can_slice_array(x: Any) -> Any:
+        return original(x) or sys.modules[OURS].is_tensor(x)
+
+    return can_slice_array
+
+
+def _sliceable(original: Callable[..., Any]) -> Callable[..., Any]:
+    """``convert_to_sliceable``, which makes of data what batches are cut from."""
+
+    def cut(x: Any, target_backend: Any) -> Any:
+        rows = sys.modules[f"{OURS}.sparse"].rows_of(x) if target_backend != "tensorflow" else None
+        return original(x, target_backend) if rows is None else rows
+
+    @wraps(original)
+    def convert_to_sliceable(arrays: Any, target_backend: Any = None) -> Any:
+        mapped = sys.modules["keras.src.tree"].map_structure
+        return mapped(lambda x: cut(x, target_backend), arrays)
+
+    return convert_to_sliceable
+
+
 REPLACED: dict[str, dict[str, Callable[[Any], Any]]] = {
     "keras.src.backend.common.variables": {"standardize_shape": _standard},
     "keras.src.utils.backend_utils": {
@@ -184,6 +209,10 @@ REPLACED: dict[str, dict[str, Callable[[Any], Any]]] = {
         "DynamicBackend.set_backend": _settable,
     },
     "keras.src.models.model": {"Model.export": _export},
+    "keras.src.trainers.data_adapters.array_slicing": {
+        "can_slice_array": _can_slice,
+        "convert_to_sliceable": _sliceable,
+    },
 }
 """Functions of Keras's modules by path, and what makes ours of them."""
 

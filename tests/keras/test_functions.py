@@ -146,3 +146,9 @@ def test_floats_beyond_small_integers_become_their_bounds(given, dtype):
     wide = [int(n) if np.isfinite(n) else int(np.sign(n)) * 10**9 for n in x.numpy().tolist()]
     expected = [min(max(n, bounds.min), bounds.max) for n in wide]
     assert ops.cast(x, dtype).numpy().tolist() == expected
+
+
+def test_complex_numbers_are_true_but_for_zero():
+    x = ops.convert_to_tensor([0j, 1j, 1 + 0j])
+    assert ops.cast(x, "bool").tolist() == [False, True, True]
+    assert ops.logical_and(x, True).tolist() == [False, True, True]

@@ -25,12 +25,15 @@ FOLDERS = (
 HOME = os.path.dirname(importlib.util.find_spec("keras").origin)
 CONFTEST = """
 import pytest
-from keras.src import backend
 
 from eagerflow.keras import hook
+from tests.keras import branches
 
 trainer = "from eagerflow.keras.backend.trainer import Trainer"
 hook.CHOICES["keras.src.trainers.trainer_test"] = (trainer,)
+if {branches}:
+    branches.install()
+from keras.src import backend
 
 
 def skip_if_backend(name, reason):
@@ -53,7 +56,7 @@ def results(path):
     return found
 
 
-def run(folder, processes, report):
+def run(folder, processes, report, plain):
     """Run the tests of a folder in a process of their own."""
     command = [sys.executable, "-m", "pytest", place_of(folder), "-q", "--tb=line", "--no-header"]
     options = ["-p", "eagerflow.keras", "-p", "conftest", "-p", "no:cacheprovider"]
@@ -62,7 +65,7 @@ def run(folder, processes, report):
     options += ["-n", str(processes)] if processes > 1 else []
     with tempfile.TemporaryDirectory() as home:
         with open(os.path.join(home, "conftest.py"), "w") as file:
-            file.write(CONFTEST)
+            file.write(CONFTEST.format(branches=not plain))
         places = os.pathsep.join([os.getcwd(), home, os.environ.get("PYTHONPATH", "")])
         environment = dict(os.environ, KERAS_HOME=home, PYTHONPATH=places)
         subprocess.run([*command, *options], env=environment, cwd=home, stdout=subprocess.DEVNULL)
@@ -91,6 +94,7 @@ def main():
     parser.add_argument("--keep", help="a folder for the results")
     parser.add_argument("--reuse", action="store_true", help="take results that are there")
     parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument("--plain", action="store_true", help="take no branches that name JAX")
     parser.add_argument("--names", action="store_true", help="print the names of all that fail")
     given = parser.parse_args()
     expected = results(given.jax) if given.jax else None
@@ -101,7 +105,7 @@ def main():
     for folder in given.folders:
         report = os.path.join(os.path.abspath(keep), folder.replace("/", "_") + ".xml")
         if not (given.reuse and os.path.exists(report)):
-            run(folder, given.processes, report)
+            run(folder, given.processes, report, given.plain)
         own = wanted(folder, results(report), expected)
         found |= own
         print(f"| {folder} | {' | '.join(map(str, counts(own)))} |", flush=True)

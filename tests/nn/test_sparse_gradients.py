@@ -102,6 +102,12 @@ def test_where_gradients_are_tensors():
     assert tape.jacobian(y, table).shape == (5, 3, 9, 3)
 
 
+def test_captured_functions_take_and_give_them():
+    double = ef.function(lambda slices: slices * 2.0)
+    found = double(ef.IndexedSlices([1.0, 2.0], [0, 3], (4,)))
+    assert found.to_dense().tolist() == [2.0, 0.0, 0.0, 4.0]
+
+
 def test_layer():
     layer = ef.nn.Embedding(9, 3, sparse=True, weights=TABLE)
     with ef.GradientTape() as tape:

@@ -1,11 +1,12 @@
 """The TensorBoard callback: what fit and evaluate tell is in the files, by TensorBoard's reader."""
 
+import json
+
 import numpy as np
 import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError
-from eagerflow.nn.callbacks import tensorboard
 
 pytest.importorskip("tensorboard")
 from tests.summary import reading

@@ -1,6 +1,7 @@
 """A notebook, executed by a kernel: displays, bars, magics, errors."""
 
 import os
+import re
 import textwrap
 from pathlib import Path
 

@@ -13,6 +13,7 @@ from keras.src import tree
 
 import eagerflow as ef
 from eagerflow.keras.backend.tensors import convert_to_tensor, tensors_of
+from eagerflow.keras.sparse import also_sparse, linear
 
 __all__ = [
     "associative_scan",
@@ -94,6 +95,7 @@ def fori_loop(lower, upper, body_fun, init_val):
     return ef.fori_loop(lower, upper, step, tensors_of(init_val))
 
 
+@also_sparse(linear)
 def stop_gradient(variable):
     """The value, through which no gradient passes."""
     stopped: ef.Tensor = ef.stop_gradient(convert_to_tensor(variable))

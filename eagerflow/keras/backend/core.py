@@ -41,13 +41,9 @@ from eagerflow.keras.backend.slices import (
     slice_update,
     unstack,
 )
-from eagerflow.keras.backend.tensors import (
-    cast,
-    convert_to_numpy,
-    convert_to_tensor,
-    is_tensor,
-    shape,
-)
+from eagerflow.keras.backend.sparse import cast, convert_to_tensor, is_tensor
+from eagerflow.keras.backend.tensors import convert_to_numpy, shape
+from eagerflow.keras.sparse import SparseTensor, is_sparse
 from eagerflow.recorder import prepared
 from eagerflow.scopes import scope
 from eagerflow.tensor import Operators
@@ -88,7 +84,7 @@ __all__ = [
 FRAMEWORKS.add("keras")
 LIBRARIES.update(("keras", "optree"))
 
-SUPPORTS_SPARSE_TENSORS = False
+SUPPORTS_SPARSE_TENSORS = True
 SUPPORTS_RAGGED_TENSORS = False
 SUPPORTS_COMPLEX_DTYPES = True
 IS_THREAD_SAFE = True
@@ -116,7 +112,7 @@ class Variable(KerasVariable, Operators):  # type: ignore[misc]
         self._value.assign(value)
 
     def _convert_to_tensor(self, value: Any, dtype: Any = None) -> ef.Tensor:
-        return convert_to_tensor(value, dtype=dtype)
+        return convert_to_tensor(value, dtype=dtype, sparse=False)
 
     @property
     def eagerflow_variable(self) -> ef.Variable:
@@ -178,9 +174,15 @@ def _specs(fn: Callable[..., Any], args: Any, kwargs: Any, size: int) -> Any:
         if not isinstance(x, KerasTensor):
             return x
         sizes = tuple(size if n is None else n for n in x.shape)
+        if x.sparse:
+            value = recorder.input(ef.TensorSpec((1,), x.dtype), "values")
+            place = recorder.input(ef.TensorSpec((1, len(sizes)), "int64"), "indices")
+            return SparseTensor(value, place, sizes)
         return recorder.input(ef.TensorSpec(sizes, x.dtype), "input")
 
     def left(x: Any) -> Any:
+        if is_sparse(x):
+            return KerasTensor(tuple(x.shape), standardize_dtype(x.dtype), sparse=True)
         if not isinstance(x, ef.Tensor | KerasVariable | ef.Variable):
             return x
         return KerasTensor(tuple(x.shape), standardize_dtype(x.dtype))
@@ -198,7 +200,8 @@ def _freed(first: Any, second: Any) -> Any:
     if not isinstance(first, KerasTensor):
         return first
     pairs = zip(first.shape, second.shape, strict=True)
-    return KerasTensor(tuple(a if a == b else None for a, b in pairs), first.dtype)
+    sizes = tuple(a if a == b else None for a, b in pairs)
+    return KerasTensor(sizes, first.dtype, sparse=first.sparse)
 
 
 class name_scope(base_name_scope):  # type: ignore[misc]  # noqa: N801

@@ -1,5 +1,7 @@
 """Losses, class numbers, normalization and attention of ``keras.ops.nn``."""
 
+import math
+
 import numpy as np
 from keras.src.backend import epsilon as smallest
 
@@ -7,6 +9,7 @@ import eagerflow as ef
 from eagerflow.keras.backend.nn_activations import log_softmax
 from eagerflow.keras.backend.operands import axes_of, floating, promoted
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+from eagerflow.keras.sparse import at_places, summed
 
 __all__ = [
     "batch_normalization",
@@ -24,20 +27,35 @@ __all__ = [
 
 
 def one_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
-    if sparse:
-        raise ValueError("Unsupported value `sparse=True` with the eagerflow backend")
     x = convert_to_tensor(x)
     x = x if "int" in x.dtype.name else cast(x, "int32")
     axis = axis + x.ndim + 1 if axis < 0 else axis
+    if sparse:
+        return _sparse_one_hot(x, num_classes, axis, dtype or "float32")
     line = (1,) * axis + (num_classes,) + (1,) * (x.ndim - axis)
     classes = ef.reshape(ef.arange(num_classes, dtype=x.dtype), line)
     return cast(ef.equal(ef.expand_dims(x, axis=axis), classes), dtype or "float32")
 
 
+def _sparse_one_hot(x, num_classes, axis, dtype):
+    """One value for each element, which is 0 where there is no such class."""
+    shape = (*x.shape[:axis], num_classes, *x.shape[axis:])
+    after = math.prod(x.shape[axis:])
+    known = ef.logical_and(ef.greater_equal(x, 0), ef.less(x, num_classes))
+    number = cast(ef.reshape(ef.where(known, x, 0), (-1,)), "int64")
+    place = ef.arange(math.prod(x.shape), dtype="int64")
+    place = (place // after * num_classes + number) * after + place % after
+    return at_places(cast(ef.reshape(known, (-1,)), dtype), place, shape)
+
+
 def multi_hot(x, num_classes, axis=-1, dtype=None, sparse=False):
     x = convert_to_tensor(x)
-    marked = one_hot(cast(x, "int32"), num_classes, axis=axis, dtype=dtype, sparse=sparse)
-    return ef.max(marked, axis=1 if x.ndim > 1 else 0)
+    along = 1 if x.ndim > 1 else 0
+    if sparse:
+        found = one_hot(x, num_classes, axis, "int32", sparse=True)
+        found = summed(ef.sum, found, along).coalesced()
+        return found.with_values(cast(ef.greater(found.values, 0), dtype or "float32"))
+    return ef.max(one_hot(cast(x, "int32"), num_classes, axis=axis, dtype=dtype), axis=along)
 
 
 # Cross-entropies ----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from eagerflow.keras.backend.operands import (
     unary,
 )
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+from eagerflow.keras.sparse import also_sparse, linear, on_values, quotient, scaled, union
 
 __all__ = [
     "abs",
@@ -122,51 +123,53 @@ __all__ = [
 
 arccos = unary("acos", "floats")
 arccosh = unary("acosh", "floats")
-arcsin = unary("asin", "floats")
-arcsinh = unary("asinh", "floats")
-arctan = unary("atan", "floats")
-arctanh = unary("atanh", "floats")
+arcsin = unary("asin", "floats", on_values)
+arcsinh = unary("asinh", "floats", on_values)
+arctan = unary("atan", "floats", on_values)
+arctanh = unary("atanh", "floats", on_values)
 bitwise_invert = unary("bitwise_invert", "all")
-cbrt = unary("cbrt", "floats")
-ceil = unary("ceil", "floats")
-conjugate = unary("conj", "all")
+cbrt = unary("cbrt", "floats", on_values)
+ceil = unary("ceil", "floats", on_values)
+conjugate = unary("conj", "all", linear)
 cos = unary("cos", "floats")
 cosh = unary("cosh", "floats")
-deg2rad = unary("deg2rad", "floats")
+deg2rad = unary("deg2rad", "floats", on_values)
 exp = unary("exp", "floats")
 exp2 = unary("exp2", "floats")
-expm1 = unary("expm1", "floats")
-fabs = unary("abs", "floats")
-floor = unary("floor", "floats")
+expm1 = unary("expm1", "floats", on_values)
+fabs = unary("abs", "floats", on_values)
+floor = unary("floor", "floats", on_values)
 i0 = unary("i0", "floats")
 isfinite = unary("isfinite", "all")
-isinf = unary("isinf", "all")
-isnan = unary("isnan", "all")
+isinf = unary("isinf", "all", on_values)
+isnan = unary("isnan", "all", on_values)
 log = unary("log", "floats")
 log10 = unary("log10", "floats")
-log1p = unary("log1p", "floats")
+log1p = unary("log1p", "floats", on_values)
 log2 = unary("log2", "floats")
 logical_not = unary("logical_not", "all")
-negative = unary("negative", "numbers")
-rad2deg = unary("rad2deg", "floats")
+negative = unary("negative", "numbers", linear)
+rad2deg = unary("rad2deg", "floats", on_values)
 reciprocal = unary("reciprocal", "floats")
-sign = unary("sign", "numbers")
-sin = unary("sin", "floats")
+sign = unary("sign", "numbers", on_values)
+sin = unary("sin", "floats", on_values)
 sinc = unary("sinc", "floats")
-sinh = unary("sinh", "floats")
-sqrt = unary("sqrt", "floats")
-square = unary("square", "numbers")
-tan = unary("tan", "floats")
-tanh = unary("tanh", "floats")
+sinh = unary("sinh", "floats", on_values)
+sqrt = unary("sqrt", "floats", on_values)
+square = unary("square", "numbers", on_values)
+tan = unary("tan", "floats", on_values)
+tanh = unary("tanh", "floats", on_values)
 
 conj, bitwise_not = conjugate, bitwise_invert
 
 
+@also_sparse(on_values)
 def absolute(x):
     x = convert_to_tensor(x)
     return x if x.dtype == "bool" else ef.abs(x)
 
 
+@also_sparse(on_values)
 def abs(x):
     return absolute(x)
 
@@ -175,11 +178,13 @@ def angle(x):
     return ef.angle(floating(x))
 
 
+@also_sparse(linear)
 def real(x):
     x = convert_to_tensor(x)
     return ef.real(x) if _is_complex(x) else x
 
 
+@also_sparse(linear)
 def imag(x):
     x = convert_to_tensor(x)
     return ef.imag(x) if _is_complex(x) else ef.zeros_like(x)
@@ -199,6 +204,7 @@ def isposinf(x):
     return ef.logical_and(ef.isinf(x), ef.greater(x, 0))
 
 
+@also_sparse(on_values)
 def signbit(x):
     x = convert_to_tensor(x)
     return (
@@ -208,11 +214,13 @@ def signbit(x):
     )
 
 
+@also_sparse(on_values)
 def trunc(x):
     x = convert_to_tensor(x)
     return x if is_integral(x) else ef.trunc(x)
 
 
+@also_sparse(on_values)
 def round(x, decimals=0):
     x = convert_to_tensor(x)
     if is_integral(x):
@@ -245,14 +253,14 @@ def _is_complex(x):
 
 # Two arguments ------------------------------------------------------------------------------------
 
-add = binary("add", bools="logical_or")
+add = binary("add", bools="logical_or", rule=union)
 arctan2 = binary("atan2", float)
 bitwise_and = binary("bitwise_and", names="x y")
 bitwise_left_shift = binary("bitwise_left_shift", names="x y")
 bitwise_or = binary("bitwise_or", names="x y")
 bitwise_right_shift = binary("bitwise_right_shift", names="x y")
 bitwise_xor = binary("bitwise_xor", names="x y")
-divide = binary("divide", float)
+divide = binary("divide", float, rule=quotient)
 equal = binary("equal")
 floor_divide = binary("floor_divide", bools="int32")
 fmax = binary("fmax")
@@ -268,13 +276,13 @@ less = binary("less")
 less_equal = binary("less_equal")
 logaddexp = binary("logaddexp", float)
 logaddexp2 = binary("logaddexp2", float)
-maximum = binary("maximum", bools="logical_or")
-minimum = binary("minimum", bools="logical_and")
+maximum = binary("maximum", bools="logical_or", rule=union)
+minimum = binary("minimum", bools="logical_and", rule=union)
 mod = binary("remainder", bools="int32")
-multiply = binary("multiply", bools="logical_and")
+multiply = binary("multiply", bools="logical_and", rule=scaled)
 not_equal = binary("not_equal")
 power = binary("pow", bools="int32")
-subtract = binary("subtract", bools="int32")
+subtract = binary("subtract", bools="int32", rule=union)
 
 left_shift, right_shift, true_divide = bitwise_left_shift, bitwise_right_shift, divide
 

@@ -1,8 +1,10 @@
 """The functions of ``keras.ops.numpy`` that multiply vectors, matrices and polynomials."""
 
 import eagerflow as ef
-from eagerflow.keras.backend.operands import floating, promoted
+from eagerflow.keras.backend.operands import floating, joined, promoted
+from eagerflow.keras.backend.sparse import convert_to_tensor as tensor_of
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+from eagerflow.keras.sparse import also_sparse, matrix_product
 
 __all__ = [
     "correlate",
@@ -20,6 +22,15 @@ __all__ = [
 ]
 
 
+def _sparse_matmul(function, x1, x2):
+    """The rule of ``matmul``."""
+    x1, x2 = tensor_of(x1), tensor_of(x2)
+    short = x1.dtype == "int8" and x2.dtype == "int8"
+    dtype = "int32" if short else joined(x1.dtype.name, x2.dtype.name)
+    return matrix_product(tensor_of(x1, dtype), tensor_of(x2, dtype))
+
+
+@also_sparse(_sparse_matmul)
 def matmul(x1, x2):
     x1, x2 = convert_to_tensor(x1), convert_to_tensor(x2)
     if x1.dtype == "int8" and x2.dtype == "int8":

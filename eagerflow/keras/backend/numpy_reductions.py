@@ -4,17 +4,26 @@ import builtins
 import math
 
 import eagerflow as ef
+from eagerflow.errors import CaptureError
 from eagerflow.keras.backend.numpy_elementwise import maximum, minimum
 from eagerflow.keras.backend.operands import (
     axes_of,
     floating,
-    is_concrete,
     is_integral,
     joined,
     promoted,
     summed_dtype,
 )
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+from eagerflow.keras.sparse import (
+    also_sparse,
+    as_sparse,
+    at_places,
+    averaged,
+    is_concrete,
+    on_values,
+    summed,
+)
 
 __all__ = [
     "all",
@@ -71,6 +80,7 @@ __all__ = [
 # Sums and extremes --------------------------------------------------------------------------------
 
 
+@also_sparse(summed)
 def sum(x, axis=None, keepdims=False):
     x = convert_to_tensor(x)
     return ef.sum(x, axis=axes_of(axis), keepdims=keepdims, dtype=summed_dtype(x))
@@ -81,6 +91,7 @@ def prod(x, axis=None, keepdims=False, dtype=None):
     return ef.prod(x, axis=axes_of(axis), keepdims=keepdims, dtype=dtype or summed_dtype(x))
 
 
+@also_sparse(averaged)
 def mean(x, axis=None, keepdims=False):
     return ef.mean(floating(x), axis=axes_of(axis), keepdims=keepdims)
 
@@ -233,6 +244,7 @@ def searchsorted(sorted_sequence, values, side="left"):
     return cast(ef.searchsorted(ordered, values, side=side), "int32")
 
 
+@also_sparse(on_values)
 def digitize(x, bins):
     x, bins = promoted(convert_to_tensor(x), convert_to_tensor(bins))
     return cast(ef.searchsorted(bins, x, side="right"), "int32")
@@ -344,9 +356,22 @@ def trapezoid(y, x=None, dx=1.0, axis=-1):
 
 
 def bincount(x, weights=None, minlength=0, sparse=False):
-    if sparse:
-        raise ValueError("Unsupported value `sparse=True` with the eagerflow backend")
-    x = convert_to_tensor(x)
+    stored = as_sparse(x)
+    if stored is None:
+        x = convert_to_tensor(x)
+        whole, row = x.shape, ef.arange(x.size)
+    else:
+        weights = weights if weights is None else _weights_of(stored, as_sparse(weights))
+        stored = stored.elements()
+        if not is_concrete(stored.values):
+            raise CaptureError(
+                "how often values are stored is not known while a graph is captured",
+                op="bincount",
+                received=repr(stored),
+                hint="make it dense, or compile(run_eagerly=True)",
+            )
+        x, whole, row = stored.values, stored.shape, stored.slices.indices
+    rows = 1 if len(whole) == 1 else whole[0]
     length = int(minlength)
     if x.size and (is_concrete(x) or not length):  # in a captured function no number is larger
         length = builtins.max(length, 1 + int(ef.max(x)))
@@ -355,11 +380,19 @@ def bincount(x, weights=None, minlength=0, sparse=False):
     else:
         weights = convert_to_tensor(weights)
         dtype = joined(x.dtype.name, weights.dtype.name)
-    rows = 1 if x.ndim == 1 else x.shape[0]
-    first = ef.reshape(ef.arange(rows) * length, (rows,) + (1,) * (x.ndim - 1)) if x.ndim > 1 else 0
-    places = ef.reshape(ef.add(cast(x, "int64"), first), (-1,))
-    counted = ef.segment_sum(ef.reshape(cast(weights, dtype), (-1,)), places, rows * length)
-    return counted if x.ndim == 1 else ef.reshape(counted, (rows, length))
+    row = row // builtins.max(math.prod(whole) // builtins.max(rows, 1), 1)
+    places = ef.add(ef.reshape(cast(x, "int64"), (-1,)), row * length)
+    shape = (length,) if len(whole) == 1 else (rows, length)
+    found = at_places(ef.reshape(cast(weights, dtype), (-1,)), places, shape)
+    return found if sparse or stored is not None else found.to_dense()
+
+
+def _weights_of(x, weights):
+    """The weights of the values of a sparse tensor, which stand in another one at equal places."""
+    alike = weights is not None and weights.slices.indices.shape == x.slices.indices.shape
+    if not alike or not bool(ef.all(ef.equal(x.slices.indices, weights.slices.indices))):
+        raise ValueError("`x` and `weights` must both be sparse and have the same indices")
+    return weights.elements().values
 
 
 def histogram(x, bins=10, range=None):

@@ -7,6 +7,14 @@ import numpy as np
 import eagerflow as ef
 from eagerflow.keras.backend.operands import axes_of, promoted, sizes_of
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+from eagerflow.keras.sparse import (
+    also_sparse,
+    concatenated,
+    is_sparse,
+    linear,
+    reshaped,
+    transposed,
+)
 
 __all__ = [
     "append",
@@ -52,6 +60,7 @@ __all__ = [
 # Arranged otherwise -------------------------------------------------------------------------------
 
 
+@also_sparse(reshaped)
 def reshape(x, newshape):
     return ef.reshape(convert_to_tensor(x), sizes_of(newshape))
 
@@ -60,6 +69,7 @@ def ravel(x):
     return ef.reshape(convert_to_tensor(x), (-1,))
 
 
+@also_sparse(transposed)
 def transpose(x, axes=None):
     return ef.permute_dims(convert_to_tensor(x), axes_of(axes))
 
@@ -72,10 +82,12 @@ def moveaxis(x, source, destination):
     return ef.moveaxis(convert_to_tensor(x), axes_of(source), axes_of(destination))
 
 
+@also_sparse(reshaped)
 def expand_dims(x, axis):
     return ef.expand_dims(convert_to_tensor(x), axis=axes_of(axis))
 
 
+@also_sparse(reshaped)
 def squeeze(x, axis=None):
     return ef.squeeze(convert_to_tensor(x), axis=axes_of(axis))
 
@@ -84,6 +96,7 @@ def broadcast_to(x, shape):
     return ef.broadcast_to(convert_to_tensor(x), sizes_of(shape))
 
 
+@also_sparse(linear)
 def copy(x):
     return convert_to_tensor(x)  # tensors do not change
 
@@ -209,6 +222,8 @@ def _joinable(xs):
 
 
 def concatenate(xs, axis=0):
+    if axis is not None and all(map(is_sparse, xs)):
+        return concatenated(concatenate, xs, axis)
     if axis is None:
         return ef.concat([ravel(x) for x in _joinable(xs)], axis=0)
     return ef.concat(_joinable(xs), axis=axis)

@@ -15,12 +15,12 @@ from keras.src.backend.common.dtypes import result_type
 
 import eagerflow as ef
 from eagerflow.keras.backend.tensors import cast, convert_to_tensor
+from eagerflow.keras.sparse import Rule, also_sparse
 
 __all__ = [
     "axes_of",
     "binary",
     "floating",
-    "is_concrete",
     "is_integral",
     "joined",
     "promoted",
@@ -57,11 +57,6 @@ def is_integral(x: ef.Tensor) -> bool:
     """Whether it holds integers or bools."""
     name = x.dtype.name
     return "int" in name or name == "bool"
-
-
-def is_concrete(x: ef.Tensor) -> bool:
-    """Whether its values are known: it is no placeholder of a trace, and no batch of ``vmap``."""
-    return type(x._array) is x._kind.array_type and x._key is None
 
 
 def summed_dtype(x: ef.Tensor) -> str:
@@ -118,23 +113,30 @@ _READY: dict[str, Callable[[Any], ef.Tensor]] = {
 }
 
 
-def unary(name: str, kind: str) -> Callable[..., Any]:
-    """A function of one tensor: ``ef.<name>`` of ``"floats"``, of ``"numbers"`` or of ``"all"``."""
+def unary(name: str, kind: str, rule: Rule | None = None) -> Callable[..., Any]:
+    """A function of one tensor: ``ef.<name>`` of ``"floats"``, of ``"numbers"`` or of ``"all"``.
+
+    ``rule`` says what it does with sparse tensors, which are taken as dense ones without it.
+    """
     ready = _READY[kind]
 
     def function(x):  # type: ignore[no-untyped-def]
         return getattr(ef, name)(ready(x))
 
-    return function
+    return function if rule is None else also_sparse(rule)(function)
 
 
 def binary(
-    name: str, *also: Any, bools: str | None = None, names: str = "x1 x2"
+    name: str,
+    *also: Any,
+    bools: str | None = None,
+    names: str = "x1 x2",
+    rule: Rule | None = None,
 ) -> Callable[..., Any]:
     """A function of two tensors: ``ef.<name>`` in the dtype in which they and ``also`` meet.
 
     ``bools`` is what does it for two of them, or ``"int32"`` where they are taken as integers;
-    ``names`` are Keras's of the arguments.
+    ``names`` are Keras's of the arguments, and ``rule`` is as for ``unary``.
     """
 
     def computed(x1: Any, x2: Any) -> Any:
@@ -155,4 +157,4 @@ def binary(
         def function(x1, x2):  # type: ignore[no-untyped-def]
             return computed(x1, x2)
 
-    return function
+    return function if rule is None else also_sparse(rule)(function)

@@ -11,6 +11,7 @@ from typing import Any
 
 import eagerflow as ef
 from eagerflow.keras.backend.tensors import convert_to_tensor
+from eagerflow.keras.sparse import is_concrete
 
 __all__ = ["scatter", "scatter_update", "slice", "slice_update", "unstack"]
 
@@ -95,8 +96,7 @@ def _known(start: Any) -> Any:
     if not hasattr(start, "shape"):
         return int(start)
     tensor = ef.reshape(convert_to_tensor(start, "int64"), ())
-    is_known = type(tensor._array) is tensor._kind.array_type and tensor._key is None
-    return int(tensor) if is_known else tensor
+    return int(tensor) if is_concrete(tensor) else tensor
 
 
 def _places(start: Any, size: int, length: int) -> ef.Tensor:

@@ -6,7 +6,8 @@ the other backends, ``compile`` says that the step is another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -43,6 +44,7 @@ class CapturedStep:
             return self.function(data)
         leaves, structure = tree.flatten(data)
         leaves = [x if x is None or type(x) in _ARRAYS else convert_to_tensor(x) for x in leaves]
+        _padded(leaves, structure)
         forms = [None if x is None else (x.shape, x.dtype) for x in leaves]
         key = structure, current_device(), *forms
         found = self._replays.get(key)
@@ -88,6 +90,36 @@ class CapturedStep:
 
 
 _ARRAYS = frozenset({ef.Tensor, np.ndarray})
+
+
+def _padded(leaves: list[Any], structure: tree.Structure) -> None:
+    """Give sparse tensors up to an eighth more values, zeros where their last one is.
+
+    Each batch has another number of values, and each number would ask for another graph.
+    """
+    for i in _stored(structure):
+        values, places = leaves[i : i + 2]
+        n = values.shape[0]
+        more = -n % (1 << max(n.bit_length() - 4, 0))
+        if more:
+            zeros = ef.zeros((more, *values.shape[1:]), dtype=values.dtype)
+            leaves[i] = ef.concat([values, zeros])
+            leaves[i + 1] = ef.concat([places, ef.broadcast_to(places[-1:], (more,))])
+
+
+@lru_cache(1024)
+def _stored(structure: tree.Structure) -> list[int]:
+    """Which arrays of a nest are values of sparse tensors; their places follow."""
+    return [i for i, cls in enumerate(_parents(structure)) if cls is ef.IndexedSlices][::2]
+
+
+def _parents(structure: tree.Structure) -> Iterator[type | None]:
+    """The class of the container that each array is in."""
+    for child in structure.children:
+        if child.container is None:
+            yield structure.container
+        else:
+            yield from _parents(child)
 
 
 def _plain(x: Any) -> Any:

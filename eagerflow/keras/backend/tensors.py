@@ -13,18 +13,16 @@ from keras.src.backend.common import KerasVariable, standardize_dtype
 from keras.src.backend.common.dtypes import result_type
 
 import eagerflow as ef
+from eagerflow.keras.sparse import as_sparse, dense
 
-__all__ = ["cast", "convert_to_numpy", "convert_to_tensor", "is_tensor", "shape", "tensors_of"]
+__all__ = ["cast", "convert_to_numpy", "convert_to_tensor", "shape", "tensors_of"]
 
 
-def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
-    """The tensor of a variable, an array, a number or a nested list of them.
+def convert_to_tensor(x, dtype=None):
+    """The tensor of a variable, an array, a sparse tensor, a number or a nested list of them.
 
     Python numbers get the dtype that Keras gives them (32 bits), arrays keep theirs.
     """
-    for wanted, name in ((sparse, "sparse"), (ragged, "ragged")):
-        if wanted:
-            raise ValueError(f"`{name}=True` is not supported with the eagerflow backend")
     if dtype is not None:
         dtype = standardize_dtype(dtype)
     if isinstance(x, KerasVariable | ef.Variable):
@@ -33,6 +31,9 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
         return x if dtype is None or x.dtype.name == dtype else _converted(x, dtype)
     if isinstance(x, list | tuple) and any(map(_is_ours, tree.flatten(x))):
         return _stacked(x, dtype)
+    stored = as_sparse(x)
+    if stored is not None:
+        return convert_to_tensor(stored.to_dense(), dtype)
     array = x if hasattr(x, "__array__") or hasattr(x, "__dlpack__") else None
     if array is None and dtype is None:
         dtype = _own_dtype(x)
@@ -52,8 +53,12 @@ _LIMITS = {
 def _converted(x: ef.Tensor, dtype: str) -> ef.Tensor:
     """A tensor in another dtype; floats beyond a small integer dtype become its bounds, as in XLA.
 
-    Keras's quantizers rely on it: C leaves such conversions undefined.
+    Keras's quantizers rely on it: C leaves such conversions undefined. A complex number is true
+    if it is not 0.
     """
+    if dtype == "bool" and x.dtype.name.startswith("complex"):
+        nonzero: ef.Tensor = ef.not_equal(x, 0)
+        return nonzero
     if dtype in _LIMITS and x.dtype.name in ("float16", "bfloat16", "float32", "float64"):
         if x.dtype.name in ("float16", "bfloat16"):
             x = ef.astype(x, "float32")
@@ -93,12 +98,7 @@ def convert_to_numpy(x):
         x = x.value
     if isinstance(x, list | tuple):
         return np.array([convert_to_numpy(item) for item in x])
-    return np.array(x)
-
-
-def is_tensor(x):
-    """Whether it is a tensor of this backend."""
-    return isinstance(x, ef.Tensor)
+    return np.array(dense(x))
 
 
 def shape(x):

@@ -190,8 +190,8 @@ class IndexedSlices:
 
 tree.register(
     IndexedSlices,
-    lambda g: ((g.dense_shape,), (g.values, g.indices)),
-    lambda keys, items: _rebuilt(items, keys[0]),
+    lambda g: (("values", "indices", g.dense_shape), (g.values, g.indices)),
+    lambda keys, items: _rebuilt(items, keys[-1]),
 )
 
 
