@@ -7,6 +7,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError
+from eagerflow.nn.callbacks import tensorboard
 
 pytest.importorskip("tensorboard")
 from tests.summary import reading
