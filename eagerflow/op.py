@@ -163,10 +163,10 @@ class Op(Record):
     alone. Results of what ``keeps_order`` lie in row-major order in memory where all arguments
     do. ``into(*arguments, **attributes)``, of specs, gives an ``Into``, or None. What gives a copy
     of its first argument with a part written over ``writes(*arguments, **attributes)``, of specs:
-    a function of the arrays that tells ``key`` and ``value`` of ``x[key] = value``, or raises as
-    the kernel does; or None. On many floats the ufunc of one array is machine code where it is
-    ``compiled``. Bits are ``threaded`` where they may depend on how many threads the libraries
-    below use: a bool, or a function of the arguments' specs.
+    a function of the arrays that tells where in the flattened copy runs of elements begin, and a
+    row of values for each, or raises as the kernel does; or None. On many floats the ufunc of one
+    array is machine code where it is ``compiled``. Bits are ``threaded`` where they may depend on
+    how many threads the libraries below use: a bool, or a function of the arguments' specs.
 
     ``onnx`` is the operator that means the same, or a rule ``(w, *inputs, **attributes)`` that
     writes operators by ``w`` (``onnx/writing/writer.py``), which also tells the ``results``;

@@ -279,8 +279,9 @@ def _has_nan(array: Any) -> Any:
 
 def _key(kind: Kind, entry: Any) -> Any:
     """What the kernel of an op with attributes or several arguments depends on."""
-    numbers = [(x.__class__, x) for x in entry[FIRST_VALUE::2] if x.__class__ in _NUMBERS]
-    return kind, *numbers, *entry[ATTRIBUTES].values()
+    given = entry[FIRST_VALUE::2]
+    forms = [(x.__class__, x if x.__class__ in _NUMBERS else None) for x in given]
+    return kind, *forms, *entry[ATTRIBUTES].values()
 
 
 # Rules as the tape walks over them ---------------------------------------------------------------

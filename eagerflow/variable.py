@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter, call, is_not
 from typing import Any
 
@@ -211,9 +211,6 @@ def may_be_random_state(held: Any) -> bool:
     return bool(held.dtype == "uint64" and held.shape == (3,))
 
 
-_put: Any = Variable.__dict__["_current"].__set__
-
-
 _held: Any = attrgetter("_current")
 
 
@@ -236,13 +233,14 @@ def replace_values(
     """Give Variables new values, all at one moment; whether it was refused.
 
     The Tensors are the Variables' from then on. It is refused while another thread writes over
-    values, or if one of the calls ``before`` gives something true: then nothing is changed.
+    values, or if one of the calls ``before`` gives something true: then nothing is changed. Nor is
+    anything if one of these raises; behind them nothing needs memory, and so nothing can fail.
     """
     for variable, tensor in zip(variables, tensors, strict=True):
         if variable.trainable:
             tensor._key = next_key()
     held = list(map(_held, variables))  # no old value dies inside, and so no finalizer of it runs
-    put = map(_put, variables, tensors)
+    put = map(setattr, variables, repeat("_current"), tensors)
     begin: Iterable[Callable[[], Any]] = (writing.now, *before)
     calls = chain(map(call, begin), put, map(call, after))
     refused: bool = without_collections(partial(any, calls))

@@ -139,15 +139,19 @@ def the_programs_of_jax():
 LOCAL = ("127.0.0.1", "::1", "localhost", "")
 
 
-@pytest.fixture(autouse=True)
-def no_network(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def no_network():
     """Connections to other machines fail; servers under test listen on this one."""
-    for name in ("connect", "connect_ex"):
-        original = getattr(socket.socket, name)
 
-        def guarded(self, address, original=original):
+    def guarded(original):
+        def connect(self, address):
             if isinstance(address, tuple) and address[0] not in LOCAL:
                 raise RuntimeError(f"a test connects to {address[0]!r}; tests use no network")
             return original(self, address)
 
-        monkeypatch.setattr(socket.socket, name, guarded)
+        return connect
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, guarded(getattr(socket.socket, name)))
+        yield

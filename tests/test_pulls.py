@@ -1,5 +1,6 @@
 """Derivatives and their products in one kernel: the bits of the ops, and the right numbers."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -244,3 +245,26 @@ def test_what_came_before_does_not_change_bits():
     first = gradients(ef.tanh, [x], dtype="float32")[1][0]
     gradients(ef.tanh, [x[:7]], dtype="float32")
     assert gradients(ef.tanh, [x], dtype="float32")[1][0].tobytes() == first.tobytes()
+
+
+BOUNDS = [None, 1.5, 1, np.float32(2.5), ef.tensor(0.5), ef.tensor([3.5])]
+
+
+@pytest.mark.parametrize("bounds", [*itertools.permutations(BOUNDS, 2)], ids=str)
+def test_kernels_are_for_arguments_in_their_places(bounds):
+    """What was learned for one limit is not for the other one."""
+    x = ef.tensor(np.linspace(0, 4, 9), "float32")
+
+    def slopes(low, high):
+        with ef.GradientTape() as tape:
+            tape.watch(x)
+            y = ef.clip(x, low, high)
+        return tape.gradient(y, x).numpy()
+
+    def wanted(low, high):
+        values = x.numpy()
+        below = True if high is None else values <= np.asarray(high)
+        return np.float32((values >= (-1 if low is None else np.asarray(low))) & below)
+
+    for pair in (bounds, bounds[::-1], bounds):
+        assert np.array_equal(slopes(*pair), wanted(*pair)), pair

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.layout import contiguous_strides
-from eagerflow.codegen.llvm import fixed, jobs, launch
+from eagerflow.codegen.llvm import fixed, jobs, launch, parts
 from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.numpy import tiles
@@ -216,6 +216,11 @@ def can_wait(call: Any) -> bool:
 def can_ask() -> bool:
     """Whether ``Holders`` can tell on this machine who holds an array."""
     return machine_code.available() and counts_lie_open()
+
+
+def part_job() -> parts.PartJob:
+    """What writes over a part of an array, with a team's other jobs; where ``can_ask``."""
+    return parts.PartJob()
 
 
 def team(jobs: Sequence[Any], count: int, objects: int, arrays: int) -> tuple[Team, Holders]:

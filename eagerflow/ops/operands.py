@@ -79,8 +79,8 @@ def whole_number(value: Any, argument: str, least: int | None = None) -> int:
 
 
 def chosen(value: Any, argument: str, choices: Any) -> Any:
-    """One of some words; ArgumentError for others."""
-    if not isinstance(value, str) or value not in choices:
+    """One of some words or integers; ArgumentError for others."""
+    if type(value) not in (str, int) or value not in choices:
         raise ArgumentError(
             f"{short_repr(value)} is not one of them",
             argument=argument,

@@ -4,14 +4,15 @@ Everything that can fail, or that anybody may look at, comes first: a plan runs 
 the kernels that are to write over Variables' values are only made ready. Then one call asks whether
 nobody else holds these values, runs the kernels, and gives all Variables their new values. For
 whoever looks, from a signal handler, a finalizer, another thread or a forked child, that is one
-moment. A value that somebody holds is copied first, and the copy is written over.
+moment. From the first write on nothing needs memory, so nothing can break it off. A value that
+somebody holds is copied first, and the copy is written over.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections import Counter
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from threading import get_ident
 from typing import Any, cast
 
@@ -96,9 +97,9 @@ class PartUpdate(Update):
 
     __slots__ = ("write",)
 
-    def __init__(self, graph: Graph, node: Node) -> None:
+    def __init__(self, graph: Graph, node: Node, write: Any) -> None:
         super().__init__(graph, node, {0: 0})
-        self.write = writes_of(node)
+        self.write = write
 
     def new_job(self) -> _PartJob:
         """A call that is made ready for each run."""
@@ -143,28 +144,33 @@ class _KernelJob:
 
 
 class _PartJob:
-    """A part of an array that is to be written over: one call of NumPy's."""
+    """A part that is ready to be written over, with its array and what is written there."""
 
     def __init__(self, update: PartUpdate) -> None:
         self.update = update
-        self.run: Any = None
+        self.job = kernel.part_job()
+        self._arrays: tuple[Any, ...] = ()
 
     def ready(self, inputs: list[Any]) -> list[Any]:
-        """Hold the inputs, which are looked at; gives the outputs' arrays."""
-        key, value = self.update.write(*inputs)
-        self.run = partial(np.ndarray.__setitem__, inputs[0], key, value)
-        return inputs[:1]
+        """Hold the array, and what the inputs, which are looked at, tell; gives the array."""
+        array = np.asarray(inputs[0], order="C")
+        self._hold(array, *self.update.write(*inputs))
+        return [array]
+
+    def _hold(self, *arrays: Any) -> None:
+        self._arrays = arrays
+        self.job.ready(*arrays)
 
     def copy(self, places: dict[int, Tensor]) -> None:
         """Write over a copy, which the Tensor around the array gets."""
-        array, key, value = self.run.args
+        array, *rest = self._arrays
         tensor = places[id(array)]
         tensor._array = array.copy()
-        self.run = partial(np.ndarray.__setitem__, tensor._array, key, value)
+        self._hold(tensor._array, *rest)
 
     def clear(self) -> None:
         """Let go of arrays."""
-        self.run = None
+        self._arrays = ()
 
 
 class Commit:
@@ -173,8 +179,7 @@ class Commit:
     def __init__(self, updates: Sequence[Update]) -> None:
         self.updates = updates
         self._jobs = [update.new_job() for update in updates]
-        self._parts = [job for job in self._jobs if type(job) is _PartJob]
-        own = [job.job for job in self._jobs if type(job) is _KernelJob]
+        own = [job.job for job in self._jobs]
         self._team, self._holders = kernel.team(
             own, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
         )
@@ -193,8 +198,6 @@ class Commit:
     def run(self) -> None:
         """Do the jobs on copies: no Variable has a new value."""
         self._team.run(min(self._helpers, threads.helpers()))
-        for job in self._parts:
-            job.run()
         self.clear()
 
     def replace(
@@ -208,8 +211,7 @@ class Commit:
         self._ask(old, new)
         if self._helpers > 0:
             self._team.invite(min(self._helpers, threads.helpers()))
-        begin = (self._holders.ask, writing.begin(), self._team.work)
-        while self._refused(variables, new, (*begin, *[job.run for job in self._parts])):
+        while write_over(variables, new, self._holders.ask, self._team.work):
             if writing.thread:
                 writing.wait()
             else:
@@ -218,15 +220,6 @@ class Commit:
                     job.copy(places)
                 self._holders.look_at((), ())
         self.clear()
-
-    def _refused(
-        self, variables: Sequence[Variable], new: Sequence[Tensor], calls: Sequence[Any]
-    ) -> bool:
-        try:
-            return replace_values(variables, new, calls, (writing.end,))
-        finally:
-            if writing.thread == get_ident():  # a call has failed, for lack of memory
-                writing.end()
 
     def _ask(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> None:
         """Let the question be about the values that are written over where they are."""
@@ -237,6 +230,26 @@ class Commit:
         """Let go of arrays."""
         for job in self._jobs:
             job.clear()
+
+
+def write_over(
+    variables: Sequence[Variable],
+    tensors: Sequence[Tensor],
+    held: Callable[[], Any],
+    work: Callable[[], Any],
+) -> bool:
+    """Do ``work``, which writes over values, and give Variables Tensors; whether it was refused.
+
+    It is all done in one moment for all others; refused, and nothing done, if ``held()`` says that
+    somebody holds what would be written over, or if another thread writes.
+    """
+    try:
+        return replace_values(variables, tensors, (held, writing.begin(), work), (writing.end,))
+    except ctypes.ArgumentError as error:  # what ctypes makes of it
+        raise MemoryError from error
+    finally:
+        if writing.thread == get_ident():  # there was no memory to call ``work`` with
+            writing.end()
 
 
 def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step, Update]]:
@@ -267,9 +280,16 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
 def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
     """How a step writes over these inputs; None where it cannot."""
     if isinstance(step, Node):
-        return PartUpdate(graph, step) if kernel.can_ask() else None
+        write = _write_of(step) if kernel.can_ask() else None
+        return None if write is None else PartUpdate(graph, step, write)
     call = step.prepare(inplace=list(pairs.items()))
     return KernelUpdate(graph, step, pairs, call) if call.deferred() is not None else None
+
+
+def _write_of(node: Node) -> Any:
+    """What tells the part of the first input that a node writes over; see ``Op.writes``."""
+    write: Any = node.op.writes
+    return write(*map(spec_of, node.inputs), **node.attributes)
 
 
 def _pairs(graph: Graph, step: Step) -> dict[int, int]:
@@ -291,12 +311,6 @@ def _pairs(graph: Graph, step: Step) -> dict[int, int]:
 def _places(step: Step) -> Sequence[tuple[int, int]]:
     """Outputs and inputs that may be one array."""
     if isinstance(step, Node):
-        return [] if writes_of(step) is None else [(0, 0)]
+        return [] if step.op.writes is None else [(0, 0)]
     # What may be refused must be so before anything is written.
     return () if any(node.op.fails for node in step.nodes) else step.inplace
-
-
-def writes_of(node: Node) -> Any:
-    """What tells the part of the first input that a node writes over; see ``Op.writes``."""
-    write = node.op.writes
-    return None if write is None else write(*map(spec_of, node.inputs), **node.attributes)

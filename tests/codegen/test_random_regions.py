@@ -28,7 +28,7 @@ from tests.codegen.ways import check, place, run_guarded, seeded  # noqa: F401 (
 from tests.structure.sources import ROOT
 
 CHUNK = 100
-COUNTS = {"llvm": 1_200, "tiles": 600}  # regions in a usual run
+COUNTS = {"llvm": 600, "tiles": 400}  # regions in a usual run
 SOAK = 20_000
 GUARDED = 100
 COMPARED = 0.7  # of the elements at least, on average

@@ -112,9 +112,10 @@ def parts_written(op):
                 (out,) = values.results(compute(op, data, attributes))
                 part = op.writes(*specs, **attributes)
                 if part is not None:
-                    x = data[0].numpy().copy()
-                    key, value = part(x, *(t.numpy() for t in data[1:]))
-                    x[key] = value
+                    x = data[0].numpy().copy(order="C")
+                    places, rows = part(x, *(t.numpy() for t in data[1:]))
+                    for place, row in zip(places, rows, strict=True):
+                        x.reshape(-1)[place : place + len(row)] = row
                     assert x.tobytes() == out.tobytes(), "another result"
                     found += 1
     assert found, "no sample is written so"

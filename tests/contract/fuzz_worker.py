@@ -8,10 +8,12 @@ the parent can name the call that killed or hung the process. What libraries pri
 """
 
 import faulthandler
+import functools
 import json
 import os
 import re
 import resource
+import signal
 import sys
 import warnings
 import zlib
@@ -39,6 +41,7 @@ SIGNATURE = re.compile(
 )
 
 
+@functools.cache
 def deep_list():
     """A list nested deeper than any array."""
     nest = 1.0
@@ -47,11 +50,18 @@ def deep_list():
     return nest
 
 
+@functools.cache
 def own_list():
     """A list that holds itself."""
     nest = [1.0]
     nest.append(nest)
     return nest
+
+
+@functools.cache
+def good_samples(op):
+    """The samples of each dtype that an op takes; nobody changes their arrays."""
+    return [samples(op, dtype) for dtype in dtypes_of(op) or [main_dtype(op)]]
 
 
 def number(rng):
@@ -135,8 +145,8 @@ def generated(op, rng):
         args = [make(rng) for _ in range(count)]
         named = {n: anything(rng) for n in op.attributes if rng.random() < 0.6}
         return args, named
-    dtypes = dtypes_of(op) or [main_dtype(op)]
-    good = samples(op, dtypes[rng.integers(len(dtypes))])
+    of_dtypes = good_samples(op)
+    good = of_dtypes[rng.integers(len(of_dtypes))]
     sample = good[rng.integers(len(good))]
     args, named = list(sample.args), dict(sample.attributes)
     for _ in range(int(rng.integers(1, 3))):
@@ -189,7 +199,7 @@ def fuzz(op, calls, seed):
         shown = [*map(short, args), *(f"{k}={short(v)}" for k, v in named.items())]
         text = f"{op.name}({', '.join(shown)}){' with gradient' if differentiate else ''}"
         os.write(2, f"{number_of_call} {text}\n".encode(errors="replace"))
-        faulthandler.dump_traceback_later(SECONDS, exit=True)
+        signal.setitimer(signal.ITIMER_REAL, SECONDS)
         try:
             attempt(op, args, named, differentiate)
             found["succeeded"] += 1
@@ -203,14 +213,20 @@ def fuzz(op, calls, seed):
                 message = f"{type(error).__name__}: {error}"
                 found["broken"].append({"call": text, "error": message[:200]})
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            signal.setitimer(signal.ITIMER_REAL, 0)
     return found
+
+
+def begin():
+    """Limit what calls may take: memory, and the time until an alarm, which ends the process."""
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    faulthandler.register(signal.SIGALRM, chain=True)  # the traceback, and then the end
 
 
 def main():
     calls, seed, *names = sys.argv[1:]
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    begin()
     composed = {op.name: op for op in COMPOSED}
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)

@@ -13,13 +13,13 @@ from tests.contract.composed import ALL
 from tests.structure.sources import ROOT
 
 CALLS = 2_000 if SOAK else 100  # of each op
-CHUNK = 4 if SOAK else 12  # ops for each process
+CHUNK = 4 if SOAK else 60  # ops of a process; to begin takes as long as 20 of them
 COMPOSED_CALLS = 2_000 if SOAK else 40
 NAMES = [op.name for op in shipped()]
 COMPOSED_NAMES = [op.name for op in ALL]
 CASES = [
     (count, names[i : i + size])
-    for count, size, names in ((CALLS, CHUNK, NAMES), (COMPOSED_CALLS, 4 * CHUNK, COMPOSED_NAMES))
+    for count, size, names in ((CALLS, CHUNK, NAMES), (COMPOSED_CALLS, 3 * CHUNK, COMPOSED_NAMES))
     for i in range(0, len(names), size)
 ]
 

@@ -139,7 +139,7 @@ PLANTED = [
     (
         "parts_written",
         "index_set",
-        {"writes": lambda *specs, index: lambda x, *rest: (..., 7)},
+        {"writes": lambda *specs, index: lambda *arrays: ([], [])},
         "another result",
     ),
     ("parts_written", "index_set", {"writes": lambda *specs, index: None}, "no sample"),
@@ -270,4 +270,4 @@ def test_fuzzer_finds_a_foreign_error(monkeypatch):
 def test_fuzzer_finds_a_dead_process(what):
     found, death = fuzzed([what], calls=3, module="tests.contract.doomed_worker")
     assert found == []
-    assert {"killed": "-9", "hangs": "Timeout", "memory": "MemoryError"}[what] in death
+    assert {"killed": "-9", "hangs": "-14", "memory": "MemoryError"}[what] in death

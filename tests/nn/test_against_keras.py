@@ -16,6 +16,17 @@ keras = pytest.importorskip("keras", reason="Keras is not installed")
 jax = pytest.importorskip("jax", reason="JAX is not installed")
 
 CASES = [row for row in cases() if row.keras is not None]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def quick_compilation():
+    """Let JAX optimize little: most of the time goes into programs that run once."""
+    before = jax.config.values["jax_disable_most_optimizations"]
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 by_row = pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 
 

@@ -1,18 +1,23 @@
 """Steps change Variables in one moment: whoever looks, whenever, sees all old values or all new."""
 
 import gc
+import itertools
 import os
 import signal
 import sys
 import threading
 import time
 import weakref
+from functools import partial
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.guard import without_collections
 from eagerflow.locks import writing
+from eagerflow.ops.indexing.indexing import index_samples
+from eagerflow.ops.indexing.indices import filled
 from eagerflow.plan import in_place, plan
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
@@ -250,6 +255,29 @@ def test_a_refused_value_changes_nothing():
     assert counters.seen() == 0.0
 
 
+class Rows:
+    """Tables that change along slices of their gradients: each step takes one from some rows."""
+
+    def __init__(self, size=8_000):
+        self.tables = [ef.Variable(np.zeros((size, 8), "float32"), name=f"t{i}") for i in range(3)]
+        self.optimizer = ef.nn.optimizers.SGD(1.0)
+        slices = ef.IndexedSlices(np.ones((3, 8), "float32"), [1, size - 1, 5], (size, 8))
+        self.one = ef.tensor(1.0)
+
+        def step(x):
+            self.optimizer.apply([slices * x for _ in self.tables], self.tables)
+            return x
+
+        self.rows_eager = step
+        self.rows_captured = ef.function(step)
+
+    def seen(self):
+        """The number of steps, which rows of all tables tell too."""
+        count = float(self.optimizer.iterations)
+        assert all(np.all(t.numpy()[[1, 5, -1]] == -count) for t in self.tables)
+        return count
+
+
 def _refuse(self, *_):
     raise MemoryError
 
@@ -268,6 +296,64 @@ def _check_that_none_has_changed(counters, step, monkeypatch):
     monkeypatch.undo()
     step()
     assert counters.seen() == before + 1 and held[0].numpy()[0] == before
+
+
+def without_memory(step, at, monkeypatch):
+    """Step while the allocation with a number fails, of those while Variables change; if it did."""
+    testing = pytest.importorskip("_testcapi")
+
+    def failing(call):
+        gc.collect()  # which also frees what Python keeps of tuples and lists that are gone
+        testing.set_nomemory(at, at + 1)
+        try:
+            return without_collections(call)
+        finally:
+            testing.remove_mem_hooks()
+
+    monkeypatch.setattr("eagerflow.variable.without_collections", failing)
+    try:
+        step()
+    except MemoryError:
+        return True
+    finally:
+        monkeypatch.undo()
+    return False
+
+
+def _check_all_or_nothing(counters, step, monkeypatch):
+    """Let each allocation fail; how many there were."""
+    for at in itertools.count(1):
+        before = counters.seen()
+        failed = without_memory(step, at, monkeypatch)
+        assert not writing.thread and gc.isenabled()
+        after = counters.seen()
+        assert after in (before, before + 1)
+        step()
+        assert counters.seen() == after + 1
+        if not failed:
+            return at - 1
+    return 0
+
+
+@pytest.mark.parametrize("way", ["captured", "run_session", "eager", "rows_captured", "rows_eager"])
+def test_no_allocation_that_fails_leaves_a_half_step(way, monkeypatch):
+    counters = Rows() if way.startswith("rows") else Counters(40_000)
+    step = partial(getattr(counters, way), counters.one)
+    for _ in range(3):
+        step()
+    assert _check_all_or_nothing(counters, step, monkeypatch) > 1
+
+
+def test_allocations_between_two_writes_are_found(monkeypatch):
+    counters = Counters(100)
+    counters.eager(counters.one)
+
+    def put(cell, name, value):
+        setattr(cell, name, [value][0])  # a list, which needs memory
+
+    monkeypatch.setattr("eagerflow.variable.setattr", put, raising=False)
+    with pytest.raises(AssertionError, match="values from"), pytest.MonkeyPatch.context() as inner:
+        _check_all_or_nothing(counters, lambda: counters.eager(counters.one), inner)
 
 
 def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
@@ -305,6 +391,35 @@ def test_parts_are_written_where_they_are():
     ):
         step(np.array([3, 1000, 3]), np.ones((3, 64), "float32"))
     assert table.numpy().sum() == 2 * 64 * 3
+
+
+def _writer(v, index):
+    @ef.function
+    def step(x, *arrays):
+        v.assign(ef.index_set(v, x, *arrays, index=index))
+
+    return step
+
+
+@needs_code
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "bfloat16", "float32", "complex128"])
+def test_parts_are_those_that_numpy_writes(dtype, monkeypatch):
+    monkeypatch.setattr(in_place, "MIN_IN_PLACE_BYTES", 0)
+    rng = np.random.default_rng(0)
+    for shape, arrays, index in [*index_samples(rng), ((2, 70), (), (1,)), ((0,), (), (Ellipsis,))]:
+        v = ef.Variable(ef.tensor(rng.integers(0, 2, shape)).astype(dtype), trainable=False)
+        key = filled(index, arrays)
+        part = np.empty(shape)[key].shape
+        x = ef.astype(rng.integers(0, 2, part), dtype)
+
+        step = _writer(v, index)
+        wanted = v.numpy().copy()
+        for values in (x, x[..., :1] if part and part[-1] else x):
+            wanted[key] = values.numpy()
+            before = v.numpy().ctypes.data
+            step(values, *arrays)
+            np.testing.assert_array_equal(v.numpy(), wanted)
+            assert v.numpy().ctypes.data == before
 
 
 @needs_code

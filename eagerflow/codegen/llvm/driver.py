@@ -52,12 +52,8 @@ def driver(stages: list[str], last: str | None, slots: list[str], triple: str) -
             _take_pieces(code, name, taken, done, "%count")
             wait(code, done, "ult", "%count", triple)
         if last is not None:
-            taken, done = (_counter(code, 2 * len(stages) + i) for i in (0, 1))
-            first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
-            with code.where(code.value(f"icmp eq i64 {first}, 0")):
+            with by_one_thread(code, triple, 2 * len(stages)):
                 _call(code, last, "0", "%rows", "0", "%whole")
-                code.value(f"atomicrmw add ptr {done}, i64 1 release")
-            wait(code, done, "ult", 1, triple)
     return code.text()
 
 
@@ -172,6 +168,20 @@ def _work(code: Code, name: str, piece: str, done: str, *more: str) -> None:
     ranges = [*_range(code, row, "%height", "%rows"), *_range(code, block, "%span", "%whole")]
     _call(code, name, *ranges, *more)
     code.value(f"atomicrmw add ptr {done}, i64 1 release")
+
+
+@contextmanager
+def by_one_thread(code: Code, triple: str, number: int = 0) -> Iterator[None]:
+    """What is written in this context, the first thread that comes does; the others wait for it.
+
+    Threads that have come are counted by the counter of this number, that it is done by the next.
+    """
+    taken, done = _counter(code, number), _counter(code, number + 1)
+    first = code.value(f"atomicrmw add ptr {taken}, i64 1 monotonic")
+    with code.where(code.value(f"icmp eq i64 {first}, 0")):
+        yield
+        code.value(f"atomicrmw add ptr {done}, i64 1 release")
+    wait(code, done, "ult", 1, triple)
 
 
 def wait(code: Code, place: str, condition: str, number: str | int, triple: str) -> None:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any
 
 from eagerflow.codegen.llvm import launch
-from eagerflow.codegen.llvm.driver import COUNTER_WORDS, wait
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS, by_one_thread
 from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.memory import Memory, Span
@@ -24,28 +24,24 @@ def _text(instruction: str, dtype: str, clears: bool, lanes: int, triple: str) -
     code = Code()
     s = Emitter(code)
     memory = Memory(code, s, lanes, half_hardware=False)
-    with code.function("join(ptr %frame, ptr %scratch, ptr %counters)"):
-        first = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
-        done = code.at("%counters", COUNTER_WORDS, "i64")
-        with code.where(code.value(f"icmp eq i64 {first}, 0")):
-            result, parts = (code.word("ptr", "%frame", i) for i in (0, 1))
-            count, size = (code.word("i64", "%frame", i) for i in (2, 3))
-            none = s.splat(s.constant(identity(instruction, dtype), dtype), lanes)
-            with code.loop("element", 0, size, lanes) as (i, _):
-                left = Operand(code.value(f"sub i64 {size}, {i}"), "uint64", 0)
-                mask = s.less(memory.iota, left).text
-                sums = [memory.load(Span(parts, dtype, i), mask)]
+    head = "join(ptr %frame, ptr %scratch, ptr %counters)"
+    with code.function(head), by_one_thread(code, triple):
+        result, parts = (code.word("ptr", "%frame", i) for i in (0, 1))
+        count, size = (code.word("i64", "%frame", i) for i in (2, 3))
+        none = s.splat(s.constant(identity(instruction, dtype), dtype), lanes)
+        with code.loop("element", 0, size, lanes) as (i, _):
+            left = Operand(code.value(f"sub i64 {size}, {i}"), "uint64", 0)
+            mask = s.less(memory.iota, left).text
+            sums = [memory.load(Span(parts, dtype, i), mask)]
+            if clears:
+                memory.store(Span(parts, dtype, i), none, mask)
+            with code.loop("part", 1, count, 1, sums) as (k, carried):
+                at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")
+                part = memory.load(Span(parts, dtype, at), mask)
                 if clears:
-                    memory.store(Span(parts, dtype, i), none, mask)
-                with code.loop("part", 1, count, 1, sums) as (k, carried):
-                    at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")
-                    part = memory.load(Span(parts, dtype, at), mask)
-                    if clears:
-                        memory.store(Span(parts, dtype, at), none, mask)
-                    carried[0] = getattr(s, JOINS[instruction])(carried[0], part)
-                memory.store(Span(result, dtype, i), carried[0], mask)
-            code.value(f"atomicrmw add ptr {done}, i64 1 release")
-        wait(code, done, "ult", 1, triple)
+                    memory.store(Span(parts, dtype, at), none, mask)
+                carried[0] = getattr(s, JOINS[instruction])(carried[0], part)
+            memory.store(Span(result, dtype, i), carried[0], mask)
     return code.text()
 
 

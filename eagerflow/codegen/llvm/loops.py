@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen.llvm import launch
-from eagerflow.codegen.llvm.driver import COUNTER_WORDS, wait
+from eagerflow.codegen.llvm.driver import COUNTER_WORDS, by_one_thread
 from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.codegen.llvm.jobs import COUNTERS, FRAME, SHARED, Job, Operands
 from eagerflow.codegen.llvm.team import library
@@ -95,13 +95,9 @@ def _text(triple: str) -> str:
                 code.line(f"store i64 {after}, ptr {place}, align 8")
         code.line(f"store i64 {limit}, ptr {done}, align 8")
     code.lines[-1:] = ["stopped:", "  ret void", "}"]
-    with code.function("loop(ptr %frame, ptr %scratch, ptr %counters)"):
-        first = code.value("atomicrmw add ptr %counters, i64 1 monotonic")
-        done = code.at("%counters", COUNTER_WORDS, "i64")
-        with code.where(code.value(f"icmp eq i64 {first}, 0")):
-            code.line("call void @iterate(ptr %frame)")
-            code.value(f"atomicrmw add ptr {done}, i64 1 release")
-        wait(code, done, "ult", 1, triple)
+    head = "loop(ptr %frame, ptr %scratch, ptr %counters)"
+    with code.function(head), by_one_thread(code, triple):
+        code.line("call void @iterate(ptr %frame)")
     return code.text()
 
 

@@ -90,7 +90,7 @@ class Holders:
         self._words = (ctypes.c_int64 * (_HEAD_WORDS + 2 * count))(
             count, id(np.ndarray), objects, arrays
         )
-        self.ask = partial(_held(), ctypes.addressof(self._words))
+        self.ask = partial(_held(), ctypes.c_void_p(ctypes.addressof(self._words)))
         """Gives 1 if there is anybody else, 0 if not; no Python code runs in it."""
 
     def look_at(self, objects: Sequence[Any], arrays: Sequence[Any]) -> None:

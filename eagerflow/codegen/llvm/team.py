@@ -141,7 +141,7 @@ class Team:
 
         It gives 0; no Python code runs in it.
         """
-        return partial(self._run, self.address, scratch)
+        return partial(self._run, ctypes.c_void_p(self.address), ctypes.c_int64(scratch))
 
     def limit(self, count: int) -> None:
         """From now on do no more than so many jobs."""

@@ -71,7 +71,7 @@ def _by_name(op: str, names: str, args: tuple[Any, ...], named: dict[str, Any]) 
     known = names.split()
     values = dict(zip(known, args, strict=False))
     if len(args) > len(known) or values.keys() & named.keys():
-        raise TypeError(f"{op}() got an unexpected argument: {args}, {named}")
+        raise TypeError(f"{op}() got an unexpected argument; it takes {', '.join(known)}")
     return values | named
 
 

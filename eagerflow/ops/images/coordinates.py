@@ -11,20 +11,20 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.images.sampling import (
     MODES,
-    check_choice,
     check_places,
     places_dtype,
     sampled,
 )
 from eagerflow.ops.images.splines import spline_coefficients
 from eagerflow.ops.linear_algebra.contraction import matmul
+from eagerflow.ops.operands import chosen
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.repeating import meshgrid
@@ -136,8 +136,8 @@ def promoted(dtype: Any) -> Any:
 def _map_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x, at = rng.standard_normal((3, 4)), np.zeros((2, 5))
     return [
-        ErrorSample((x, at), {"order": 2}, ShapeError, "is not a choice"),
-        ErrorSample((x, at), {"order": 1, "mode": "edge"}, ShapeError, "is not a choice"),
+        ErrorSample((x, at), {"order": 2}, ArgumentError, "not one of them"),
+        ErrorSample((x, at), {"order": 1, "mode": "edge"}, ArgumentError, "not one of them"),
         ErrorSample((x, np.zeros((3, 5))), {"order": 1}, ShapeError, "coordinates of 3 axes"),
         ErrorSample((x, 0.5), {"order": 1}, ShapeError, "coordinates of no axes"),
         ErrorSample((x[:0], at), {"order": 1}, ShapeError, "leave no points"),
@@ -158,14 +158,14 @@ def map_coordinates(
     ``mode``, in SciPy's words: ``"constant"`` (``cval`` where a place is outside),
     ``"grid-constant"`` (``cval`` at all points outside), ``"nearest"``, ``"mirror"``,
     ``"reflect"``, ``"wrap"`` or ``"grid-wrap"``. Raises ShapeError for shapes that do not fit,
-    axes without elements and other choices.
+    and axes without elements, ArgumentError for other choices.
 
     >>> x = ef.tensor([0.0, 10.0, 20.0])
     >>> ef.map_coordinates(x, [[0.5, 1.0, 1.25, 3.0]], order=1)
     Tensor([ 5. , 10. , 12.5,  0. ], float32, cpu:0)
     """
-    check_choice(order, "order", tuple(ORDERS))
-    check_choice(mode, "mode", MODES)
+    chosen(order, "order", tuple(ORDERS))
+    chosen(mode, "mode", MODES)
     rank = index(coordinates.shape[0]) if coordinates.ndim else 0
     if not 1 <= rank <= x.ndim:
         raise ShapeError(
@@ -233,8 +233,8 @@ def _grid_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def _grid_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x, grid = rng.standard_normal((2, 3, 4, 1)), np.zeros((2, 5, 5, 2))
     return [
-        ErrorSample((x, grid), {"mode": "cubic"}, ShapeError, "is not a choice"),
-        ErrorSample((x, grid), {"padding_mode": "edge"}, ShapeError, "is not a choice"),
+        ErrorSample((x, grid), {"mode": "cubic"}, ArgumentError, "not one of them"),
+        ErrorSample((x, grid), {"padding_mode": "edge"}, ArgumentError, "not one of them"),
         ErrorSample((x, grid[..., :1]), {}, ShapeError, "a grid of shape"),
         ErrorSample((x, grid[:1]), {}, ShapeError, "a grid of shape"),
         ErrorSample((x[:, :0], grid), {}, ShapeError, "leave no points"),
@@ -264,15 +264,15 @@ def grid_sample(
     channels). ``mode`` is ``"bilinear"``, ``"nearest"`` or ``"bicubic"`` (a = -0.75). Beside the
     image stand ``"zeros"``, its ``"border"``, or its ``"reflection"``. With ``align_corners`` -1
     and 1 are the middles of the first and the last pixel, else their outer edges. Gradients pass to
-    both. Raises ShapeError for shapes that do not fit and other choices.
+    both. Raises ShapeError for shapes that do not fit, ArgumentError for other choices.
 
     >>> x = ef.tensor([0.0, 10.0, 20.0]).reshape((1, 1, 3, 1))
     >>> grid = ef.tensor([[-0.5, 0.0], [1.0, 0.0]]).reshape((1, 1, 2, 2))
     >>> ef.grid_sample(x, grid, align_corners=True).reshape((-1,))
     Tensor([ 5., 20.], float32, cpu:0)
     """
-    check_choice(mode, "mode", tuple(_METHODS))
-    check_choice(padding_mode, "padding_mode", ("zeros", "border", "reflection"))
+    chosen(mode, "mode", tuple(_METHODS))
+    chosen(padding_mode, "padding_mode", ("zeros", "border", "reflection"))
     rank = spatial_rank(x, "x")
     wanted = (x.shape[0], rank)
     if grid.ndim != rank + 2 or differ((grid.shape[0], grid.shape[-1]), wanted):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType, promote
-from eagerflow.errors import ShapeError, short_repr
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
@@ -19,9 +19,10 @@ from eagerflow.ops.elementwise.arithmetic import abs as magnitude
 from eagerflow.ops.elementwise.comparison import equal, logical_and
 from eagerflow.ops.elementwise.selection import maximum, where
 from eagerflow.ops.elementwise.trigonometric import sin
-from eagerflow.ops.images.sampling import check_choice, check_places
+from eagerflow.ops.images.sampling import check_places
 from eagerflow.ops.linear_algebra.contraction import matmul
 from eagerflow.ops.nn.resizing import KERNELS, resize
+from eagerflow.ops.operands import chosen
 from eagerflow.ops.reductions.sums import sum as summed
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import moveaxis
@@ -118,7 +119,7 @@ _INTERPOLATIONS: tuple[tuple[Any, dict[str, Any]], ...] = (
         ErrorSample((np.ones((1, 4, 4, 1)),), {"size": 0}, ShapeError, "no elements"),
         ErrorSample((np.ones((1, 4, 4, 1)),), {"scale_factor": -1}, ShapeError, "not a factor"),
         ErrorSample(
-            (np.ones((1, 4, 4, 1)),), {"size": 2, "mode": "cubic"}, ShapeError, "is not a choice"
+            (np.ones((1, 4, 4, 1)),), {"size": 2, "mode": "cubic"}, ArgumentError, "not one of them"
         ),
         ErrorSample((np.ones((4, 4)),), {"size": 2}, ShapeError, "too few"),
     ],
@@ -141,13 +142,13 @@ def interpolate(
     n``), ``"nearest-exact"``, ``"linear"``, ``"bilinear"``, ``"trilinear"``, ``"bicubic"`` (a =
     -0.75, and -0.5 with ``antialias``) or ``"area"``. With ``recompute_scale_factor`` places follow
     from the sizes and not from the factor; None means False, as in PyTorch. Raises ShapeError where
-    sizes do not fit or there is no such mode. ``resize`` has more methods.
+    sizes do not fit, ArgumentError where there is no such mode. ``resize`` has more methods.
 
     >>> x = ef.tensor([0.0, 4.0]).reshape((1, 2, 1))
     >>> ef.interpolate(x, scale_factor=2, mode="linear").reshape((-1,))
     Tensor([0., 1., 3., 4.], float32, cpu:0)
     """
-    check_choice(mode, "mode", _MODES)
+    chosen(mode, "mode", _MODES)
     sizes, scales = _sizes(x, size, scale_factor)
     how = _how(mode, bool(align_corners), bool(antialias))
     if scales is not None and not recompute_scale_factor and mode != "area":
@@ -229,14 +230,14 @@ def _scaled_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         ErrorSample(
             (np.ones((3, 4)), np.ones(n), np.ones(1)),
             {"shape": new, "axes": 0} | more,
-            ShapeError,
+            error,
             w,
         )
-        for n, new, more, w in (
-            (2, (3, 4), {}, "for 1 axes"),
-            (1, (3, 5), {}, "differs from x"),
-            (1, (3,), {}, "differs from x"),
-            (1, (3, 4), {"method": "mean"}, "is not a choice"),
+        for n, new, more, error, w in (
+            (2, (3, 4), {}, ShapeError, "for 1 axes"),
+            (1, (3, 5), {}, ShapeError, "differs from x"),
+            (1, (3,), {}, ShapeError, "differs from x"),
+            (1, (3, 4), {"method": "mean"}, ArgumentError, "not one of them"),
         )
     ],
     dtypes=FLOATS,
@@ -257,14 +258,14 @@ def scale_and_translate(
     ``scale`` and ``translation`` are tensors with a number for each of ``axes``, and gradients pass
     to them: what lies at p, in elements from the edge of the first one, comes to ``p * scale +
     translation``. ``shape`` is that of the result, ``method`` as in ``resize`` and one of those
-    with weights. What comes from outside is 0. Raises ShapeError for shapes that do not fit and
-    other methods.
+    with weights. What comes from outside is 0. Raises ShapeError for shapes that do not fit,
+    ArgumentError for other methods.
 
     >>> x = ef.tensor([1.0, 2.0, 3.0])
     >>> ef.scale_and_translate(x, [2.0], [0.0], (6,), 0)
     Tensor([1.  , 1.25, 1.75, 2.25, 2.75, 3.  ], float32, cpu:0)
     """
-    check_choice(method, "method", tuple(KERNELS))
+    chosen(method, "method", tuple(KERNELS))
     own = normalize_axes(axes, x.ndim)
     new = tuple(shape) if isinstance(shape, tuple | list) else (shape,)
     kept = len(new) == x.ndim and all(

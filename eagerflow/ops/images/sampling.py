@@ -29,7 +29,7 @@ from eagerflow.ops.reductions.sums import sum as summed
 from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
 
-__all__ = ["MODES", "check_choice", "check_places", "places_dtype", "sampled"]
+__all__ = ["MODES", "check_places", "places_dtype", "sampled"]
 
 MODES = ("constant", "grid-constant", "nearest", "mirror", "reflect", "wrap", "grid-wrap")
 """What stands beside a grid, in the words of SciPy."""
@@ -41,16 +41,6 @@ class Taps(NamedTuple):
     points: Any
     weights: Any
     outside: Any
-
-
-def check_choice(value: Any, argument: str, choices: Sequence[Any]) -> None:
-    """Refuse what is not among the choices."""
-    if value not in choices:
-        raise ShapeError(
-            f"{value!r} is not a choice",
-            argument=argument,
-            expected="one of " + ", ".join(map(str, choices)),
-        )
 
 
 def check_places(sizes: Any, argument: str = "x") -> None:

@@ -9,15 +9,16 @@ import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import FLOATS, DType, promote
-from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones_like, zeros_like
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.images.coordinates import ORDERS, promoted, value_at
-from eagerflow.ops.images.sampling import MODES, check_choice, check_places, places_dtype, sampled
+from eagerflow.ops.images.sampling import MODES, check_places, places_dtype, sampled
 from eagerflow.ops.linear_algebra.systems import solve
+from eagerflow.ops.operands import chosen
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.joining import concat, stack
 from eagerflow.ops.shapes.repeating import meshgrid
@@ -79,8 +80,8 @@ def _affine_errors(rng: np.random.Generator) -> list[ErrorSample]:
         ErrorSample((x[:, :0], one), {}, ShapeError, "leave no points"),
         ErrorSample((x, one[:6]), {}, ShapeError, "a transform of shape"),
         ErrorSample((x, np.ones((3, 8))), {}, ShapeError, "a transform of shape"),
-        ErrorSample((x, one), {"order": 3}, ShapeError, "is not a choice"),
-        ErrorSample((x, one), {"mode": "edge"}, ShapeError, "is not a choice"),
+        ErrorSample((x, one), {"order": 3}, ArgumentError, "not one of them"),
+        ErrorSample((x, one), {"mode": "edge"}, ArgumentError, "not one of them"),
         ErrorSample((x, one), {"size": (2, -1)}, ShapeError, "too small"),
     ]
 
@@ -108,15 +109,15 @@ def affine_transform(
     ``(a0 x + a1 y + a2) / k`` and row ``(b0 x + b1 y + b2) / k``, where ``k = c0 x + c1 y + 1``, as
     TensorFlow has it. ``order`` is 0 (nearest) or 1 (linear); ``mode`` and ``cval`` say what stands
     beside the image, as in ``map_coordinates``; ``size`` are other numbers of rows and columns.
-    Raises ShapeError for shapes that do not fit and other choices.
+    Raises ShapeError for shapes that do not fit, ArgumentError for other choices.
 
     >>> x = ef.tensor([1.0, 2.0, 3.0]).reshape((1, 1, 3, 1))
     >>> ef.affine_transform(x, [1.0, 0.0, 0.5, 0.0, 1.0, 0.0, 0.0, 0.0]).reshape((-1,))
     Tensor([1.5, 2.5, 1.5], float32, cpu:0)
     """
     _check_images(x)
-    check_choice(order, "order", FLAT_ORDERS)
-    check_choice(mode, "mode", MODES)
+    chosen(order, "order", FLAT_ORDERS)
+    chosen(mode, "mode", MODES)
     batch, wanted = x.shape[0], x.shape[1:3] if size is None else sizes_of(size, 2)
     if transform.ndim not in (1, 2) or differ(transform.shape, (batch, 8)[2 - transform.ndim :]):
         raise ShapeError(
@@ -303,7 +304,7 @@ def _cropped_errors(rng: np.random.Generator) -> list[ErrorSample]:
         ErrorSample((x, boxes, which[:1]), {"size": 2}, ShapeError, "boxes of shape"),
         ErrorSample((x, boxes, which * 0.5), {"size": 2}, DTypeError, "cannot be indices"),
         ErrorSample((x, boxes, which), {"size": (2,)}, ShapeError, "for each spatial axis"),
-        ErrorSample((x, boxes, which), {"size": 2, "order": 3}, ShapeError, "is not a choice"),
+        ErrorSample((x, boxes, which), {"size": 2, "order": 3}, ArgumentError, "not one of them"),
     ]
 
 
@@ -323,14 +324,15 @@ def crop_and_resize(
     the last row and column of each part, from 0 (the first pixel) to 1 (the last one);
     ``box_indices`` (count,) says of which image. The result is (count, *size, channels). ``order``
     is 0 (nearest) or 1 (linear), ``cval`` what stands outside of the images. Raises ShapeError for
-    shapes that do not fit, IndexRangeError for images that are not there.
+    shapes that do not fit, ArgumentError for another order, IndexRangeError for images that are not
+    there.
 
     >>> x = ef.tensor([1.0, 2.0, 3.0]).reshape((1, 1, 3, 1))
     >>> ef.crop_and_resize(x, [[0.0, 0.0, 0.0, 0.5]], [0], (1, 3)).reshape((-1,))
     Tensor([1. , 1.5, 2. ], float32, cpu:0)
     """
     _check_images(x)
-    check_choice(order, "order", FLAT_ORDERS)
+    chosen(order, "order", FLAT_ORDERS)
     wanted = sizes_of(size, 2)
     if boxes.ndim != 2 or differ(boxes.shape, (*box_indices.shape, 4)):
         raise ShapeError(

@@ -457,15 +457,18 @@ def extremes(xp: Namespace, x: Any) -> tuple[int, int] | None:
     return int(xp.min(x)), int(xp.max(x))
 
 
-def check_values(xp: Namespace, indices: Any, axis: int, size: int, low: int | None = None) -> None:
-    """IndexRangeError if an integer array holds what is no index of an axis.
+def check_values(
+    xp: Namespace, indices: Any, axis: int, size: int, low: int | None = None
+) -> tuple[int, int] | None:
+    """IndexRangeError if an integer array holds what is no index of an axis; else its extremes.
 
     ``low`` is the least index allowed: 0, or None for ``-size``.
     """
     first = -size if low is None else low
-    least, largest = extremes(xp, indices) or (0, -1)
-    if least < first or largest >= size:
-        raise out_of_range(largest if largest >= size else least, axis, size, low)
+    ends = extremes(xp, indices)
+    if ends is not None and (ends[0] < first or ends[1] >= size):
+        raise out_of_range(ends[1] if ends[1] >= size else ends[0], axis, size, low)
+    return ends
 
 
 def located(

@@ -7,13 +7,14 @@ the Array API standard, an index becomes flat positions, and writing goes one by
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from eagerflow.dims import product
 from eagerflow.dtypes import NARROW
-from eagerflow.ops.indexing.indices import ALL, Layout, expanded, extremes, layout, unmasked
+from eagerflow.ops.indexing.indices import ALL, check_values, expanded, layout, unmasked
 from eagerflow.spec import Namespace
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "native",
     "one_by_one",
     "positions",
+    "runs",
     "summed_at",
     "taken_at",
 ]
@@ -79,7 +81,7 @@ def stretched(xp: Namespace, values: Any, shape: Any) -> Any:
     extra = values.ndim - len(shape)
     if extra > 0:
         values = xp.reshape(values, values.shape[extra:])
-    return xp.broadcast_to(values, tuple(shape))
+    return values if values.shape == shape else xp.broadcast_to(values, shape)
 
 
 def summed_at(xp: Namespace, shape: Any, index: Any, updates: Any) -> Any:
@@ -98,46 +100,65 @@ def flat_positions(xp: Namespace, lead: Any, shape: Any) -> Any:
     """Flat positions of rows: one for each place of the arrays, and of a row as last axis."""
     rows = xp.zeros((), dtype=xp.int64)
     for axis, item in enumerate(lead):
-        ids = xp.asarray(item)
-        size = shape[axis]
-        ends = extremes(xp, ids)
-        if ends is not None and (ends[0] < -size or ends[1] >= size):
-            raise IndexError(f"index out of range for axis {axis} of length {size}")
-        if ends is None or ends[0] < 0:
-            ids = xp.where(ids < 0, ids + size, ids)
-        rows = rows * size + xp.astype(ids, xp.int64)
+        rows = rows * shape[axis] + _from_start(xp, xp.asarray(item), axis, shape[axis])
     width = int(product(shape[len(lead) :]))
     return rows[..., None] * width + xp.arange(width)
 
 
-def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
-    """Flat positions, in a tensor of a shape, of all that an index in recorded form selects.
+def _from_start(xp: Namespace, ids: Any, axis: int, size: int) -> Any:
+    """Indices of an axis, of which negative ones are counted from the end; IndexRangeError."""
+    ends = check_values(xp, ids, axis, size)
+    if ends is None or ends[0] < 0:
+        ids = xp.where(ids < 0, ids + size, ids)
+    return xp.astype(ids, xp.int64)
 
-    ``arrays`` are within their ranges.
-    """
+
+def positions(xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any]) -> Any:
+    """Flat positions, in a tensor of a shape, of all that an index in recorded form selects."""
     index, arrays = unmasked(index, arrays, lambda m: list(xp.nonzero(m)) if m.ndim else [])
-    plan = layout(index, shape, [a.shape for a in arrays])
+    return placing(xp, index, shape, [a.shape for a in arrays])(*arrays)
+
+
+def placing(
+    xp: Namespace, index: Any, shape: Any, arrays: Sequence[Any], row: int = 1, first: int = 0
+) -> Callable[..., Any]:
+    """What gives the positions for index arrays that have these shapes; there is no mask.
+
+    They are those of elements that lie ``row`` apart, of which the first one is at ``first``.
+    """
+    plan = layout(index, shape, arrays)
     rank = len(plan.sizes) + plan.rank
-    found = xp.zeros((1,) * rank, dtype=xp.int64)
+    fixed = xp.zeros((1,) * rank, dtype=xp.int64) + first
+    own = []  # axis and size that each array is for, its stride, and its shape among the result's
     rest = iter(arrays)
     axis, basic = 0, 0
-    for item in expanded(index, len(shape), [a.ndim for a in arrays]):
+    for item in expanded(index, len(shape), [*map(len, arrays)]):
         if item is None or item is Ellipsis or item.__class__ is bool:
             basic += item is None
             continue
-        size, stride = shape[axis], int(product(shape[axis + 1 :]))
+        size, stride = shape[axis], int(product(shape[axis + 1 :])) * row
         if item.__class__ is slice:
             line = _line(xp, range(*item.indices(size)))
             at = basic if basic < plan.at else basic + plan.rank
             line = xp.reshape(line, (1,) * at + line.shape + (1,) * (rank - 1 - at))
+            fixed = fixed + line * stride
             basic += 1
         elif item.__class__ is str:
-            line = _met(xp, next(rest), size, plan, rank)
+            met = next(rest)
+            before = plan.at + plan.rank - len(met)
+            behind = rank - plan.at - plan.rank
+            own.append((axis, size, stride, (1,) * before + tuple(met) + (1,) * behind))
         else:
-            line = int(item) % size
-        found = found + line * stride
+            fixed = fixed + int(item) % size * stride
         axis += 1
-    return xp.broadcast_to(found, plan.shape)
+
+    def found(*arrays: Any) -> Any:
+        places = fixed
+        for ids, (axis, size, stride, met) in zip(arrays, own, strict=True):
+            places = places + xp.reshape(_from_start(xp, ids, axis, size), met) * stride
+        return places if places.shape == plan.shape else xp.broadcast_to(places, plan.shape)
+
+    return found
 
 
 def _line(xp: Namespace, places: range) -> Any:
@@ -145,12 +166,31 @@ def _line(xp: Namespace, places: range) -> Any:
     return xp.arange(len(places), dtype=xp.int64) * places.step + first
 
 
-def _met(xp: Namespace, array: Any, size: int, plan: Layout, rank: int) -> Any:
-    """An index array with its axes where the result has them."""
-    ids = xp.astype(xp.where(array < 0, array + size, array), xp.int64)
-    missing = plan.rank - ids.ndim
-    behind = rank - plan.at - plan.rank
-    return xp.reshape(ids, (1,) * (plan.at + missing) + tuple(ids.shape) + (1,) * behind)
+def runs(index: Any, shape: Any, arrays: Sequence[Any]) -> Callable[..., tuple[Any, Any]]:
+    """What tells the runs of elements that ``x[index] = value`` writes over, of NumPy's arrays.
+
+    It is a function of the value and of the index arrays, which have these shapes. It gives where
+    in flattened x the runs begin, and a row of values for each, in the order in which they are
+    written; both are contiguous. There is no mask.
+    """
+    items = expanded(index, len(shape), [*map(len, arrays)])
+    axis, first = len(shape), 0
+    while items and (items[-1] is Ellipsis or (type(items[-1]) is slice and items[-1] == ALL)):
+        axis -= items.pop() is not Ellipsis
+    row = shape[axis:]
+    if items and type(items[-1]) is slice and items[-1].step in (None, 1):
+        axis -= 1
+        line = range(*items.pop().indices(shape[axis]))
+        first, row = line.start * prod(row), (len(line), *row)
+    size = prod(row)
+    place = placing(np, tuple(items), shape[:axis], arrays, prod(shape[axis:]), first)
+
+    def found(value: Any, *ids: Any) -> tuple[Any, Any]:
+        places = place(*ids)
+        values = stretched(np, value, (*places.shape, *row))
+        return places.ravel(), np.ascontiguousarray(values).reshape(places.size, size)
+
+    return found
 
 
 def taken_at(xp: Namespace, x: Any, places: Any) -> Any:

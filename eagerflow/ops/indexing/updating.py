@@ -46,7 +46,7 @@ from eagerflow.ops.indexing.indices import (
     refuse_none,
 )
 from eagerflow.ops.indexing.operators import write_rule
-from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions
+from eagerflow.ops.indexing.positions import add_at, combine_at, native, one_by_one, positions, runs
 from eagerflow.ops.late import load
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import reshape, unbroadcast
@@ -186,15 +186,12 @@ def _write(xp: Namespace, x: Any, value: Any, indices: Any, index: Any, function
 
 
 def _part(x: TensorSpec, value: TensorSpec, *indices: TensorSpec, index: Any) -> Any:
-    """What tells key and value of ``x[key] = value``; None for masks, which ask for a size."""
+    """What tells the ``runs`` that are written; None for masks, whose number is not known."""
     if type(index) is tuple and any(type(item) is str and item == "mask" for item in index):
         return None
 
-    def part(x: Any, value: Any, *indices: Any) -> tuple[Any, Any]:
-        check_arrays(np, index, x.shape, indices)
-        return filled(index, indices), value
-
-    return part
+    tell = runs(index, x.shape, [i.shape for i in indices])
+    return lambda x, value, *indices: tell(value.astype(x.dtype, copy=False), *indices)
 
 
 def _winners(shape: Any, indices: Any, index: Any, selected: Any, device: Any) -> Any:

@@ -270,21 +270,24 @@ def solve_split(x1: TensorSpec, x2: TensorSpec) -> list[Split]:
     return [*found, Split((None, x2.ndim - 1), len(solve_shape(x1, x2)) - 1)]
 
 
+SYSTEMS: Any = (
+    ((2, 2), (2,)),
+    ((3, 3), (3, 2)),
+    ((1, 1), (1,)),
+    ((2, 3, 3), (3,)),
+    ((2, 3, 3), (3, 2)),
+    ((3, 3), (2, 3, 2)),
+    ((2, 1, 2, 2), (3, 2, 1)),
+    ((0, 2, 2), (2, 1)),
+    ((0, 0), (0, 2)),
+    ((2, 2), (2, 0)),
+    ((2, 2, 2), (2, 2, 3)),
+)
+"""Shapes of matrices and right sides that samples have."""
+
+
 def _solve_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes: Any = (
-        ((2, 2), (2,)),
-        ((3, 3), (3, 2)),
-        ((1, 1), (1,)),
-        ((2, 3, 3), (3,)),
-        ((2, 3, 3), (3, 2)),
-        ((3, 3), (2, 3, 2)),
-        ((2, 1, 2, 2), (3, 2, 1)),
-        ((0, 2, 2), (2, 1)),
-        ((0, 0), (0, 2)),
-        ((2, 2), (2, 0)),
-        ((2, 2, 2), (2, 2, 3)),
-    )
-    found = [Sample((regular(rng, dtype, a), make(rng, dtype, b))) for a, b in shapes]
+    found = [Sample((regular(rng, dtype, a), make(rng, dtype, b))) for a, b in SYSTEMS]
     x = regular(rng, dtype, (3, 3))
     return [*found, Sample((x.T, x[::2].T)), Sample((x, np.broadcast_to(x[0, 0], (3, 2))))]
 

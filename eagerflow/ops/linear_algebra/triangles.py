@@ -15,6 +15,7 @@ from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.family import INEXACT, define
 from eagerflow.ops.linear_algebra.contraction import adjoint, matmul
 from eagerflow.ops.linear_algebra.systems import (
+    SYSTEMS,
     as_column,
     cubic,
     identity_like,
@@ -85,20 +86,8 @@ def _triangular_batch(args: Any, batched: Any, size: Any, **attributes: Any) -> 
 
 
 def _triangular_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
-    shapes: Any = (
-        ((2, 2), (2,)),
-        ((3, 3), (3, 2)),
-        ((1, 1), (1,)),
-        ((2, 3, 3), (3,)),
-        ((2, 3, 3), (3, 2)),
-        ((3, 3), (2, 3, 2)),
-        ((2, 1, 2, 2), (3, 2, 1)),
-        ((0, 2, 2), (2, 1)),
-        ((0, 0), (0, 2)),
-        ((2, 2), (2, 0)),
-    )
     found = []
-    for i, (a, b) in enumerate(shapes):
+    for i, (a, b) in enumerate(SYSTEMS):
         more = {"lower": bool(i % 2), "trans": i % 3, "unit_diagonal": i % 4 == 3}
         found.append(Sample((regular(rng, dtype, a), make(rng, dtype, b)), more))
     x = regular(rng, dtype, (3, 3))

@@ -23,8 +23,8 @@ from tests.capture.saving.nested_op import test_call
 from tests.capture.saving.saved_programs import PROGRAMS, branch, dense
 from tests.structure.sources import ROOT
 
-MUTANTS = 20_000
-RUN = 5_000  # of them are run as well
+MUTANTS = 10_000
+RUN = 2_000  # of them are run as well
 SECONDS = 1.0  # of one core, for one file
 MEMORY = 64 << 20  # beside twice the file
 WRITING = {"pack", "encode_plain", "_encode_dim", "encode_structure", "_encode_key"}
