@@ -137,6 +137,16 @@ class _Endpoints:
         number = None if version is None else inference.number(version)
         return self.repository.model(given["model"]).batcher(number, given.get("label"))
 
+    async def asked(self, request: Any) -> tuple[Batcher, bytes]:
+        """The version that is to answer, and the whole body of the request.
+
+        It is found again when the body is there: versions may leave meanwhile, but not before
+        what they were given at once is answered.
+        """
+        self.batcher(request)
+        body = await self.body(request)
+        return self.batcher(request), body
+
     async def body(self, request: Any) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits."""
         most = self.limits.max_body
@@ -161,14 +171,14 @@ class _Endpoints:
     # TensorFlow Serving --------------------------------------------------------------------------
 
     async def predict(self, request: Any) -> Any:
-        batcher = self.batcher(request)
-        asked = tensorflow.predict(loads(await self.body(request)), batcher.version.signature)
+        batcher, body = await self.asked(request)
+        asked = tensorflow.predict(loads(body), batcher.version.signature)
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.prediction(found, asked.by_row), found.values()), JSON
 
     async def _examples(self, request: Any, kind: str) -> Any:
-        batcher = self.batcher(request)
-        asked = tensorflow.examples(loads(await self.body(request)), batcher.version.signature)
+        batcher, body = await self.asked(request)
+        asked = tensorflow.examples(loads(body), batcher.version.signature)
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.example_answer(found, kind), found.values()), JSON
 
@@ -193,10 +203,10 @@ class _Endpoints:
     # The Open Inference Protocol -----------------------------------------------------------------
 
     async def infer(self, request: Any) -> Any:
-        batcher = self.batcher(request)
+        batcher, body = await self.asked(request)
         version = batcher.version
         size = request.headers.get(inference.HEADER)
-        asked = inference.request(await self.body(request), size, version.signature)
+        asked = inference.request(body, size, version.signature)
         found = await inference.infer(asked, batcher)
         body, length = inference.answer(asked, version.name, version.number, found)
         if length is None:

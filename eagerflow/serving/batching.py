@@ -127,9 +127,15 @@ class Batcher:
         first. Raises what ``ModelVersion.run`` raises, BusyError where too many requests wait,
         LateError for one that is late, and UnavailableError when the version is leaving.
         """
+        if not self.is_open:
+            raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
         places = self.version.signature.outputs_of(outputs)
         inputs = self.version.arrays(given)
-        found = await self._queued(inputs, places, timeout, priority)
+        self.running += 1
+        try:
+            found = await self._queued(inputs, places, timeout, priority)
+        finally:
+            self.running -= 1
         names = list(self.version.signature.outputs)
         return dict(zip([names[i] for i in places], found, strict=True))
 
@@ -139,8 +145,6 @@ class Batcher:
         rows = inputs[0].shape[0] if self._joins else 1
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
-        if not self.is_open:
-            raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
         if len(self._waiting) >= self.batching.max_queue:
             raise BusyError(
                 f"the queue of {self.version.name!r} is full",
@@ -154,12 +158,8 @@ class Batcher:
         number = self._number()
         request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
         heapq.heappush(self._waiting, request)
-        self.running += 1
-        try:
-            self._plan()
-            return await future
-        finally:
-            self.running -= 1
+        self._plan()
+        return await future
 
     async def _cut(self, inputs: Sequence[Any], places: Sequence[int], *more: Any) -> list[Any]:
         """A request of many rows, as several."""
