@@ -179,7 +179,7 @@ def test_profiles_of_cells(outputs):
     shown = outputs["profile"]
     table = words(parsed(html(shown)[0]))
     assert re.search(r"<Profile of [\d.]+ ms, 2 calls>", table)
-    assert "multiply" in table and f"Cell In[{list(CELLS).index('profile') + 1}]" in table
+    assert re.search(r"multiply.*\.py:3", table), table
     assert shown[-1].data["text/plain"] == "Tensor([2., 2., 2.], float32, cpu:0)"
     assert outputs["profiled"][0].data["text/plain"] == (
         "(Tensor([1., 1., 1.], float32, cpu:0), False)"
