@@ -18,10 +18,12 @@ from eagerflow.display import summary
 from eagerflow.dtypes import INTEGERS
 from eagerflow.errors import DTypeError, ShapeError, short_repr
 from eagerflow.nn.arguments import require
+from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import recorder_state
 from eagerflow.summary import arguments, plugins, projector
 from eagerflow.summary.events import EventFile
 from eagerflow.summary.graphs import graph_def
+from eagerflow.summary.spaces import write_space
 from eagerflow.tensor import Operators, Tensor
 
 
@@ -365,6 +367,25 @@ class Writer:
             arguments.require_shape(fits, tensor, op, "images", expected)
             shown = tensor.numpy()
         projector.write(self.logdir, name, points.numpy(), columns, shown)
+
+    def profile(self, name: str, profile: Profile) -> None:
+        """A profile that has ended, under a name of its own in the run.
+
+        The package ``tensorboard-plugin-profile`` shows it in TensorBoard, as tracks of what ran.
+        Raises ProfileError where it is open, FileFormatError where the file cannot be written.
+
+        >>> import tempfile
+        >>> with ef.profile() as p:
+        ...     y = ef.tanh(ef.ones(3))
+        >>> with ef.summary.Writer(tempfile.mkdtemp()) as w:
+        ...     w.profile("first", p)
+        """
+        self._file.check_open()
+        plain = isinstance(name, str) and bool(name) and name not in (".", "..")
+        plain = plain and not set(name) & set("/\\\0")
+        expected = "a text without slashes"
+        require(plain, name, "no name of a folder", "Writer.profile", "name", expected)
+        write_space(profile, self.logdir, name)
 
     # The end -------------------------------------------------------------------------------------
 

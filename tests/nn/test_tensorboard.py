@@ -140,6 +140,8 @@ def test_batches_are_profiled(tmp_path):
     trace = json.loads((tmp_path / "train" / "batch_2.trace.json").read_text())
     names = {event["name"] for event in trace["traceEvents"] if event["ph"] == "X"}
     assert any("call of" in name for name in names), names
+    (space,) = (tmp_path / "train" / "plugins" / "profile" / "batch_2").glob("*.xplane.pb")
+    assert space.stat().st_size > 0
 
 
 def test_an_exception_closes_the_files(tmp_path):

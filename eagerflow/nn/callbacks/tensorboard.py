@@ -51,7 +51,8 @@ class TensorBoard(Callback):
     rows ``embeddings_metadata`` names: a file with a line for each, or a dict of such by layer.
     ``write_graph`` writes the graph of the captured step, ``write_steps_per_second`` the speed.
     Batch ``profile_batch``, or batches ``(first, last)``, are profiled, which gives a trace for
-    Chrome or Perfetto, ``train/batch_5.trace.json``. Arguments are Keras's. Raises
+    Chrome or Perfetto, ``train/batch_5.trace.json``, and what TensorBoard's profile plugin shows
+    (the package ``tensorboard-plugin-profile``). Arguments are Keras's. Raises
     MissingExtraError where TensorBoard is not installed, ArgumentError for other values.
 
     >>> ef.nn.callbacks.TensorBoard("logs", histogram_freq=1).update_freq
@@ -186,7 +187,9 @@ class TensorBoard(Callback):
             os.makedirs(folder, exist_ok=True)
         except OSError as error:
             refuse(error, "written", folder)
-        ended.save(os.path.join(folder, f"batch_{self.profile_batch[0]}.trace.json"))
+        name = f"batch_{self.profile_batch[0]}"
+        ended.save(os.path.join(folder, f"{name}.trace.json"))
+        self.writer("train").profile(name, ended)
 
     # Evaluation, and the end -----------------------------------------------------------------
 

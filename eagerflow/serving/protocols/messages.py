@@ -9,13 +9,12 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from eagerflow import extras
+from eagerflow.files.protobuf import message_classes
 
 __all__ = ["messages"]
 
 PACKAGE = "inference"
 
-# Fields in the order of their numbers: "type name"; * stands for repeated, % for a map from texts.
 _TENSOR = "string name; string datatype; *int64 shape"
 _MODEL = "string name; string version"
 _NAMED = "string model_name; string model_version; string id; %InferParameter parameters"
@@ -69,50 +68,4 @@ def messages() -> dict[str, Any]:
     >>> messages()["ServerLiveResponse"](live=True).SerializeToString()
     b'\x08\x01'
     """
-    feature = "gRPC in ef.serving"
-    descriptors = extras.load("google.protobuf.descriptor_pb2", "serving", feature)
-    pools = extras.load("google.protobuf.descriptor_pool", "serving", feature)
-    factory = extras.load("google.protobuf.message_factory", "serving", feature)
-    file = descriptors.FileDescriptorProto(
-        name="eagerflow/open_inference.proto", package=PACKAGE, syntax="proto3"
-    )
-    described: dict[str, Any] = {}
-    for name in sorted(FIELDS, key=lambda name: name.count(".")):
-        outer, _, own = name.rpartition(".")
-        rows = described[outer].nested_type if outer else file.message_type
-        described[name] = rows.add(name=own or name)
-        _describe(described[name], name, FIELDS[name])
-    pool = pools.DescriptorPool()  # of our own: programs may have these messages already
-    pool.Add(file)
-    return {
-        name: factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
-        for name in FIELDS
-    }
-
-
-def _describe(message: Any, path: str, fields: str) -> None:
-    """Add the fields of a message, numbered in order."""
-    choice, _, rest = fields.rpartition(": ")
-    if choice:
-        message.oneof_decl.add(name=choice.removeprefix("oneof "))
-    for number, field in enumerate(filter(None, rest.split("; ")), 1):
-        kind, name = field.split()
-        made = message.field.add(name=name, number=number)
-        made.label = made.LABEL_REPEATED if kind[0] in "*%" else made.LABEL_OPTIONAL
-        if choice:
-            made.oneof_index = 0
-        if kind[0] == "%":  # a map is a list of messages with a key and a value
-            entry = message.nested_type.add(name=f"{name.capitalize()}Entry")
-            entry.options.map_entry = True
-            key = entry.field.add(name="key", number=1, label=made.LABEL_OPTIONAL)
-            key.type = key.TYPE_STRING
-            _set_type(entry.field.add(name="value", number=2, label=made.LABEL_OPTIONAL), kind[1:])
-            kind = f"{path}.{entry.name}"
-        _set_type(made, kind.lstrip("*"))
-
-
-def _set_type(field: Any, kind: str) -> None:
-    if kind[0].isupper():
-        field.type, field.type_name = field.TYPE_MESSAGE, f".{PACKAGE}.{kind}"
-    else:
-        field.type = getattr(field, f"TYPE_{kind.upper()}")
+    return message_classes(PACKAGE, FIELDS, "serving", "gRPC in ef.serving")
