@@ -20,7 +20,8 @@ myst_enable_extensions = ["attrs_block", "colon_fence"]
 myst_heading_anchors = 3
 # What is in no language: what programs print, and commands.
 highlight_language = "text"
-toc_object_entries_show_parents = "hide"
+# Each page copies the tree of all pages: with every name in it, that took two thirds of a build.
+toc_object_entries = False
 
 html_theme = "furo"
 html_title = "eagerflow"

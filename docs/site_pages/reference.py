@@ -17,6 +17,11 @@ from tests.structure.public import own_docstring, public_modules, public_values
 
 _OPS = "eagerflow.ops."
 _FACTS_WITH_GAPS = ("vjp", "batch", "split", "onnx")
+_PLENTY = 30  # entries, from which a page has a section for each module that defines some
+
+
+def _by_name(item: Entry) -> str:
+    return item.name.lower()
 
 
 class Entry(NamedTuple):
@@ -105,26 +110,29 @@ def _ops_page(name: str, items: list[Entry]) -> str:
         if source != _OPS + name:
             title = _words(source.rpartition(".")[2])
             parts += [text.heading(title, "-"), _module_doc(source)]
-        parts += [_entry(item) for item in members]
+        parts += [_listed(members), *map(_entry, members)]
     return "\n\n".join(parts) + "\n"
 
 
 def _module_page(module: str, items: list[Entry]) -> str:
     parts = [text.heading(shown(module), "="), _module_doc(module)]
-    sections = _sections(items)
-    many = len(items) > 30
-    for source, members in sections.items():
-        if many:
+    for source, members in _sections(items).items():
+        if len(items) > _PLENTY:
             title = _words(source.rpartition(".")[2])
             parts += [text.heading(title, "-"), _module_doc(source)]
-        parts += [_entry(item) for item in members]
+        parts += [_listed(members), *map(_entry, members)]
     return "\n\n".join(parts) + "\n"
+
+
+def _listed(items: Iterable[Entry]) -> str:
+    """The names of entries in a row; ``links`` makes them lead to their places."""
+    return ", ".join(f"``{item.name}``" for item in items)
 
 
 def _api_index(pages: dict[str, list[Entry]]) -> str:
     rows = []
     for module, items in pages.items():
-        listed = ", ".join(f"``{item.name}``" for item in sorted(items, key=lambda i: i.name))
+        listed = _listed(sorted(items, key=_by_name))
         rows.append(f":doc:`{shown(module)}`\n   {_module_doc(module)}\n\n   {listed}\n")
     parts = [
         text.heading("Names by module", "="),
@@ -143,7 +151,7 @@ def _ops_index(by_folder: dict[str, list[Entry]]) -> str:
         "itself states, and what the tests hold it to. Functions made of ops run those.",
     ]
     for name, items in sorted(by_folder.items()):
-        listed = ", ".join(f"``{item.name}``" for item in sorted(items, key=lambda i: i.name))
+        listed = _listed(sorted(items, key=_by_name))
         parts.append(f":doc:`{name}`\n   {_module_doc(_OPS + name)}\n\n   {listed}\n")
     parts += [text.heading("What ops lack", "-"), _gaps()]
     parts += [text.heading("Ops that only graphs call", "-"), _inner_ops(by_folder)]
