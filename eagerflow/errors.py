@@ -136,8 +136,8 @@ class KeywordError(ArgumentError, TypeError):
     """An argument that a function does not have, or a value of one that it cannot do with.
 
     Raised for arguments that are missing, come twice or are unknown, and for those that other
-    libraries have and that mean nothing here, such as ``out``. What to do: compare the call with the
-    function that the message shows; ``help`` of it says what each argument is.
+    libraries have and that mean nothing here, such as ``out``. What to do: compare the call with
+    the function that the message shows; ``help`` of it says what each argument is.
 
     >>> ef.sum(ef.ones(3), out=ef.ones(()))
     Traceback (most recent call last):
@@ -214,8 +214,9 @@ class DeviceError(EagerflowError, ValueError):
 class IndexRangeError(EagerflowError, IndexError):
     """An index outside of the axis that it selects from.
 
-    Raised by indexing, ``take`` and ``gather``, also where an index in a tensor is too large. What to
-    do: check how the index is made; ``ef.clip`` brings indices into the range where that is meant.
+    Raised by indexing, ``take`` and ``gather``, also where an index in a tensor is too large. What
+    to do: check how the index is made; ``ef.clip`` brings indices into the range where that is
+    meant.
 
     >>> ef.tensor([1.0, 2.0])[5]
     Traceback (most recent call last):
@@ -230,8 +231,8 @@ class GradientError(EagerflowError, ValueError):
 
     Raised where the target does not depend on a source, where it did so through something that has
     no gradient, such as integers or ``numpy()``, and where a tape that was used up is asked again.
-    What to do: the message names the line where the path breaks; ``unconnected="zero"`` is for where
-    that is meant, ``persistent=True`` for a tape that gives several gradients.
+    What to do: the message names the line where the path breaks; ``unconnected="zero"`` is for
+    where that is meant, ``persistent=True`` for a tape that gives several gradients.
 
     >>> w = ef.Variable([1.0, 3.0], name="w")
     >>> with ef.GradientTape() as tape:
@@ -249,15 +250,15 @@ class GradientError(EagerflowError, ValueError):
 class CaptureError(EagerflowError, TypeError):
     """Python code that needs a value which is not known while tracing.
 
-    Raised by ``if``, ``while``, ``float()`` and ``numpy()`` on tensors in captured functions, by what
-    cannot be compared between calls, and by functions that change what they read. What to do:
+    Raised by ``if``, ``while``, ``float()`` and ``numpy()`` on tensors in captured functions, by
+    what cannot be compared between calls, and by functions that change what they read. What to do:
     ``ef.cond``, ``ef.where`` or ``ef.while_loop`` in place of Python's words, arguments that are
     ``static``, state in an ``ef.Variable``; or leave that part outside of the captured function.
 
     >>> ef.function(lambda x: x if x > 0 else -x)(ef.tensor(1.0))
     Traceback (most recent call last):
     ...
-    eagerflow.errors.CaptureError: bool() needs a number that is not known while 'lambda' is traced
+    eagerflow.errors.CaptureError: bool() needs a number that is not known while ...
     ...
       try: ef.cond(value, true_fn, false_fn) in place of if, ...
     """
@@ -267,7 +268,8 @@ class PlacementError(EagerflowError, ValueError):
     """A graph that cannot be placed on the given devices.
 
     Raised where a node is pinned to a device that is not listed, and where pins contradict each
-    other. What to do: list that device, or take the pin away; the message names the node and its line.
+    other. What to do: list that device, or take the pin away; the message names the node and its
+    line.
 
     >>> ef.set_logical_devices("cpu", 2)
     >>> def f(x):
@@ -277,7 +279,7 @@ class PlacementError(EagerflowError, ValueError):
     >>> ef.capture.partition(graph, ["cpu:0"])
     Traceback (most recent call last):
     ...
-    eagerflow.errors.PlacementError: f: sin is pinned to cpu:1 (pinned by ef.device), which is not ...
+    eagerflow.errors.PlacementError: f: sin is pinned to cpu:1 (pinned by ef.device), ...
       at: ...
       expected: one of cpu:0
       try: partition(graph, ['cpu:0', 'cpu:1']), or another pin
@@ -326,7 +328,7 @@ class OutOfMemoryError(EagerflowError, MemoryError):
     >>> ef.tensor(np.ones((1000, 1000)))
     Traceback (most recent call last):
     ...
-    eagerflow.errors.OutOfMemoryError: an array of 8,000,000 bytes exceeds the limit of 1,000,000; ...
+    eagerflow.errors.OutOfMemoryError: an array of 8,000,000 bytes exceeds the limit ...
     ...
     >>> ef.set_memory_limit("cpu", None)
     """

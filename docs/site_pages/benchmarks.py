@@ -1,4 +1,4 @@
-"""The page of the benchmarks: a table of the newest results of each, from ``benchmarks/results``."""
+"""The page of the benchmarks: the newest results of each, from ``benchmarks/results``."""
 
 from __future__ import annotations
 

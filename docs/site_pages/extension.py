@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from site_pages import benchmarks, drawings, links, project, reference, tutorials
+from site_pages import benchmarks, blocks, drawings, links, project, reference, tutorials
 from site_pages.folder import Folder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,7 @@ def setup(app: Any) -> dict[str, Any]:
     app.add_config_value("execute_tutorials", True, "env", types=(bool,))
     app.connect("builder-inited", write_pages)
     app.connect("source-read", relink)
+    app.add_transform(blocks.TrimmedBlocks)
     app.add_post_transform(links.LinksToNames)
     app.add_post_transform(drawings.InlineDrawings)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

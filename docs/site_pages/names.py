@@ -16,13 +16,12 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-import eagerflow as ef
 from eagerflow.ops import other_names
 from tests.structure.public import public_modules, public_values
 
 RECORD = Path(__file__).with_name("names.txt")
 
-# Where each library keeps its functions, the best known place first, by our module or folder of ops.
+# Where each library keeps its functions, the best known place first; by our module or folder.
 PLACES = {
     "numpy": {
         "": "numpy",
