@@ -214,9 +214,9 @@ class DeviceError(EagerflowError, ValueError):
 class IndexRangeError(EagerflowError, IndexError):
     """An index outside of the axis that it selects from.
 
-    Raised by indexing, ``take`` and ``gather``, also where an index in a tensor is too large. What
-    to do: check how the index is made; ``ef.clip`` brings indices into the range where that is
-    meant.
+    Raised by indexing, ``take`` and ``gather``, also where an index in a tensor is too large.
+    What to do: check how the index is made; ``ef.clip`` brings indices into the range where that
+    is meant.
 
     >>> ef.tensor([1.0, 2.0])[5]
     Traceback (most recent call last):
@@ -242,7 +242,7 @@ class GradientError(EagerflowError, ValueError):
     ...
     eagerflow.errors.GradientError: w: the target does not depend on a source
       received: source float32(2,) on cpu:0
-      expected: the path breaks at argmax (...): the result is an index, which does not change smoothly
+      expected: the path breaks at argmax (...): the result is an index, which does not change ...
       try: unconnected='zero' or 'none' where this is meant
     """
 
@@ -258,7 +258,7 @@ class CaptureError(EagerflowError, TypeError):
     >>> ef.function(lambda x: x if x > 0 else -x)(ef.tensor(1.0))
     Traceback (most recent call last):
     ...
-    eagerflow.errors.CaptureError: bool() needs a number that is not known while ...
+    eagerflow.errors.CaptureError: bool() needs a number that is not ...
     ...
       try: ef.cond(value, true_fn, false_fn) in place of if, ...
     """

@@ -77,7 +77,6 @@ UNLIKE = frozenset(
     gru torch.gru
     isdtype torch.isreal
     lstm torch.lstm
-    multinomial torch.multinomial
     polar jax.scipy.linalg.polar
     random.categorical np.random.multinomial
     random.multinomial torch.multinomial

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -74,7 +74,7 @@ def write(folder: Folder) -> None:
 
 
 @cache
-def all_names() -> dict[int, list[str]]:
+def all_names() -> Mapping[int, list[str]]:
     """The identity of a public value to all names that it has."""
     found: dict[int, list[str]] = defaultdict(list)
     for module_name, module in public_modules().items():
@@ -82,7 +82,11 @@ def all_names() -> dict[int, list[str]]:
             value = getattr(module, name)
             if callable(value):
                 found[id(value)].append(f"{shown(module_name)}.{name}")
+                _kept_alive.append(value)
     return found
+
+
+_kept_alive: list[Any] = []  # the identity of a bound method that is gone is used again
 
 
 # Pages -------------------------------------------------------------------------------------------
@@ -196,7 +200,7 @@ def _op(value: Any) -> ops_and_facts.Op | None:
 def _entry(item: Entry) -> str:
     kind = "class" if isinstance(item.value, type) else "function"
     body = [text.docstring(item.doc)]
-    also = [name for name in all_names()[id(item.value)] if name != item.name]
+    also = [name for name in all_names().get(id(item.value), ()) if name != item.name]
     if also:
         body.append("Also " + ", ".join(f"``{name}``" for name in also) + ".")
     if isinstance(item.value, type):
