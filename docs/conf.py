@@ -27,6 +27,7 @@ html_theme = "furo"
 html_title = "eagerflow"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_search_scorer = "static/scorer.js"
 html_copy_source = False
 html_show_sphinx = False
 html_show_copyright = False
