@@ -16,7 +16,7 @@ class TrimmedBlocks(SphinxTransform):
 
     default_priority = 200
 
-    def run(self, **kwargs: Any) -> None:
+    def apply(self, **kwargs: Any) -> None:
         """Write the blocks anew."""
         for block in list(self.document.findall(nodes.literal_block)):
             text = block.astext().rstrip()

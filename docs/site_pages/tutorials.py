@@ -29,29 +29,29 @@ def write(folder: Folder, root: Path) -> None:
 
     A cell that raises an error fails the build.
     """
-    newest = max(p.stat().st_mtime for p in (root / "eagerflow").rglob("*.py"))
+    parts = (root / "eagerflow", root / "docs" / "site_pages")
+    newest = max(p.stat().st_mtime for part in parts for p in part.rglob("*.py"))
     for source in sources(root):
-        page = f"tutorials/{source.stem}.md"
-        path = folder.keep(page)
-        images = sorted((folder.path / "tutorials").glob(f"{source.stem}-*"))
+        path = folder.keep(_page(source))
         if path.is_file() and path.stat().st_mtime > max(newest, source.stat().st_mtime):
-            for image in images:
+            for image in path.parent.glob(f"{source.stem}-*"):
                 folder.keep(f"tutorials/{image.name}")
             continue
         notebook = jupytext.read(source)
         execute(notebook, root)
-        text = "\n\n".join(_cells(notebook, source.stem, folder))
+        text = as_markdown(notebook, source.stem, folder)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(relinked(text, f"tutorials/{source.name}", f"generated/{page}"))
+        path.write_text(text, encoding="utf-8")  # also where it is as before: it is newer now
 
 
 def write_unexecuted(folder: Folder, root: Path) -> None:
     """Write the tutorials' pages without what they print, for builds that are about other pages."""
     for source in sources(root):
-        notebook = jupytext.read(source)
-        page = f"tutorials/{source.stem}.md"
-        text = "\n\n".join(_cells(notebook, source.stem, folder))
-        folder.write(page, relinked(text, f"tutorials/{source.name}", f"generated/{page}"))
+        folder.write(_page(source), as_markdown(jupytext.read(source), source.stem, folder))
+
+
+def _page(source: Path) -> str:
+    return f"tutorials/{source.stem}.md"
 
 
 def execute(notebook: Any, root: Path) -> None:
@@ -67,11 +67,16 @@ def execute(notebook: Any, root: Path) -> None:
 # Cells as Markdown -------------------------------------------------------------------------------
 
 
+def as_markdown(notebook: Any, name: str, folder: Folder) -> str:
+    """A notebook as a page; what it draws is written into the folder."""
+    return "\n\n".join(_cells(notebook, name, folder)) + "\n"
+
+
 def _cells(notebook: Any, name: str, folder: Folder) -> Iterator[str]:
     count = 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            yield cell.source
+            yield relinked(cell.source, f"tutorials/{name}.py", f"generated/tutorials/{name}.md")
         elif cell.cell_type == "code" and cell.source.strip():
             yield _fenced(cell.source, "python")
             for output in cell.get("outputs", ()):

@@ -41,7 +41,7 @@ QUESTIONS = {
     "stop training early": "questions#how-do-i-stop-training-early-and-keep-the-best-weights",
     "why is there no gradient": "questions#why-is-there-no-gradient",
     "custom gradient": "questions#how-do-i-write-a-gradient-of-my-own",
-    "if on a value in a function": "questions#how-do-i-use-if-and-loops-on-values-in-a-captured-function",
+    "if on a value in a function": "questions#how-do-i-branch-and-loop-on-values",
     "print the graph": "questions#how-do-i-see-the-graph-of-a-function",
     "profile a training step": "performance",
     "placeholder feed_dict session": "from-tensorflow1",
