@@ -38,6 +38,8 @@ class EagerflowError(Exception):
     ``problem`` is one sentence; ``op`` and ``argument`` name the place; ``received``,
     ``expected`` and ``hint`` complete the message, and ``at`` is the user's file and line where
     a traceback would not show it: in captured code. All of them stay readable as attributes.
+    What to do: read its last line, which says what to try; ``except ef.errors.EagerflowError``
+    catches all of them, and each is also the built-in error that fits.
 
     >>> raise ef.errors.ShapeError("the ranks differ", op="stack", expected="equal ranks")
     Traceback (most recent call last):
@@ -119,6 +121,10 @@ def _rebuild(cls: type[EagerflowError], state: dict[str, object]) -> EagerflowEr
 class ArgumentError(EagerflowError, ValueError):
     """A value that is not among the choices, such as a name or a rate that does not exist.
 
+    Raised where a text, a number or an object of the right kind is none that the function can work
+    with: names of losses and optimizers, rates outside of their range, options that exclude each
+    other. What to do: take one of those that the message lists as expected.
+
     >>> ef.nn.optimizers.get("adamm")
     Traceback (most recent call last):
     ...
@@ -129,6 +135,10 @@ class ArgumentError(EagerflowError, ValueError):
 
 class KeywordError(ArgumentError, TypeError):
     """An argument that a function does not have, or a value of one that it cannot do with.
+
+    Raised for arguments that are missing, come twice or are unknown, and for those that other
+    libraries have and that mean nothing here, such as ``out``. What to do: compare the call with
+    the function that the message shows; ``help`` of it says what each argument is.
 
     >>> ef.sum(ef.ones(3), out=ef.ones(()))
     Traceback (most recent call last):
@@ -142,7 +152,11 @@ class KeywordError(ArgumentError, TypeError):
 class ShapeError(EagerflowError, ValueError):
     """Shapes, axes or sizes that do not fit together.
 
-    ``unlike`` are sizes known by name alone that would have to be equal, where that is all.
+    Raised by ops whose arguments do not broadcast, by products whose inner sizes differ, by layers
+    that were built for another number of features, and by captured functions whose sizes are not
+    those of their signature. What to do: the message shows the shapes of all arguments and what was
+    expected; ``reshape``, ``expand_dims`` or ``mT`` is what is missing most often. ``unlike`` are
+    sizes known by name alone that would have to be equal, where that is all.
 
     >>> ef.add(ef.zeros((2, 3)), ef.zeros((4,)))
     Traceback (most recent call last):
@@ -157,6 +171,9 @@ class ShapeError(EagerflowError, ValueError):
 class AxisError(ShapeError, IndexError):
     """An axis that a tensor does not have; an IndexError too, as the Array API asks.
 
+    Raised for axes below ``-ndim`` or from ``ndim`` on, often since an axis was lost on the way.
+    What to do: look at the shape in the message; ``keepdims=True`` keeps the axes of a reduction.
+
     >>> ef.expand_dims(ef.ones(3), axis=5)
     Traceback (most recent call last):
     ...
@@ -167,6 +184,10 @@ class AxisError(ShapeError, IndexError):
 
 class DTypeError(EagerflowError, TypeError):
     """A dtype, or a kind of Python object, that an op does not take.
+
+    Raised for integers where only floats have a result, for objects that are no numbers, and for
+    ``x[i] = value``. What to do: ``x.astype("float32")``, ``ef.tensor(values)``, or
+    ``x.at[i].set(value)``, as the message says.
 
     >>> ef.sin("a")
     Traceback (most recent call last):
@@ -179,6 +200,10 @@ class DTypeError(EagerflowError, TypeError):
 class DeviceError(EagerflowError, ValueError):
     """A device that does not exist, or operands that live on different devices.
 
+    Raised for names that ``ef.devices()`` does not list, and by ops whose tensors lie apart, since
+    nothing is moved silently. What to do: ``x.to(device)`` for one of them, or
+    ``ef.set_logical_devices`` for more parts of the CPU.
+
     >>> ef.device("cpu:9")
     Traceback (most recent call last):
     ...
@@ -189,6 +214,10 @@ class DeviceError(EagerflowError, ValueError):
 
 class IndexRangeError(EagerflowError, IndexError):
     """An index outside of the axis that it selects from.
+
+    Raised by indexing, ``take`` and ``gather``, also where an index in a tensor is too large.
+    What to do: check how the index is made; ``ef.clip`` brings indices into the range where that
+    is meant.
 
     >>> ef.tensor([1.0, 2.0])[5]
     Traceback (most recent call last):
@@ -201,26 +230,60 @@ class IndexRangeError(EagerflowError, IndexError):
 class GradientError(EagerflowError, ValueError):
     """A gradient that was asked for and does not exist, with the reason.
 
-    >>> ef.grad(lambda x: ef.zeros(()))(ef.tensor(1.0))
+    Raised where the target does not depend on a source, where it did so through something that has
+    no gradient, such as integers or ``numpy()``, and where a tape that was used up is asked again.
+    What to do: the message names the line where the path breaks; ``unconnected="zero"`` is for
+    where that is meant, ``persistent=True`` for a tape that gives several gradients.
+
+    >>> w = ef.Variable([1.0, 3.0], name="w")
+    >>> with ef.GradientTape() as tape:
+    ...     best = ef.argmax(w).astype("float32")
+    >>> tape.gradient(best, w)
     Traceback (most recent call last):
     ...
-    eagerflow.errors.GradientError: ...
+    eagerflow.errors.GradientError: w: the target does not depend on a source
+      received: source float32(2,) on cpu:0
+      expected: the path breaks at argmax (...): the result is an index, which does not change ...
+      try: unconnected='zero' or 'none' where this is meant
     """
 
 
 class CaptureError(EagerflowError, TypeError):
     """Python code that needs a value which is not known while tracing.
 
-    >>> issubclass(ef.errors.CaptureError, TypeError)
-    True
+    Raised by ``if``, ``while``, ``float()`` and ``numpy()`` on tensors in captured functions, by
+    what cannot be compared between calls, and by functions that change what they read. What to do:
+    ``ef.cond``, ``ef.where`` or ``ef.while_loop`` in place of Python's words, arguments that are
+    ``static``, state in an ``ef.Variable``; or leave that part outside of the captured function.
+
+    >>> ef.function(lambda x: x if x > 0 else -x)(ef.tensor(1.0))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.CaptureError: bool() needs a number that is not ...
+    ...
+      try: ef.cond(value, true_fn, false_fn) in place of if, ...
     """
 
 
 class PlacementError(EagerflowError, ValueError):
     """A graph that cannot be placed on the given devices.
 
-    >>> issubclass(ef.errors.PlacementError, ValueError)
-    True
+    Raised where a node is pinned to a device that is not listed, and where pins contradict each
+    other. What to do: list that device, or take the pin away; the message names the node and its
+    line.
+
+    >>> ef.set_logical_devices("cpu", 2)
+    >>> def f(x):
+    ...     with ef.device("cpu:1"):
+    ...         return ef.sin(x)
+    >>> graph = ef.capture.trace(f, ef.TensorSpec((2,), "float32"))
+    >>> ef.capture.partition(graph, ["cpu:0"])
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.PlacementError: f: sin is pinned to cpu:1 (pinned by ef.device), ...
+      at: ...
+      expected: one of cpu:0
+      try: partition(graph, ['cpu:0', 'cpu:1']), or another pin
     """
 
 
@@ -238,30 +301,61 @@ class ProfileError(EagerflowError, RuntimeError):
 class FileFormatError(EagerflowError, ValueError):
     """A file that is damaged, of another format, or from a newer version.
 
-    >>> issubclass(ef.errors.FileFormatError, ValueError)
-    True
+    Raised before anything of the file is used; a file never runs code. What to do: check that it is
+    the file that was meant, write it again, or update eagerflow where the version is newer.
+
+    >>> import tempfile
+    >>> with tempfile.NamedTemporaryFile() as file:
+    ...     ef.capture.load(file.name)
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.FileFormatError: load: ...: the file ends after 0 bytes
+      expected: a file that graph.save or model.save wrote
     """
 
 
 class MissingExtraError(EagerflowError, ImportError):
     """An optional package that a feature needs and that is not installed.
 
-    >>> issubclass(ef.errors.MissingExtraError, ImportError)
-    True
+    Raised when the feature is used, not when eagerflow is imported. What to do: run the line of pip
+    that the message shows.
+
+    >>> from eagerflow import extras
+    >>> extras.load("a_package_that_is_not_there", "plot", "the picture")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.MissingExtraError: the picture needs the package ..., which is not installed
+      try: pip install 'eagerflow[plot]'
     """
 
 
 class OutOfMemoryError(EagerflowError, MemoryError):
     """Memory that a device does not have, or that its limit forbids.
 
-    >>> issubclass(ef.errors.OutOfMemoryError, MemoryError)
-    True
+    Raised before anything is computed; Variables are as they were. What to do: smaller batches,
+    ``ef.checkpoint`` for what a tape keeps, ``tape.memory()`` to see it, or a higher
+    ``ef.set_memory_limit``.
+
+    >>> ef.set_memory_limit("cpu", 1_000_000)
+    >>> ef.tensor(np.ones((1000, 1000)))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.OutOfMemoryError: an array of 8,000,000 bytes exceeds the limit ...
+    ...
+    >>> ef.set_memory_limit("cpu", None)
     """
 
 
 class SessionError(EagerflowError, RuntimeError):
     """A session that is used wrongly: closed, or fed with what its graph does not hold.
 
-    >>> issubclass(ef.errors.SessionError, RuntimeError)
-    True
+    Raised for names that no graph has or that several have, for inputs that are needed and not fed,
+    and after ``close``. What to do: the message lists the names that there are, or what to feed.
+
+    >>> graph = ef.capture.trace(lambda x: {"y": x + 1}, ef.TensorSpec((2,), "float32"))
+    >>> ef.capture.Session(graph).run("y")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.SessionError: Session.run: feeds: the input 'x' is needed and not fed
+    ...
     """

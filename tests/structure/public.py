@@ -53,14 +53,14 @@ def own_docstring(value):
 
 def public_values(modules):
     """(module name, name, value) of every public callable of ours, each value once."""
-    seen = set()
+    seen = {}  # with the values: the identity of one that is gone, as a bound method, is used again
     for module_name, module in modules.items():
         for name in getattr(module, "__all__", ()):
             value = getattr(module, name, None)
             if not callable(value) or is_documented_elsewhere(value):
                 continue
             if id(value) not in seen:
-                seen.add(id(value))
+                seen[id(value)] = value
                 yield module_name, name, value
 
 

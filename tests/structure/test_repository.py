@@ -72,14 +72,17 @@ def test_no_file_names_a_machine():
     assert machine_names(files) == []
 
 
-def test_readme_has_its_two_commands():
+def test_readme_has_its_three_commands():
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     demo = readme_block(text, "demo-command")
     test = readme_block(text, "test-command")
-    for block in (demo, test):
+    docs = readme_block(text, "docs-command")
+    for block in (demo, test, docs):
         assert block.splitlines()[0] == "python3 -m venv .venv && . .venv/bin/activate"
     assert demo.splitlines()[1:] == ['pip install ".[demo]" && eagerflow demo']
     assert test.splitlines()[1:] == ['pip install -e ".[test]" && python -m pytest -n 2']
+    build = 'pip install -e ".[docs]" && sphinx-build -W -n docs docs/_build'
+    assert docs.splitlines()[1:] == [build]
 
 
 def test_changelog_leads_with_unreleased_or_a_version():

@@ -12,7 +12,7 @@ CORE_LINES = 3_550
 # What a call of an op goes through, without what computes: see DESIGN in docs/architecture.md.
 WHAT_COMPUTES = {"runtime", "codegen", "primitives", "backends"}
 CORE = {n for n, level in LEVELS.items() if level <= LEVELS["dispatch"]} - WHAT_COMPUTES | {"tape"}
-FOLDERS = ("eagerflow", "tests", "benchmarks", "tutorials")
+FOLDERS = ("eagerflow", "tests", "benchmarks", "docs", "tutorials")
 
 
 class LongFileWarning(UserWarning):
