@@ -290,6 +290,10 @@ class PlacementError(EagerflowError, ValueError):
 class ProfileError(EagerflowError, RuntimeError):
     """A profile is asked for what it has only when it is closed, or begun or ended twice.
 
+    Raised by ``by``, ``save`` and other questions inside of the ``with`` statement, and by ``stop``
+    without a ``start``. What to do: ask behind the ``with`` statement; a profile is used once, so
+    take a new ``ef.profile()`` for the next run.
+
     >>> ef.profile().by("op")
     Traceback (most recent call last):
     ...
