@@ -54,8 +54,10 @@ def facts_of(op: Op) -> Iterator[tuple[str, str]]:
 
 def facts_of_composition(composition: Composition) -> Iterator[tuple[str, str]]:
     """(title, words) of each fact of a function that is made of ops."""
-    ops = _ops_inside(composition)
-    if ops:
+    yield "Dtypes", words_for(composition.dtypes)
+    yield "Gradient", _missing(composition.gradient, "that of the ops inside")
+    yield "Batches", _missing(composition.batch, "``ef.vmap`` runs it once for all examples")
+    if ops := _ops_inside(composition):
         yield "Made of", ", ".join(f"``{name}``" for name in ops)
 
 
@@ -126,7 +128,7 @@ def _reason(op: Op) -> str:
 
 
 def _missing(fact: Any, words: str) -> str:
-    return f"no: {fact.reason}" if isinstance(fact, Missing) else words
+    return f"none: {fact.reason}" if isinstance(fact, Missing) else words
 
 
 def _onnx(op: Op) -> str:

@@ -95,7 +95,10 @@ def test_shapes_are_those_of_calls():
 
 
 def test_a_function_shows_what_it_is_made_of(pages):
-    assert ":Made of: ``negative``, ``softmax``" in entry(pages, "ef.softmin")
+    found = entry(pages, "ef.softmin")
+    assert ":Made of: ``negative``, ``softmax``" in found
+    assert ":Gradient: that of the ops inside" in found
+    assert ":Gradient: none: " in entry(pages, "ef.allclose")
 
 
 def test_dtypes_in_words():
