@@ -43,7 +43,6 @@ NOT_RUN = {
     ("docs/decisions/0019-arguments-of-layers.md", "class Dense"): "a part of nn/layers/core.py",
     ("docs/elsewhere.md", "std::vector"): ELSEWHERE,
     ("docs/elsewhere.md", "const state"): ELSEWHERE,
-    ("docs/elsewhere.md", "$ eagerflow export"): "tests/cli runs the command",
     ("docs/from-keras.md", "model.save_weights"): WITH_KERAS,
     ("docs/graphs.md", "# train.py"): "a debugger waits for its user",
     ("docs/graphs.md", "(Pdb) next"): "what the debugger shows",
