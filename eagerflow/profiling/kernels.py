@@ -17,6 +17,7 @@ from typing import Any
 from eagerflow import tape
 from eagerflow.devices import Device, Kind
 from eagerflow.dispatch import internal
+from eagerflow.errors import MissingExtraError
 from eagerflow.op import Op
 from eagerflow.profiling import device_events, log
 from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
@@ -145,6 +146,14 @@ _gradients = log.Forms(
 # The switch --------------------------------------------------------------------------------------
 
 
+def _is_there(place: Device) -> bool:
+    """Whether a device still has its library; without it nobody can call its kernels."""
+    try:
+        return place.backend is not None
+    except MissingExtraError:
+        return False
+
+
 def _is_kernel(x: Any) -> bool:
     return callable(x) and not hasattr(x, "untimed")
 
@@ -154,7 +163,7 @@ def _wrap(op: Op) -> None:
 
     def wrapped(x: Any, key: Any) -> Any:
         place = (key if isinstance(key, Kind) else key[0]).device
-        return _timed(op, x, place) if _is_kernel(x) else x
+        return _timed(op, x, place) if _is_kernel(x) and _is_there(place) else x
 
     _replace(op, wrapped)
 

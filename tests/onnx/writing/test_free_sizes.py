@@ -19,7 +19,7 @@ pytestmark = pytest.mark.slow
 KNOWN = frozenset(
     """
     band_recurrence conv conv_input_gradient ctc_beam_search cummax cummin cumulative_prod
-    dequantize gather integer_conv linear_recurrence log_paths logcumsumexp qr quantize roll
+    dequantize integer_conv linear_recurrence log_paths logcumsumexp qr quantize roll
     sparse_softmax_cross_entropy_gradient tril triu
     """.split()
 )
