@@ -1,5 +1,6 @@
 """Sparse tensors: what is computed with them is what is computed with the whole tensors."""
 
+import doctest
 import operator
 
 import keras
@@ -11,6 +12,7 @@ from keras import ops
 import eagerflow as ef
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.keras import SparseTensor
+from eagerflow.keras import sparse as sparse_module
 from eagerflow.keras.sparse import is_sparse
 
 SHAPE = (4, 3, 5)
@@ -464,3 +466,9 @@ def test_data_of_other_kinds_is_refused_as_ever():
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="Unrecognized data type"):
         model.fit(object(), verbose=0)
+
+
+def test_examples():
+    options = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
+    result = doctest.testmod(sparse_module, optionflags=options)
+    assert result.attempted and not result.failed
