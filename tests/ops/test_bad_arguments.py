@@ -70,7 +70,7 @@ def leaks(function, args, more):
     return found
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::DeprecationWarning")  # NumPy's
 @pytest.mark.parametrize("name", CALLS)
 def test_bad_arguments_raise_errors_of_ours(name):
     args, more = CALLS[name]
