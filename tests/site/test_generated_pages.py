@@ -4,6 +4,7 @@ import importlib.util
 import json
 import re
 
+import numpy as np
 import pytest
 from site_pages import benchmarks, facts, names, project, reference, text
 from site_pages.folder import Folder
@@ -124,6 +125,8 @@ def test_every_error_says_what_causes_it_and_what_to_do(name):
 def test_names_of_others_are_those_that_there_are(library):
     if importlib.util.find_spec(library) is None:
         pytest.skip(f"{library} is not installed")
+    if library == "numpy" and np.lib.NumpyVersion(np.__version__) < "2.4.0":
+        pytest.skip(f"NumPy {np.__version__} lacks some of the names, which are those of 2.4")
     recorded = names.recorded()
     wrong = {}
     for ours, folder in names.functions():
