@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
@@ -15,10 +16,11 @@ from eagerflow.capture.saving import examples
 from eagerflow.capture.saving.formats import read
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
-from eagerflow.errors import ArgumentError, DTypeError
+from eagerflow.errors import ArgumentError
 from eagerflow.graph.graph import Graph
 from eagerflow.plan.replay import replay_of
 from eagerflow.recorder import with_recorder
+from eagerflow.serving.numbers import array_of
 from eagerflow.serving.signature import Signature
 from eagerflow.tensor import Tensor
 
@@ -76,35 +78,10 @@ class ModelVersion:
         """
         specs = self.signature.inputs.values()
         found = [
-            x if type(x) is np.ndarray else self._listed(x, spec)
+            x if type(x) is np.ndarray else array_of(x, spec.dtype, str(spec.name), self.name)
             for x, spec in zip(self.signature.ordered(given), specs, strict=True)
         ]
         return self._replay.checked(found)
-
-    def _listed(self, value: Any, spec: Any) -> Any:
-        """Nested lists of numbers as an array of an input's dtype."""
-        try:
-            made = np.asarray(value)
-        except (ValueError, OverflowError):
-            made = np.asarray(None)
-        if made.dtype.kind not in "biufc" and made.size:
-            raise DTypeError(
-                "the values are no numbers, or their lists differ in length",
-                op=self.name,
-                argument=spec.name,
-                received=str(value)[:80],
-                expected=str(spec),
-            )
-        if made.dtype == spec.dtype:
-            return made
-        if made.dtype.kind == "f" and spec.dtype.kind in "biu":
-            raise DTypeError(
-                "numbers with a point do not fit integers",
-                op=self.name,
-                argument=spec.name,
-                expected=str(spec),
-            )
-        return _cast(made, spec, self.name)
 
     def compute(self, inputs: Sequence[Any], outputs: Iterable[int]) -> list[Any]:
         """The outputs of these places, as NumPy arrays, for what ``arrays`` gave."""
@@ -124,8 +101,8 @@ class ModelVersion:
     def try_out(self, rows: Iterable[int] = (1,)) -> None:
         """Run the examples of the file, make plans for these numbers of rows, time the first.
 
-        Where there are no examples, values are zeros, and sizes that are free beside the rows
-        are 1. Raises SessionError for an example that gives another result than it should.
+        What is timed has zeros for values, and 1 for sizes that are free beside the rows. Raises
+        SessionError for an example that gives another result than it should.
         """
         examples.check(self.graph, self.numerics)
         every = self.signature.outputs_of(None)
@@ -145,9 +122,8 @@ class ModelVersion:
     def _size(self, size: Any, rows: int) -> int:
         if not isinstance(size, Dim):
             return int(size)
-        names = "".join(c if c.isalnum() or c == "_" else " " for c in str(size)).split()
-        ones = {name: 1 for name in names if name.isidentifier()}
-        return size.evaluate(ones | {self.signature.batch or "": rows})
+        known = defaultdict(lambda: 1, {self.signature.batch or "": rows})
+        return size.evaluate(known)
 
     def release(self) -> None:
         """Give back the memory of its plans."""
@@ -156,17 +132,3 @@ class ModelVersion:
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name!r} {self.number}>"
-
-
-def _cast(array: Any, spec: Any, model: str) -> Any:
-    """Numbers in another dtype of the same kind; an error where they do not fit."""
-    with np.errstate(all="ignore"):
-        made = array.astype(spec.dtype)
-    if spec.dtype.kind in "iu" and array.size and not bool((made == array).all()):
-        raise DTypeError(
-            f"a number does not fit {spec.dtype.name}",
-            op=model,
-            argument=spec.name,
-            expected=str(spec),
-        )
-    return made

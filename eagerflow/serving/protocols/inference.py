@@ -18,6 +18,7 @@ from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import dumps, loads
@@ -178,14 +179,7 @@ def _turned(array: Any) -> Any:
 
 def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> Any:
     """Numbers, in nested lists or in one, as an array; DTypeError if they do not fit the dtype."""
-    try:
-        array = np.asarray(data)
-    except (ValueError, OverflowError):
-        array = np.asarray(None)
-    if array.dtype.kind not in "biuf" and array.size:
-        raise DTypeError(
-            "the data are no numbers, or their lists differ in length", argument=name[:80]
-        )
+    array = array_of(data, dtype, name)
     if array.size != math.prod(shape):
         raise ShapeError(
             "there are more or fewer numbers than the shape says",
@@ -193,11 +187,7 @@ def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -
             received=f"{array.size} numbers",
             expected=f"{math.prod(shape)} for {list(shape)}",
         )
-    with np.errstate(all="ignore"):
-        made = array.astype(dtype)
-    if dtype.kind in "biu" and not bool((made == array).all()):
-        raise DTypeError(f"a number does not fit {dtype.name}", argument=name[:80])
-    return made.reshape(shape)
+    return array.reshape(shape)
 
 
 def number(text: str) -> int:
