@@ -1,8 +1,8 @@
-"""Keras's own tests on our backend: ``python -m tests.keras.upstream [folders] [--jax file]``.
+"""Keras's own tests on our backend: ``python -m tests.keras.upstream [folders] [--jax folder]``.
 
-Folders are those of ``keras/src``, such as ``layers`` or ``ops``, or single files in them. With the
-results of the JAX backend (JUnit XML of pytest), tests count that pass there. Prints a table of how
-many pass here, and the others by cause.
+Folders are those of ``keras/src``, such as ``layers`` or ``ops``, or single files in them. Prints a
+table of how many pass, and the others by cause. With ``--on-jax --keep FOLDER`` they run on Keras's
+own JAX backend; with ``--jax FOLDER`` those tests count that passed in such a run.
 """
 
 import argparse
@@ -25,21 +25,30 @@ FOLDERS = (
 HOME = os.path.dirname(importlib.util.find_spec("keras").origin)
 CONFTEST = """
 import pytest
-
-from eagerflow.keras import hook
-from tests.keras import branches
-
-trainer = "from eagerflow.keras.backend.trainer import Trainer"
-hook.CHOICES["keras.src.trainers.trainer_test"] = (trainer,)
-if {branches}:
-    branches.install()
 from keras.src import backend
 
 
 def skip_if_backend(name, reason):
     return pytest.mark.skipif(backend.backend() == name, reason=reason)
 """
-"""What Keras's tests import from a file that is not in its wheel; one asks for backends by name."""
+"""What Keras's tests import from a file that is not in its wheel."""
+HOOK = """
+from eagerflow.keras import hook
+
+trainer = "from eagerflow.keras.backend.trainer import Trainer"
+hook.CHOICES["keras.src.trainers.trainer_test"] = (trainer,)
+"""
+"""One test asks for backends by name."""
+BRANCHES = """
+from tests.keras import branches
+
+branches.install()
+"""
+CONFTESTS = {
+    "jax": CONFTEST,
+    "plain": HOOK + CONFTEST,
+    "eagerflow": HOOK + BRANCHES + CONFTEST,
+}
 
 
 def results(path):
@@ -56,18 +65,20 @@ def results(path):
     return found
 
 
-def run(folder, processes, report, plain):
-    """Run the tests of a folder in a process of their own."""
+def run(folder, processes, report, kind):
+    """Run the tests of a folder in a process of their own, on a backend of ``CONFTESTS``."""
     command = [sys.executable, "-m", "pytest", place_of(folder), "-q", "--tb=line", "--no-header"]
-    options = ["-p", "eagerflow.keras", "-p", "conftest", "-p", "no:cacheprovider"]
+    options = [] if kind == "jax" else ["-p", "eagerflow.keras"]
+    options += ["-p", "conftest", "-p", "no:cacheprovider"]
     options += ["-c", os.devnull, "--rootdir", HOME, "--junitxml", report]
     options += ["-W", "ignore", "--continue-on-collection-errors"]
     options += ["-n", str(processes)] if processes > 1 else []
     with tempfile.TemporaryDirectory() as home:
         with open(os.path.join(home, "conftest.py"), "w") as file:
-            file.write(CONFTEST.format(branches=not plain))
+            file.write(CONFTESTS[kind])
         places = os.pathsep.join([os.getcwd(), home, os.environ.get("PYTHONPATH", "")])
         environment = dict(os.environ, KERAS_HOME=home, PYTHONPATH=places)
+        environment |= {"KERAS_BACKEND": "jax"} if kind == "jax" else {}
         subprocess.run([*command, *options], env=environment, cwd=home, stdout=subprocess.DEVNULL)
 
 
@@ -90,36 +101,55 @@ def cause(message):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folders", nargs="*", default=FOLDERS)
-    parser.add_argument("--jax", help="results of the JAX backend, as JUnit XML")
+    parser.add_argument("--jax", help="the folder with the results of the JAX backend")
     parser.add_argument("--keep", help="a folder for the results")
     parser.add_argument("--reuse", action="store_true", help="take results that are there")
     parser.add_argument("--processes", type=int, default=1)
-    parser.add_argument("--plain", action="store_true", help="take no branches that name JAX")
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
+        "--plain",
+        action="store_const",
+        const="plain",
+        dest="kind",
+        default="eagerflow",
+        help="take no branches that name JAX",
+    )
+    kinds.add_argument(
+        "--on-jax",
+        action="store_const",
+        const="jax",
+        dest="kind",
+        help="run on Keras's own JAX backend",
+    )
     parser.add_argument("--names", action="store_true", help="print the names of all that fail")
     given = parser.parse_args()
-    expected = results(given.jax) if given.jax else None
     keep = given.keep or tempfile.mkdtemp()
     os.makedirs(keep, exist_ok=True)
     found = {}
     print("| folder | pass there | pass here | fail here | skipped here |\n|---|---|---|---|---|")
     for folder in given.folders:
-        report = os.path.join(os.path.abspath(keep), folder.replace("/", "_") + ".xml")
+        report = report_of(keep, folder)
         if not (given.reuse and os.path.exists(report)):
-            run(folder, given.processes, report, given.plain)
-        own = wanted(folder, results(report), expected)
+            run(folder, given.processes, report, given.kind)
+        expected = results(report_of(given.jax, folder)) if given.jax else None
+        own = wanted(results(report), expected)
         found |= own
         print(f"| {folder} | {' | '.join(map(str, counts(own)))} |", flush=True)
     show(found, given.names)
 
 
-def wanted(folder, found, expected):
+def report_of(home, folder):
+    """Where the results of a folder are kept, as JUnit XML."""
+    return os.path.join(os.path.abspath(home), folder.replace("/", "_") + ".xml")
+
+
+def wanted(found, expected):
     """The results that count: of tests that pass on JAX, or of all that are not skipped."""
     if expected is None:
         return {name: result for name, result in found.items() if result[0] != "skipped"}
-    inside = folder.removesuffix(".py").replace("/", ".") + "."
     names = [name for name, (outcome, _) in expected.items() if outcome == "passed"]
     lost = "failed", "it was not collected"
-    return {name: found.get(name, lost) for name in names if name.startswith(inside)}
+    return {name: found.get(name, lost) for name in names}
 
 
 def counts(found):
