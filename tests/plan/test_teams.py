@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import itertools
 import resource
 import sys
 import threading
@@ -136,12 +137,27 @@ class Held:
         self.maps = Path("/proc/self/maps").read_text().count("\n")
         self.bytes = int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    def check(self, maps, size):
-        """No more threads, and hardly more memory."""
+    def grows(self, maps, size):
+        """What there is more of by now than the limits allow."""
         now = Held()
-        assert now.threads <= self.threads
-        assert now.maps - self.maps < maps
-        assert now.bytes - self.bytes < size
+        more = {
+            "threads": now.threads - self.threads,
+            "maps": now.maps - self.maps,
+            "bytes": now.bytes - self.bytes,
+        }
+        allowed = {"threads": 0, "maps": maps, "bytes": size}
+        return {kind: count for kind, count in more.items() if count > allowed[kind]}
+
+
+def check_keeps_size(work, maps, size):
+    """What leaks does so each time; a process that has run other tests grows at times by itself."""
+    for _ in range(3):
+        before = Held()
+        work()
+        grown = before.grows(maps, size)
+        if not grown:
+            return
+    raise AssertionError(f"grew each time, the last time by {grown}")
 
 
 def make_plans(graph, count):
@@ -161,9 +177,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="asks the system as L
 def test_plans_made_and_dropped(count):
     graph = ef.capture.trace(chain, *[ef.TensorSpec((8, 8), "float32")] * 3).optimized(final=True)
     make_plans(graph, 100)
-    before = Held()
-    make_plans(graph, count)
-    before.check(maps=16, size=8 << 20)
+    check_keeps_size(lambda: make_plans(graph, count), maps=16, size=8 << 20)
     assert not [o for o in gc.get_objects() if type(o) is Plan and o.graph is graph]
 
 
@@ -199,10 +213,9 @@ def make_functions(count, start):
 
 
 def check_functions_made_and_dropped(count):
-    make_functions(count, 0)
-    before = Held()
-    make_functions(count, count)
-    before.check(maps=32, size=2 << 20)
+    starts = itertools.count(0, count)
+    make_functions(count, next(starts))
+    check_keeps_size(lambda: make_functions(count, next(starts)), maps=32, size=2 << 20)
 
 
 @linux
