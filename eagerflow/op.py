@@ -19,7 +19,7 @@ import numpy as np
 from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
-from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError, short_repr
 from eagerflow.records import Frozen, Record, fresh
 from eagerflow.spec import TensorSpec, known_spec
 
@@ -308,6 +308,8 @@ class Op(Record):
         return self._complete(data), attributes
 
     def _freeze(self, name: str, value: Any) -> Any:
+        if type(self.attributes[name]) is bool and type(value) is not bool:
+            return self._switch(name, value)
         if type(value) in _PLAIN and name != "dtype":
             return value
         try:
@@ -315,6 +317,16 @@ class Op(Record):
         except EagerflowError as error:
             error.op, error.argument = self.name, name
             raise
+
+    def _switch(self, name: str, value: Any) -> bool:
+        if isinstance(value, np.bool_ | int | np.integer) and value in (0, 1):
+            return bool(value)
+        raise DTypeError(
+            f"{short_repr(value)} is not a bool",
+            op=self.name,
+            argument=name,
+            expected="True or False",
+        )
 
     def _complete(self, data: tuple[Any, ...]) -> tuple[Any, ...]:
         if len(data) < len(self.data) and not self.variadic:

@@ -8,14 +8,13 @@ smooth in them, or at fixed probability (implicit reparametrisation) to gamma an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dtypes import FLOATS, as_dtype, default_dtype
-from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.ops.creation import draws
-from eagerflow.ops.creation.parameters import moved
+from eagerflow.ops.creation.parameters import check_scale, demand, moved
 from eagerflow.ops.creation.parametric_draws import (
     random_binomial,
     random_gamma,
@@ -42,18 +41,6 @@ from eagerflow.tensor import Tensor
 def _parameter(x: Any, dtype: Any, device: Any) -> Any:
     """A parameter as a tensor; ``dtype`` is that of numbers."""
     return as_tensor(x, dtype if number_type(x) is not None else None, device)
-
-
-def _demand(x: Any, argument: str, holds: Callable[[Any], bool], expected: str) -> None:
-    """ArgumentError for a Python number that is no such parameter; tensors are not looked at."""
-    if isinstance(x, int | float) and not holds(x):
-        raise ArgumentError(
-            "the distribution has no such parameter",
-            op="random",
-            argument=argument,
-            received=repr(x),
-            expected=expected,
-        )
 
 
 def _wide(x: Any, device: Any) -> Any:
@@ -175,6 +162,7 @@ class Distributions:
         >>> bool((ef.random.Generator(0).lognormal((5,)) > 0).all())
         True
         """
+        check_scale(sigma, "sigma")
         found: Tensor = exp(self.normal(shape, mean, sigma, dtype, device))
         return found
 
@@ -250,6 +238,7 @@ class Distributions:
         >>> ef.random.Generator(0).gumbel((3,)).shape
         (3,)
         """
+        check_scale(scale, "scale")
         z = -log(-log(_open(self.advance(), shape, device)))
         return moved(z.astype(_float(dtype)), loc, scale, dtype)
 
@@ -268,6 +257,7 @@ class Distributions:
         >>> ef.random.Generator(0).laplace((3,)).shape
         (3,)
         """
+        check_scale(scale, "scale")
         u = _open(self.advance(), shape, device)
         z = where(u < 0.5, log(2 * u), -log(2 - 2 * u))
         return moved(z.astype(_float(dtype)), loc, scale, dtype)
@@ -287,6 +277,7 @@ class Distributions:
         >>> ef.random.Generator(0).logistic((3,)).shape
         (3,)
         """
+        check_scale(scale, "scale")
         u = _open(self.advance(), shape, device)
         return moved((log(u) - log1p(-u)).astype(_float(dtype)), loc, scale, dtype)
 
@@ -305,6 +296,7 @@ class Distributions:
         >>> ef.random.Generator(0).cauchy((3,)).shape
         (3,)
         """
+        check_scale(scale, "scale")
         u = _open(self.advance(), shape, device)
         return moved(tan((u - 0.5) * math.pi).astype(_float(dtype)), loc, scale, dtype)
 
@@ -321,7 +313,7 @@ class Distributions:
         >>> ef.random.Generator(0).student_t(3.0, (2,)).shape
         (2,)
         """
-        _demand(df, "df", lambda number: number > 0, "a positive number")
+        demand(df, "df", lambda number: number > 0, "a positive number")
         wanted, given = _float(dtype, df), _wide(df, device)
         whole = _shape(shape, given)
         u, angle = _open(self.advance(), (2, *whole), str(given.device))
@@ -453,7 +445,7 @@ class Distributions:
         >>> ef.random.Generator(0).geometric(1.0, (3,))
         Tensor([1, 1, 1], int64, cpu:0)
         """
-        _demand(p, "p", lambda number: 0 < number <= 1, "a probability above 0")
+        demand(p, "p", lambda number: 0 < number <= 1, "a probability above 0")
         given = _wide(p, device)
         whole = _shape(shape, given)
         u = _open(self.advance(), whole, str(given.device))

@@ -27,7 +27,7 @@ from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ops
 from eagerflow.ops.creation import draws
-from eagerflow.ops.creation.parameters import fitting, moved
+from eagerflow.ops.creation.parameters import check_scale, demand, fitting, moved
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.late import RANDOM as LATE
 from eagerflow.ops.late import load
@@ -176,11 +176,12 @@ class Generator(_Late):
 
         ``shape`` is a size or a tuple of sizes; ``mean`` and ``stddev`` are numbers, or tensors
         that broadcast to it, and gradients pass to them; ``dtype`` defaults to float32. Raises
-        ShapeError or DTypeError.
+        ShapeError or DTypeError, and ArgumentError for a negative number as ``stddev``.
 
         >>> ef.random.Generator(0).normal((2,), mean=5.0, stddev=2.0)
         Tensor([8.0153, 6.841 ], float32, cpu:0)
         """
+        check_scale(stddev, "stddev")
         z = draws.random_normal(self.advance(), shape, dtype, device)
         return moved(z, mean, stddev, dtype)
 
@@ -195,6 +196,7 @@ class Generator(_Late):
         >>> bool(abs(ef.random.Generator(0).truncated_normal((100,)).numpy()).max() <= 2)
         True
         """
+        check_scale(stddev, "stddev")
         z = draws.random_truncated_normal(self.advance(), shape, dtype, device)
         return moved(z, mean, stddev, dtype)
 
@@ -243,6 +245,7 @@ class Generator(_Late):
         >>> ef.random.Generator(0).bernoulli(0.5, (4,))
         Tensor([False,  True,  True, False], bool, cpu:0)
         """
+        demand(p, "p", lambda number: 0 <= number <= 1, "a probability from 0 to 1")
         if shape is None:
             shape = p.shape if hasattr(p, "shape") else ()
         u = draws.random_uniform(self.advance(), shape, None, device)
@@ -259,6 +262,7 @@ class Generator(_Late):
         >>> ef.random.Generator(0).exponential((2,))
         Tensor([1.5601, 0.0913], float32, cpu:0)
         """
+        check_scale(scale, "scale")
         z = draws.random_exponential(self.advance(), shape, dtype, device)
         return moved(z, 0.0, scale, dtype)
 

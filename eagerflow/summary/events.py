@@ -1,4 +1,4 @@
-"""An event file: what TensorBoard reads, written by TensorBoard's own writer."""
+"""An event file: what TensorBoard reads, in the messages and the form of its own library."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 
 from eagerflow.errors import SessionError
 from eagerflow.files.atomic import as_path, refuse
-from eagerflow.summary.board import message, module
+from eagerflow.summary.board import message
+from eagerflow.summary.records import RecordFile, new_path
 
-QUEUE = 200  # records that wait for the thread that writes
+VERSION = "brain.Event:2"  # of the format, in the first record
 
 
 class EventFile:
@@ -28,13 +29,13 @@ class EventFile:
         self._process = os.getpid()
         self._lock = threading.Lock()
         self._open = True
-        writer = module("summary.writer.event_file_writer").EventFileWriter
         self._event, self._summary = message("event", "Event"), message("summary", "Summary")
+        now = time.time()
         try:
             os.makedirs(self.logdir, exist_ok=True)
-            self._writer = writer(
-                self.logdir, max_queue_size=QUEUE, flush_secs=flush_secs, filename_suffix=suffix
-            )
+            self._records = RecordFile(new_path(self.logdir, now, suffix), flush_secs)
+            self._add(self._event(wall_time=now, file_version=VERSION))
+            self.flush()
         except OSError as error:
             refuse(error, "written", self.logdir)
 
@@ -63,7 +64,7 @@ class EventFile:
     def _add(self, event: Any) -> None:
         self.check_open()
         try:
-            self._writer.add_event(event)
+            self._records.add(event.SerializeToString())
         except OSError as error:
             refuse(error, "written", self.logdir)
 
@@ -71,7 +72,7 @@ class EventFile:
         """Write all that was added; then it can be read whatever happens to this process."""
         self.check_open()
         try:
-            self._writer.flush()
+            self._records.flush()
         except OSError as error:
             refuse(error, "written", self.logdir)
 
@@ -82,8 +83,6 @@ class EventFile:
                 return
             self._open = False
         try:
-            self._writer.flush()  # which also tells what the thread has met
+            self._records.close()
         except OSError as error:
             refuse(error, "written", self.logdir)
-        finally:
-            self._writer.close()

@@ -327,6 +327,19 @@ def test_functions_are_methods_of_the_global_generator():
         (lambda g: g.geometric(0.0), ef.errors.ArgumentError, "a probability above 0"),
         (lambda g: g.geometric(1.5), ef.errors.ArgumentError, "a probability above 0"),
         (lambda g: g.shuffle(3), ef.errors.ShapeError, "axis"),
+        (lambda g: g.bernoulli(1.5), ef.errors.ArgumentError, "from 0 to 1"),
+        (lambda g: g.normal((2,), stddev=-1), ef.errors.ArgumentError, "stddev"),
+        (lambda g: g.normal((2,), stddev=np.float32("nan")), ef.errors.ArgumentError, "stddev"),
+        (lambda g: g.truncated_normal((2,), stddev=-1), ef.errors.ArgumentError, "stddev"),
+        (lambda g: g.lognormal((2,), sigma=-1), ef.errors.ArgumentError, "sigma"),
+        *(
+            (
+                lambda g, name=name: getattr(g, name)((2,), scale=-1),
+                ef.errors.ArgumentError,
+                "scale",
+            )
+            for name in ("exponential", "gumbel", "laplace", "logistic", "cauchy")
+        ),
     ],
 )
 def test_errors_say_what_was_expected(call, error, words):

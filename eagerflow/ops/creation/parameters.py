@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from eagerflow.convert import plain_number
 from eagerflow.display import summary
-from eagerflow.errors import ShapeError
+from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.ops.family import as_operand
 from eagerflow.spec import broadcast
@@ -42,3 +43,20 @@ def moved(numbers: Tensor, offset: Any, scale: Any, dtype: Any) -> Tensor:
     if isinstance(offset, Operators) or offset != 0:
         numbers = add(numbers, offset)
     return numbers if dtype is None else numbers.astype(dtype)
+
+
+def demand(x: Any, argument: str, holds: Callable[[Any], Any], expected: str) -> None:
+    """ArgumentError for a number that is no such parameter; tensors are not looked at."""
+    if isinstance(x, int | float | np.number) and not holds(x):
+        raise ArgumentError(
+            "the distribution has no such parameter",
+            op="random",
+            argument=argument,
+            received=repr(x),
+            expected=expected,
+        )
+
+
+def check_scale(x: Any, argument: str) -> None:
+    """ArgumentError for a number that is no scale or standard deviation."""
+    demand(x, argument, lambda number: number >= 0, "a number of at least 0")
