@@ -322,10 +322,7 @@ class Op(Record):
         if isinstance(value, np.bool_ | int | np.integer) and value in (0, 1):
             return bool(value)
         raise DTypeError(
-            f"{short_repr(value)} is not a bool",
-            op=self.name,
-            argument=name,
-            expected="True or False",
+            f"{short_repr(value)} is no bool", op=self.name, argument=name, expected="True or False"
         )
 
     def _complete(self, data: tuple[Any, ...]) -> tuple[Any, ...]:
