@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from eagerflow.cli.bench_serve import add_bench_serve
 from eagerflow.cli.cache import add_cache
 from eagerflow.cli.completion import add_completion
 from eagerflow.cli.demo import run_demo
@@ -79,6 +80,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_diff,
         add_check,
         add_serve,
+        add_bench_serve,
         add_info,
         add_cache,
     ):

@@ -21,7 +21,7 @@ def commands_by_help():
     parser = make_parser()
     names = re.search(r"^  command\n((?:    .*\n)+)", parser.format_help(), re.MULTILINE)[1]
     found = {}
-    for name in re.findall(r"^    (\w+)", names, re.MULTILINE):
+    for name in re.findall(r"^    ([\w-]+)", names, re.MULTILINE):
         text = subcommand(parser, name).format_help()
         rows = re.findall(r"^  (-.*?)(?:  |$)", text.partition("options:")[2], re.MULTILINE)
         found[name] = {flag for row in rows for flag in re.findall(r"(?<![\w-])--?\w[\w-]*", row)}
