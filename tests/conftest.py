@@ -5,6 +5,7 @@ import collections
 import faulthandler
 import gc
 import os
+import pathlib
 import shutil
 import socket
 import sys
@@ -23,6 +24,8 @@ settings.load_profile("soak" if os.environ.get("EAGERFLOW_SOAK") == "1" else "ci
 if "EAGERFLOW_CACHE" not in os.environ:
     os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp(prefix="eagerflow-tests-")
     atexit.register(shutil.rmtree, os.environ["EAGERFLOW_CACHE"], ignore_errors=True)
+
+TESTS = pathlib.Path(__file__).parent
 
 # What the quick part leaves out, for it runs in many environments: it keeps each n-th case of
 # these tests, and none of those with 0. They took two thirds of the time.
@@ -94,18 +97,46 @@ SLOW = {
     "test_wrong_gradient_rules_are_found": 6,
 }
 
+# What the suite keeps each n-th case of; the others are in its extended part. Each of them took
+# ten seconds or more, and their cases are alike: an op, a processor, a random program each.
+EXTENDED = {
+    "backends/test_strict.py::test_op_needs_only_the_standard": 2,
+    "capture/test_kept_graphs.py::test_calls_that_are_traced_anew_leave_nothing": 2,
+    "capture/test_op_samples.py::test_gradients": 2,
+    "capture/test_op_samples.py::test_values": 2,
+    "capture/test_programs.py::test_programs": 2,
+    "codegen/test_llvm.py::test_narrower_machines": 2,
+    "codegen/test_random_regions.py::test_regions_are_within_bounds_and_of_the_same_bits": 2,
+    "fusion/test_groups.py::test_every_rule_computes_its_op_as_machine_code": 2,
+    "fusion/test_groups.py::test_every_rule_computes_its_op_on_tiles": 2,
+    "nn/test_cases.py::test_training": 2,
+    "nn/test_loader.py::test_state_goes_on_with_the_batches_that_would_have_come": 3,
+    "nn/test_networks.py::test_it_learns": 2,
+    "nn/test_programs.py::test_captured_training_is_eager_training": 2,
+    "onnx/writing/test_free_sizes.py::test_any_number_of_rows": 2,
+    "onnx/writing/test_ops.py::test_every_dtype": 2,
+    "onnx/writing/test_ops.py::test_every_opset": 3,
+    "ops/linear_algebra/test_linear_algebra.py::test_bits_of_products_do_not_depend_on_the_threads"
+    "_of_blas": 2,
+    "plan/test_recurrent_steps.py::test_other_processors_and_no_compiler": 3,
+    "primitives/test_attention.py::test_results_and_gradients": 2,
+    "primitives/test_integer_products.py::test_other_processors": 2,
+}
+
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """Mark what SLOW names, before -m is looked at."""
+    """Mark what SLOW and EXTENDED name, before -m is looked at."""
     seen = collections.Counter()
     for item in items:
         name = getattr(item, "originalname", None) or item.name
-        if name in SLOW:
-            step = SLOW[name]
-            if not step or seen[name] % step:
-                item.add_marker("slow")
-            seen[name] += 1
+        place = f"{item.path.relative_to(TESTS).as_posix()}::{name}"
+        for table, key, mark in ((SLOW, name, "slow"), (EXTENDED, place, "soak")):
+            if key in table:
+                step = table[key]
+                if not step or seen[key] % step:
+                    item.add_marker(mark)
+                seen[key] += 1
 
 
 @pytest.fixture(autouse=True)
