@@ -47,6 +47,7 @@ NOT_RUN = {
     ("docs/graphs.md", "# train.py"): "a debugger waits for its user",
     ("docs/graphs.md", "(Pdb) next"): "what the debugger shows",
     ("docs/keras.md", "pip install"): "a command that fetches packages",
+    ("docs/keras.md", "python -m tests.keras.upstream"): "takes half an hour",
     ("docs/keras.md", "import eagerflow.keras"): WITH_KERAS,
     ("docs/keras.md", "def train_step"): WITH_KERAS,
     ("docs/keras.md", "model = keras.Sequential([keras.Input"): WITH_KERAS,
