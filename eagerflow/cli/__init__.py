@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from eagerflow.cli.bench_serve import add_bench_serve
-from eagerflow.cli.cache import add_cache
-from eagerflow.cli.completion import add_completion
-from eagerflow.cli.demo import run_demo
-from eagerflow.cli.devices import run_devices
-from eagerflow.cli.export import add_export
-from eagerflow.cli.graphs import add_check, add_diff, add_show
-from eagerflow.cli.info import add_info
-from eagerflow.cli.run import add_run
-from eagerflow.cli.serve import add_serve
 from eagerflow.errors import EagerflowError, printable
 
 __all__ = ["main", "make_parser"]
+
+COMMANDS = {
+    "demo": "demo",
+    "devices": "devices",
+    "show": "graphs",
+    "run": "run",
+    "export": "export",
+    "diff": "graphs",
+    "check": "graphs",
+    "serve": "serve",
+    "bench-serve": "bench_serve",
+    "info": "info",
+    "cache": "cache",
+    "completion": "completion",
+}
+"""Each command, in the order of the help, and the module here that has its ``add_`` function.
+
+A module is loaded when its command is asked for: with all of them each command would take twice as
+long to start.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cpu:0 ...
     0
     """
-    options = make_parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = make_parser(given[:1]).parse_args(given)
     try:
         status: int = options.run(options)
         return status
@@ -47,43 +58,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
 
 
-def make_parser() -> argparse.ArgumentParser:
-    """The parser of the command line, with all commands.
+def make_parser(wanted: Sequence[str] = ()) -> argparse.ArgumentParser:
+    """The parser of the command line, with the commands ``wanted`` if all of these are known.
+
+    Without them, or with others, it has all commands.
 
     >>> from eagerflow.cli import make_parser
-    >>> make_parser().parse_args(["demo"]).epochs
+    >>> make_parser(["demo"]).parse_args(["demo"]).epochs
     12
     """
     parser = argparse.ArgumentParser(
         prog="eagerflow", description="Tensors that compute at once, with gradients and layers."
     )
     commands = parser.add_subparsers(dest="command", required=True, metavar="command")
-    demo = commands.add_parser(
-        "demo", help="a first session, then a network trained on handwritten digits"
-    )
-    demo.add_argument(
-        "--output",
-        type=Path,
-        default=Path("eagerflow-demo"),
-        metavar="FOLDER",
-        help="where the picture goes (default: %(default)s)",
-    )
-    demo.add_argument("--epochs", type=int, default=12, help="default: %(default)s")
-    demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
-    demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
-    devices = commands.add_parser("devices", help="the devices that can be used here")
-    devices.set_defaults(run=lambda o: run_devices())
-    for add in (
-        add_show,
-        add_run,
-        add_export,
-        add_diff,
-        add_check,
-        add_serve,
-        add_bench_serve,
-        add_info,
-        add_cache,
-    ):
-        add(commands)
-    add_completion(commands, parser)
+    known = wanted if wanted and COMMANDS.keys() >= set(wanted) else COMMANDS
+    for name in known:
+        module = importlib.import_module(f"{__name__}.{COMMANDS[name]}")
+        getattr(module, f"add_{name.replace('-', '_')}")(commands)
     return parser

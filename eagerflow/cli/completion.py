@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from eagerflow.cli import make_parser
 from eagerflow.errors import ArgumentError
 
 __all__ = ["add_completion", "read_commands"]
@@ -42,19 +43,19 @@ class Command(NamedTuple):
     places: tuple[Argument, ...]
 
 
-def add_completion(commands: Any, parser: argparse.ArgumentParser) -> None:
-    """Add the command to the parser's commands; ``parser`` is the one that it tells of."""
+def add_completion(commands: Any) -> None:
+    """Add the command to the parser's commands."""
     completion = commands.add_parser(
         "completion", help="a script by which a shell completes this command"
     )
     completion.add_argument(
         "shell", choices=[*_SCRIPTS], metavar="SHELL", help=f"one of {', '.join(_SCRIPTS)}"
     )
-    completion.set_defaults(run=lambda options: _print(parser, options.shell))
+    completion.set_defaults(run=lambda options: _print(options.shell))
 
 
-def _print(parser: argparse.ArgumentParser, shell: str) -> int:
-    print("\n".join(_SCRIPTS[shell](read_commands(parser))))
+def _print(shell: str) -> int:
+    print("\n".join(_SCRIPTS[shell](read_commands(make_parser()))))
     return 0
 
 

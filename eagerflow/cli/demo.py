@@ -16,7 +16,7 @@ import eagerflow as ef
 from eagerflow import extras
 from eagerflow.cli.demo_graph import show_graph
 
-__all__ = ["build_network", "load_digits", "run_demo"]
+__all__ = ["add_demo", "build_network", "load_digits", "run_demo"]
 
 BATCH_SIZE = 64
 MIN_ACCURACY = 0.98  # of the digits that the network has not seen
@@ -29,6 +29,23 @@ SESSION = (
     "ef.grad(f)(x)",
     "x @ ef.ones((3, 2))",
 )
+
+
+def add_demo(commands: Any) -> None:
+    """Add the command to the parser's commands."""
+    demo = commands.add_parser(
+        "demo", help="a first session, then a network trained on handwritten digits"
+    )
+    demo.add_argument(
+        "--output",
+        type=Path,
+        default=Path("eagerflow-demo"),
+        metavar="FOLDER",
+        help="where the picture goes (default: %(default)s)",
+    )
+    demo.add_argument("--epochs", type=int, default=12, help="default: %(default)s")
+    demo.add_argument("--seed", type=int, default=0, help="default: %(default)s")
+    demo.set_defaults(run=lambda o: run_demo(o.output, o.epochs, o.seed))
 
 
 def run_demo(output: Path, epochs: int = 12, seed: int = 0) -> int:

@@ -6,6 +6,7 @@ import math
 import os
 import platform
 import time
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +15,15 @@ from eagerflow import extras
 from eagerflow.runtime import blas
 from eagerflow.settings import setting
 
-__all__ = ["device_text", "run_devices", "why_no_gpu"]
+__all__ = ["add_devices", "device_text", "run_devices", "why_no_gpu"]
 
 SIZE, TRIES = 1024, 8
+
+
+def add_devices(commands: Any) -> None:
+    """Add the command to the parser's commands."""
+    devices = commands.add_parser("devices", help="the devices that can be used here")
+    devices.set_defaults(run=lambda options: run_devices())
 
 
 def run_devices() -> int:
