@@ -14,6 +14,7 @@ from eagerflow.serving.batching import Batching
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import (
     BusyError,
+    CrashedError,
     LateError,
     TooLargeError,
     UnavailableError,
@@ -22,11 +23,13 @@ from eagerflow.serving.refusals import (
 from eagerflow.serving.repository import Policy
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
+from eagerflow.serving.workers import WorkerSettings
 
 __all__ = [
     "Access",
     "Batching",
     "BusyError",
+    "CrashedError",
     "ForbiddenError",
     "LateError",
     "Limits",
@@ -37,4 +40,5 @@ __all__ = [
     "TooLargeError",
     "UnavailableError",
     "UnknownModelError",
+    "WorkerSettings",
 ]

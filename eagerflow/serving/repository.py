@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from eagerflow.capture.saving.formats import SUFFIXES
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError
 from eagerflow.serving.batching import Batcher, Batching
+from eagerflow.serving.executors import Executor, InProcess
 from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
@@ -119,8 +120,8 @@ class Repository:
     ``models`` is a file of a graph, a folder of models, or a mapping of names to files or folders
     of versions. A folder of models has a folder for each name, with one for each version, named by
     its number, that holds one file: ``models/digits/3/model.ef``. A version answers when it was
-    loaded and has run; one that does not load never takes the place of one that does. Raises
-    ArgumentError where nothing is found.
+    loaded and has run; one that does not load never takes the place of one that does. ``executor``
+    makes what computes the batches of a version. Raises ArgumentError where nothing is found.
     """
 
     def __init__(
@@ -129,8 +130,10 @@ class Repository:
         policy: Policy | None = None,
         batching: Batching | None = None,
         metrics: Metrics | None = None,
+        executor: Callable[[ModelVersion], Executor] = InProcess,
     ) -> None:
         self.metrics = metrics
+        self._executor = executor
         self.models: dict[str, Model] = {}
         self._policy = policy or Policy()
         self._batching = (batching or Batching()).checked()
@@ -258,7 +261,7 @@ class Repository:
             raise FileFormatError("it is no file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
-        made = Batcher(version, model.batching, counts)
+        made = Batcher(version, model.batching, counts, self._executor(version))
         made.warm_up()
         return made
 

@@ -15,9 +15,11 @@ from eagerflow.errors import EagerflowError
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.protocols import rpc
 from eagerflow.serving.repository import Policy, Repository
+from eagerflow.serving.workers import WorkerSettings
 
 __all__ = ["Server"]
 
@@ -33,7 +35,8 @@ class Server:
     alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
     gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
     requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
-    looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
+    looked at every ``poll`` seconds. ``workers`` processes compute, or the server itself if it is 0
+    (a WorkerSettings says more). ``told`` is called with a line for each change. Raises
     MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
     EagerflowError for a port that is taken.
 
@@ -63,6 +66,7 @@ class Server:
         limits: Limits | None = None,
         access: Access | None = None,
         poll: float = 1.0,
+        workers: int | WorkerSettings = 0,
         told: Told | None = None,
     ) -> None:
         self._uvicorn = extras.load("uvicorn", "serving", "ef.serving")
@@ -73,6 +77,9 @@ class Server:
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
+        self._workers = (
+            workers if isinstance(workers, WorkerSettings) else WorkerSettings(workers)
+        ).checked()
         self._told = told or (lambda line: None)
         self._started = threading.Event()
         self._stopping: asyncio.Event | None = None
@@ -80,6 +87,7 @@ class Server:
         self._thread: threading.Thread | None = None
         self._failed: BaseException | None = None
         self.repository: Repository | None = None
+        self.pool: Pool | None = None
 
     @property
     def url(self) -> str:
@@ -134,14 +142,23 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        repository = self.repository = Repository(*self._options, Metrics())
         with self._bound() as listening:
-            for line in await repository.refresh():
-                self._told(line)
+            pool = self.pool = Pool(self._workers) if self._workers.count else None
             try:
-                await self._answer(repository, listening)
+                await self._serve(listening, pool or InProcess)
             finally:
-                await repository.drain()
+                if pool is not None:
+                    await pool.close()
+
+    async def _serve(self, listening: socket.socket, executor: Any) -> None:
+        """Load the models, answer requests, and end when all that came are answered."""
+        repository = self.repository = Repository(*self._options, Metrics(), executor)
+        for line in await repository.refresh():
+            self._told(line)
+        try:
+            await self._answer(repository, listening)
+        finally:
+            await repository.drain()
 
     async def _answer(self, repository: Repository, listening: socket.socket) -> None:
         """Answer requests until the server is asked to stop."""

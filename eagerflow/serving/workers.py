@@ -1,0 +1,432 @@
+"""Processes that compute for a server: started, watched, replaced when one ends or hangs.
+
+The server keeps connections, queues and what it promised; a worker has nothing but graphs that
+can be loaded again. So one that is killed loses nothing: what it was computing is computed again
+by another, since inference changes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from eagerflow.errors import ArgumentError, EagerflowError, SessionError
+from eagerflow.runtime.threads import thread_count
+from eagerflow.serving.channel import Channel, as_error
+from eagerflow.serving.refusals import CrashedError, UnavailableError
+
+__all__ = ["Loaded", "Worker", "WorkerSettings", "Workers"]
+
+_log = logging.getLogger("eagerflow.serving")
+_MODULE = "eagerflow.serving.worker"
+
+
+class WorkerSettings(NamedTuple):
+    """How many processes compute, and how long they may take.
+
+    With a ``count`` of 0 the server computes itself. Each worker has ``threads`` (None: the
+    processors, shared between them). One that does not answer for ``seconds`` is replaced, and
+    ``load_seconds`` is how long it may take to load and try a version. A batch is begun
+    ``attempts`` times if its worker ends, then each of its requests as often.
+
+    >>> ef.serving.WorkerSettings(2, threads=3).checked()
+    WorkerSettings(count=2, threads=3, seconds=60.0, load_seconds=600.0, attempts=3)
+    """
+
+    count: int = 0
+    threads: int | None = None
+    seconds: float = 60.0
+    load_seconds: float = 600.0
+    attempts: int = 3
+
+    def checked(self) -> WorkerSettings:
+        """These settings; ArgumentError for what cannot be."""
+        least = {"count": 0, "threads": 1, "attempts": 1}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if (type(value) is not int or value < bound) and not (name == "threads" and not value):
+                raise ArgumentError(
+                    f"{value!r} is no count",
+                    op="workers",
+                    argument=name,
+                    expected=f"an integer of at least {bound}",
+                )
+        for name in ("seconds", "load_seconds"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ArgumentError(
+                    f"{value!r} is no time",
+                    op="workers",
+                    argument=name,
+                    expected="seconds, above 0",
+                )
+        if self.count and not hasattr(socket, "send_fds"):
+            raise ArgumentError(
+                "workers need sockets that can pass files, which this system lacks",
+                op="workers",
+                argument="count",
+                hint="count=0: the server computes itself",
+            )
+        return self
+
+
+class Loaded(NamedTuple):
+    """A version that workers have: the file of its graph, and how it is tried."""
+
+    key: int
+    file: io.FileIO
+    name: str
+    number: int
+    numerics: str
+    rows: tuple[int, ...]
+
+
+class Worker:
+    """One process, from its start to its end; EOFError where it has ended, or was ended for hanging.
+
+    ``command`` are the words that start it, to which the numbers of two open files, and how many
+    threads it has, are added.
+    """
+
+    def __init__(self, command: Sequence[str], threads: int, settings: WorkerSettings) -> None:
+        pairs = socket.socketpair(), socket.socketpair()
+        (self._computing, self._managing), theirs = (
+            [Channel(pair[0]) for pair in pairs],
+            [pair[1] for pair in pairs],
+        )
+        self._settings = settings
+        self._lock = threading.Lock()  # of the connection over which versions come and go
+        self.keys: set[int] = set()
+        files = [end.fileno() for end in theirs]
+        try:
+            self.process = subprocess.Popen(
+                [*command, *map(str, (*files, threads))],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=files,
+                env=_environment(threads),
+            )
+        finally:
+            for end in theirs:
+                end.close()
+        try:
+            with self._until(self._managing, settings.load_seconds):
+                self.pid = self._managing.receive()[0]["pid"]
+        except BaseException:
+            self.end()
+            raise
+
+    def load(self, version: Loaded) -> float:
+        """Load and try a version: the seconds that one of its rows takes; its error if it fails."""
+        file, told = version.file, version._asdict()
+        del told["file"]
+        with self._lock, self._until(self._managing, self._settings.load_seconds):
+            self._managing.send({"do": "load", **told})
+            self._managing.send_file(file.fileno())
+            answer = self._managing.receive()
+        seconds = float(_checked(answer)[0]["seconds"])
+        self.keys.add(version.key)
+        return seconds
+
+    def drop(self, key: int) -> None:
+        """Forget a version."""
+        self.keys.discard(key)
+        with self._lock, self._until(self._managing, self._settings.seconds):
+            self._managing.send({"do": "drop", "key": key})
+            answer = self._managing.receive()
+        _checked(answer)
+
+    def compute(self, key: int, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """The outputs of these places; the error that the graph raises."""
+        with self._until(self._computing, self._settings.seconds):
+            self._computing.send({"do": "compute", "key": key, "outputs": outputs}, inputs)
+            answer = self._computing.receive()
+        return _checked(answer)[1]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the process has not ended."""
+        return self._computing.is_there()
+
+    @contextmanager
+    def _until(self, channel: Channel, seconds: float) -> Iterator[None]:
+        """A block of one message and its answer; a process that hangs in it is ended."""
+        channel.socket.settimeout(seconds)
+        try:
+            yield
+        except TimeoutError:
+            _log.error("worker %s has not answered for %g s", self.process.pid, seconds)
+            self.kill()
+            raise EOFError("the worker did not answer in time") from None
+        except EOFError:
+            raise
+        except BaseException:
+            self.kill()  # for what comes next on the connection may be the rest of the answer
+            raise
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+
+    def end(self, seconds: float = 0.0) -> None:
+        """Close the connections, which ends the process, if need be by force."""
+        self._computing.close()
+        self._managing.close()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.process.wait()
+
+
+def _checked(answer: tuple[dict[str, Any], list[Any]]) -> tuple[dict[str, Any], list[Any]]:
+    if "error" in answer[0]:
+        raise as_error(answer[0]["error"])
+    return answer
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The variables of a worker: modules are found as here, and libraries have its threads."""
+    count = str(threads)
+    wanted = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        wanted[name] = count
+    return os.environ | wanted
+
+
+class Workers:
+    """A number of workers that all have the same versions.
+
+    ``command`` starts one; see ``Worker``. SessionError where none can be started.
+    """
+
+    START_SECONDS = 120.0  # for the first worker to be there
+    RETRY = 0.2, 30.0  # seconds before one that died at its start is started again: first, longest
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        command: Sequence[str] = (sys.executable, "-P", "-m", _MODULE),
+    ) -> None:
+        self.settings = settings.checked()
+        self._command = command
+        self._threads = settings.threads or max(1, thread_count() // settings.count)
+        self._versions: dict[int, Loaded] = {}
+        self._number = itertools.count(1).__next__
+        self._changed = threading.Condition()
+        self._there: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._starting = settings.count
+        self._problem = ""
+        self._closing = threading.Event()
+        self.ended = 0
+        """How many workers have ended unasked."""
+        self._keepers = [
+            threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
+            for i in range(settings.count)
+        ]
+        for keeper in self._keepers:
+            keeper.start()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that are there and have all versions."""
+        with self._changed:
+            return sorted(worker.pid for worker in self._there)
+
+    # Keeping them there -------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Start a worker again and again, as often as it ends."""
+        wait, longest = self.RETRY
+        while not self._closing.is_set():
+            worker = None
+            try:
+                worker = Worker(self._command, self._threads, self.settings)
+                self._enter(worker)
+            except Exception as error:
+                self._fail(error, wait)
+                if worker is not None:
+                    worker.end()
+                self._closing.wait(wait)
+                wait = min(wait * 2, longest)
+                self._count_starting(+1)
+            else:
+                wait = self.RETRY[0]
+                worker.process.wait()
+                self._leave(worker)
+
+    def _count_starting(self, change: int) -> None:
+        with self._changed:
+            self._starting += change
+            self._changed.notify_all()
+
+    def _enter(self, worker: Worker) -> None:
+        """Let a worker take work when it has all versions, and no others."""
+        while True:
+            with self._changed:
+                if self._closing.is_set():
+                    raise EOFError("the server ends")
+                wanted = dict(self._versions)
+                if worker.keys == wanted.keys():
+                    self._count_starting(-1)
+                    self._there.add(worker)
+                    self._idle.append(worker)
+                    return
+            for key in worker.keys - wanted.keys():
+                worker.drop(key)
+            for key in wanted.keys() - worker.keys:
+                worker.load(wanted[key])
+
+    def _fail(self, error: Exception, wait: float) -> None:
+        self._problem = str(error)
+        self._count_starting(-1)
+        if not self._closing.is_set():
+            _log.error("a worker could not be started, next try in %g s: %s", wait, error)
+
+    def _leave(self, worker: Worker) -> None:
+        with self._changed:
+            self._there.discard(worker)
+            if worker in self._idle:
+                self._idle.remove(worker)
+            self._count_starting(+1)
+        if not self._closing.is_set():
+            self.ended += 1
+            code = worker.process.returncode
+            how = f"by signal {-code}" if code < 0 else f"with {code}"
+            _log.warning("worker %s ended %s; another is started", worker.pid, how)
+        worker.end()
+
+    # Versions -----------------------------------------------------------------------------------
+
+    def load(
+        self, file: io.FileIO, name: str, number: int, numerics: str, rows: Sequence[int]
+    ) -> tuple[int, float]:
+        """Let all workers load and try a version: the key that it has, and its seconds of a row.
+
+        Raises what a worker raised, and CrashedError where the version ends workers.
+        """
+        version = Loaded(self._number(), file, name, number, numerics, tuple(rows))
+        seconds = 0.0
+        lost = 0
+        try:
+            with ThreadPoolExecutor(self.settings.count) as pool:
+                while missing := self._without(version):
+                    for found in pool.map(partial(self._tried, version), missing):
+                        lost += found is None
+                        seconds = found or seconds
+                    if lost >= self.settings.attempts:
+                        raise CrashedError(
+                            "the version ended the processes that tried it",
+                            op=name,
+                            received=f"{lost} of them",
+                        )
+        except BaseException:
+            self.drop(version.key)
+            raise
+        return version.key, seconds
+
+    def _tried(self, version: Loaded, worker: Worker) -> float | None:
+        """The seconds of a row in a worker that has loaded a version; None if the worker ended."""
+        try:
+            return worker.load(version)
+        except EOFError:
+            with self._changed:  # it leaves, and another one comes
+                self._changed.wait_for(lambda: worker not in self._there, self.START_SECONDS)
+            return None
+
+    def _without(self, version: Loaded) -> list[Worker]:
+        """The workers that lack a version; if none does, those to come will have it too."""
+        with self._changed:
+            settled = self._changed.wait_for(
+                lambda: not self._starting or self._closing.is_set(), self.START_SECONDS
+            )
+            if not self._there:
+                raise SessionError(
+                    "no worker has started",
+                    op="serve",
+                    argument="workers",
+                    received=(self._problem if settled else "they take too long") or None,
+                )
+            missing = [worker for worker in self._there if version.key not in worker.keys]
+            if not missing:
+                self._versions[version.key] = version
+            return missing
+
+    def drop(self, key: int) -> None:
+        """Let all workers forget a version; returns when they have."""
+        with self._changed:
+            version = self._versions.pop(key, None)
+            having = [worker for worker in self._there if key in worker.keys]
+        for worker in having:
+            with suppress(EOFError):
+                worker.drop(key)
+        if version is not None:
+            version.file.close()
+
+    # Computing ----------------------------------------------------------------------------------
+
+    def compute(self, key: int, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """The outputs of these places, by the next worker that is idle.
+
+        A worker that ends meanwhile counts as an attempt; CrashedError when there were enough.
+        """
+        for _ in range(self.settings.attempts):
+            worker = self._taken()
+            try:
+                found = worker.compute(key, inputs, outputs)
+            except EOFError:
+                worker.kill()
+                continue
+            except Exception:
+                self._give_back(worker)
+                raise
+            self._give_back(worker)
+            return found
+        raise CrashedError(
+            "the process that computed the request ended, each time it was begun",
+            received=f"{self.settings.attempts} times",
+        )
+
+    def _taken(self) -> Worker:
+        """A worker that nobody else has; UnavailableError if there is none for long."""
+        end = time.monotonic() + self.settings.seconds
+        with self._changed:
+            while True:
+                if not self._changed.wait_for(lambda: self._idle, end - time.monotonic()):
+                    raise UnavailableError("no worker is there", received=self._problem or None)
+                worker = self._idle.pop()
+                if worker.is_there:
+                    return worker
+
+    def _give_back(self, worker: Worker) -> None:
+        with self._changed:
+            if worker in self._there:
+                self._idle.append(worker)
+                self._changed.notify()
+
+    def close(self) -> None:
+        """End all workers."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+            there = list(self._there)
+        for worker in there:
+            worker.end(5.0)
+        for keeper in self._keepers:
+            keeper.join()
+        for version in self._versions.values():
+            version.file.close()
+        self._versions.clear()
