@@ -203,6 +203,7 @@ class Batcher:
         if self.metrics is not None:
             self.metrics.computed(sum(request.rows for request in batch))
         self._executor.begin(partial(self._outcomes, batch), len(batch), partial(self._end, batch))
+        self._plan()
 
     def _end(self, batch: list[_Request], outcomes: list[Any] | BaseException) -> None:
         now = time.monotonic()
@@ -259,6 +260,8 @@ class Batcher:
         """The outputs of each request of a batch, or its error; called in any thread."""
         try:
             return with_recorder(None, self._joined, batch)
+        except UnavailableError as error:  # none of them is at fault
+            return [error] * len(batch)
         except Exception as error:
             if len(batch) == 1:
                 return [error]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -43,6 +44,8 @@ class Channel:
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
+        self.lock = threading.Lock()
+        """Held by whoever sends or receives: another thread does not close the file meanwhile."""
 
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
         """Send a message; TimeoutError where the other end does not read it."""
@@ -57,7 +60,9 @@ class Channel:
                 return
             for part in (head, *data):
                 self.socket.sendall(part)
-        except ConnectionError:
+        except TimeoutError:
+            raise
+        except OSError:
             raise EOFError("the other process has gone") from None
 
     def receive(self) -> tuple[dict[str, Any], list[Any]]:
@@ -81,7 +86,9 @@ class Channel:
                 if not count:
                     raise EOFError("the other process has gone")
                 done += count
-        except ConnectionError:
+        except TimeoutError:
+            raise
+        except OSError:
             raise EOFError("the other process has gone") from None
         return memory
 
@@ -89,7 +96,9 @@ class Channel:
         """Give the other end an open file, behind a message that told of it."""
         try:
             socket.send_fds(self.socket, [b"f"], [file])
-        except ConnectionError:
+        except TimeoutError:
+            raise
+        except OSError:
             raise EOFError("the other process has gone") from None
 
     def receive_file(self) -> int:
@@ -102,8 +111,9 @@ class Channel:
     def is_there(self) -> bool:
         """Whether the other end is still open; for one that says nothing unasked."""
         try:
-            self.socket.settimeout(0.0)
-            self.socket.recv(1, socket.MSG_PEEK)
+            with self.lock:
+                self.socket.settimeout(0.0)
+                self.socket.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return True
         except OSError:
@@ -114,7 +124,8 @@ class Channel:
         """End the connection, also for a thread that reads from it."""
         with suppress(OSError):
             self.socket.shutdown(socket.SHUT_RDWR)
-        self.socket.close()
+        with self.lock:
+            self.socket.close()
 
 
 # Errors -------------------------------------------------------------------------------------------

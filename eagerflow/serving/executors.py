@@ -7,7 +7,6 @@ import io
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture.saving.file import map_open, write_open
+from eagerflow.graph.graph import Graph
 from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.workers import Workers, WorkerSettings
-from eagerflow.variable import put_together
+from eagerflow.serving.workers import WORKER_COMMAND, Workers, WorkerSettings
+from eagerflow.variable import Variable, put_together
 
 __all__ = ["Executor", "InProcess", "InWorkers", "Pool"]
 
@@ -103,12 +103,17 @@ class InProcess(Executor):
 
 
 class Pool:
-    """Workers, and whose turn it is: each batch begins when a worker is free for it."""
+    """Workers, and whose turn it is: each batch begins when a worker is free for it.
 
-    def __init__(self, settings: WorkerSettings) -> None:
-        self.workers = Workers(settings)
+    ``command`` are the words that start a worker.
+    """
+
+    def __init__(
+        self, settings: WorkerSettings, command: Sequence[str] = WORKER_COMMAND
+    ) -> None:
+        self.workers = Workers(settings, command)
         self._free = settings.count
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: list[Callable[[], None]] = []
         self._threads = ThreadPoolExecutor(settings.count, "eagerflow-batch")
         self._housekeeping = ThreadPoolExecutor(1, "eagerflow-drop")
 
@@ -128,8 +133,9 @@ class Pool:
 
         def ended(found: list[Any] | BaseException) -> None:
             self._free += 1
-            if self._waiting:
-                self._waiting.popleft()()
+            waiting, self._waiting = self._waiting, []
+            for later in waiting:
+                later()
             end(found)
 
         _begun(self._threads, work, ended)
@@ -165,8 +171,7 @@ class InWorkers(Executor):
         try:
             write_open(version.graph, file)
             mapped = map_open(file)
-            pairs = zip(version.graph.cells, mapped.cells, strict=True)
-            put_together(*zip(*((a.variable, b.variable.value) for a, b in pairs), strict=True))
+            put_together(_variables(version.graph), [v.value for v in _variables(mapped)])
             told = version.name, version.number, version.numerics, tuple(rows)
             self._key, version.seconds = self._pool.workers.load(file, *told)
         except BaseException:
@@ -186,6 +191,10 @@ class InWorkers(Executor):
     async def release(self) -> None:
         if self._key is not None:
             await self._pool.drop(self._key)
+
+
+def _variables(graph: Graph) -> list[Variable]:
+    return [cell.variable for cell in graph.cells]
 
 
 def _nameless() -> io.FileIO:

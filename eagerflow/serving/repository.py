@@ -245,7 +245,7 @@ class Repository:
         model.loading.add(number)
         try:
             made = await loop.run_in_executor(self._loader, self._made, model, number, path)
-        except (EagerflowError, OSError, MemoryError) as error:
+        except Exception as error:  # whatever it is, the others go on
             model.broken[number] = str(error) or type(error).__name__
             return f"{model.name} {number} is broken: {model.broken[number]}"
         finally:

@@ -143,16 +143,19 @@ class Server:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         with self._bound() as listening:
+            metrics = Metrics()
             pool = self.pool = Pool(self._workers) if self._workers.count else None
+            if pool is not None:
+                metrics.watch(pool.workers)
+            repository = self.repository = Repository(*self._options, metrics, pool or InProcess)
             try:
-                await self._serve(listening, pool or InProcess)
+                await self._serve(listening, repository)
             finally:
                 if pool is not None:
                     await pool.close()
 
-    async def _serve(self, listening: socket.socket, executor: Any) -> None:
+    async def _serve(self, listening: socket.socket, repository: Repository) -> None:
         """Load the models, answer requests, and end when all that came are answered."""
-        repository = self.repository = Repository(*self._options, Metrics(), executor)
         for line in await repository.refresh():
             self._told(line)
         try:

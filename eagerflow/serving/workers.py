@@ -30,7 +30,7 @@ from eagerflow.serving.refusals import CrashedError, UnavailableError
 __all__ = ["Loaded", "Worker", "WorkerSettings", "Workers"]
 
 _log = logging.getLogger("eagerflow.serving")
-_MODULE = "eagerflow.serving.worker"
+WORKER_COMMAND = (sys.executable, "-P", "-m", "eagerflow.serving.worker")
 
 
 class WorkerSettings(NamedTuple):
@@ -56,7 +56,9 @@ class WorkerSettings(NamedTuple):
         least = {"count": 0, "threads": 1, "attempts": 1}
         for name, bound in least.items():
             value = getattr(self, name)
-            if (type(value) is not int or value < bound) and not (name == "threads" and not value):
+            if name == "threads" and value is None:
+                continue
+            if type(value) is not int or value < bound:
                 raise ArgumentError(
                     f"{value!r} is no count",
                     op="workers",
@@ -101,26 +103,24 @@ class Worker:
     """
 
     def __init__(self, command: Sequence[str], threads: int, settings: WorkerSettings) -> None:
-        pairs = socket.socketpair(), socket.socketpair()
-        (self._computing, self._managing), theirs = (
-            [Channel(pair[0]) for pair in pairs],
-            [pair[1] for pair in pairs],
-        )
         self._settings = settings
-        self._lock = threading.Lock()  # of the connection over which versions come and go
         self.keys: set[int] = set()
-        files = [end.fileno() for end in theirs]
-        try:
-            self.process = subprocess.Popen(
-                [*command, *map(str, (*files, threads))],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=files,
-                env=_environment(threads),
-            )
-        finally:
-            for end in theirs:
-                end.close()
+        (ours, theirs), (own, other) = socket.socketpair(), socket.socketpair()
+        self._computing, self._managing = Channel(ours), Channel(own)
+        files = theirs.fileno(), other.fileno()
+        with theirs, other:
+            try:
+                self.process = subprocess.Popen(
+                    [*command, *map(str, (*files, threads))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=files,
+                    env=_environment(threads),
+                )
+            except BaseException:
+                ours.close()
+                own.close()
+                raise
         try:
             with self._until(self._managing, settings.load_seconds):
                 self.pid = self._managing.receive()[0]["pid"]
@@ -132,7 +132,7 @@ class Worker:
         """Load and try a version: the seconds that one of its rows takes; its error if it fails."""
         file, told = version.file, version._asdict()
         del told["file"]
-        with self._lock, self._until(self._managing, self._settings.load_seconds):
+        with self._until(self._managing, self._settings.load_seconds):
             self._managing.send({"do": "load", **told})
             self._managing.send_file(file.fileno())
             answer = self._managing.receive()
@@ -143,7 +143,7 @@ class Worker:
     def drop(self, key: int) -> None:
         """Forget a version."""
         self.keys.discard(key)
-        with self._lock, self._until(self._managing, self._settings.seconds):
+        with self._until(self._managing, self._settings.seconds):
             self._managing.send({"do": "drop", "key": key})
             answer = self._managing.receive()
         _checked(answer)
@@ -163,15 +163,18 @@ class Worker:
     @contextmanager
     def _until(self, channel: Channel, seconds: float) -> Iterator[None]:
         """A block of one message and its answer; a process that hangs in it is ended."""
-        channel.socket.settimeout(seconds)
         try:
-            yield
+            with channel.lock:
+                channel.socket.settimeout(seconds)
+                yield
         except TimeoutError:
             _log.error("worker %s has not answered for %g s", self.process.pid, seconds)
             self.kill()
             raise EOFError("the worker did not answer in time") from None
         except EOFError:
             raise
+        except OSError:
+            raise EOFError("the worker has gone") from None
         except BaseException:
             self.kill()  # for what comes next on the connection may be the rest of the answer
             raise
@@ -212,13 +215,13 @@ class Workers:
     ``command`` starts one; see ``Worker``. SessionError where none can be started.
     """
 
-    START_SECONDS = 120.0  # for the first worker to be there
+    START_SECONDS = 120.0  # for a worker to be there
     RETRY = 0.2, 30.0  # seconds before one that died at its start is started again: first, longest
 
     def __init__(
         self,
         settings: WorkerSettings,
-        command: Sequence[str] = (sys.executable, "-P", "-m", _MODULE),
+        command: Sequence[str] = WORKER_COMMAND,
     ) -> None:
         self.settings = settings.checked()
         self._command = command
@@ -351,7 +354,8 @@ class Workers:
         """The workers that lack a version; if none does, those to come will have it too."""
         with self._changed:
             settled = self._changed.wait_for(
-                lambda: not self._starting or self._closing.is_set(), self.START_SECONDS
+                lambda: self._there or not self._starting or self._closing.is_set(),
+                self.START_SECONDS,
             )
             if not self._there:
                 raise SessionError(
@@ -402,7 +406,7 @@ class Workers:
 
     def _taken(self) -> Worker:
         """A worker that nobody else has; UnavailableError if there is none for long."""
-        end = time.monotonic() + self.settings.seconds
+        end = time.monotonic() + self.START_SECONDS
         with self._changed:
             while True:
                 if not self._changed.wait_for(lambda: self._idle, end - time.monotonic()):
