@@ -20,7 +20,7 @@ from eagerflow.serving.refusals import (
     UnavailableError,
     UnknownModelError,
 )
-from eagerflow.serving.repository import Policy
+from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.workers import WorkerSettings
@@ -33,6 +33,7 @@ __all__ = [
     "ForbiddenError",
     "LateError",
     "Limits",
+    "ModelOptions",
     "ModelVersion",
     "Policy",
     "Server",

@@ -6,19 +6,21 @@ import asyncio
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.errors import EagerflowError
+from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.metrics import Metrics
+from eagerflow.serving.options import Configuration
 from eagerflow.serving.protocols import rpc
-from eagerflow.serving.repository import Policy, Repository
+from eagerflow.serving.repository import Models, Policy, Repository, mark_of
 from eagerflow.serving.workers import WorkerSettings
 
 __all__ = ["Server"]
@@ -31,7 +33,7 @@ class Server:
     """A server of models over HTTP, in a thread of its own; a context manager.
 
     ``models`` is a file of a graph (``graph.save``, ``model.export``, ONNX), a folder of models
-    with folders of versions, or a mapping of names to files or folders. ``host`` is this machine
+    with folders of versions, or a mapping of names to files, folders or ModelOptions. ``host`` is this machine
     alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
     gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
     requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
@@ -56,7 +58,7 @@ class Server:
 
     def __init__(
         self,
-        models: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
+        models: Models,
         *,
         host: str = "127.0.0.1",
         port: int = 8501,
@@ -83,11 +85,57 @@ class Server:
         self._told = told or (lambda line: None)
         self._started = threading.Event()
         self._stopping: asyncio.Event | None = None
+        self._reload_asked = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failed: BaseException | None = None
+        self._file: tuple[Path, Mapping[str, Any], Configuration] | None = None
         self.repository: Repository | None = None
         self.pool: Pool | None = None
+
+    @classmethod
+    def of_file(
+        cls, path: str | os.PathLike[str], told: Told | None = None, **options: Any
+    ) -> Server:
+        """The server that a configuration file describes; ``options`` take the place of its values.
+
+        They are named as in the file. When the file changes, models are added, removed and changed
+        as it says; see ``reload``. Raises FileFormatError for a file that is wrong.
+        """
+        found = Configuration.read(path, options)
+        made = cls(**found.arguments(), told=told)
+        made._file = Path(path), options, found
+        return made
+
+    def reload(self) -> list[str]:
+        """Read the configuration file again, and do as it says: a line for each change.
+
+        All or nothing: FileFormatError or ArgumentError for a file that is wrong, and the server
+        goes on as before. Only what concerns models can change; what else differs is told.
+        """
+        assert self._loop is not None, "the server has not been started"
+        return asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result()
+
+    async def _reload(self) -> list[str]:
+        if self._file is None:
+            raise ArgumentError(
+                "the server was not made of a configuration file",
+                op="reload",
+                hint="ef.serving.Server.of_file(path)",
+            )
+        assert self.repository is not None
+        path, options, before = self._file
+        found = Configuration.read(path, options)
+        of = found.arguments()
+        lines = await self.repository.configure(of["models"], of["policy"], of["batching"])
+        fixed = before.fixed_changes(found)
+        if fixed:
+            lines.append(f"{', '.join(fixed)}: what changed takes effect when the server starts again")
+        return lines
+
+    def ask_to_reload(self) -> None:
+        """Read the configuration file again soon, and tell what came of it; from any thread."""
+        self._reload_asked.set()
 
     @property
     def url(self) -> str:
@@ -223,10 +271,20 @@ class Server:
         return made
 
     async def _watch(self, repository: Repository) -> None:
+        mark = None if self._file is None else mark_of(self._file[0])
         while True:
             await asyncio.sleep(self._poll)
-            try:
-                for line in await repository.refresh():
-                    self._told(line)
-            except (EagerflowError, OSError) as error:
-                self._told(f"the models could not be looked at: {error}")
+            new = None if self._file is None else mark_of(self._file[0])
+            if self._reload_asked.is_set() or new not in (mark, None):
+                self._reload_asked.clear()
+                mark = new
+                await self._tell(self._reload(), "the configuration is as it was")
+            await self._tell(repository.refresh(), "the models could not be looked at")
+
+    async def _tell(self, changes: Awaitable[list[str]], failed: str) -> None:
+        """Tell a line for each change, or why there is none."""
+        try:
+            for line in await changes:
+                self._told(line)
+        except Exception as error:  # whatever it is, the server goes on
+            self._told(f"{failed}: {error}")
