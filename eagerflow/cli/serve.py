@@ -43,7 +43,7 @@ def add_serve(commands: Any) -> None:
             serve.add_argument(
                 option.flag,
                 dest=option.name,
-                action="store_false",
+                action=f"store_{not option.default}".lower(),
                 default=argparse.SUPPRESS,
                 help=option.told,
             )
@@ -53,6 +53,7 @@ def add_serve(commands: Any) -> None:
                 type=option.kind,
                 default=argparse.SUPPRESS,
                 metavar=option.metavar,
+                choices=option.choices or None,
                 help=option.told + default,
             )
     serve.set_defaults(run=_run)

@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow.errors import ArgumentError
 from eagerflow.recorder import with_recorder
 from eagerflow.serving.executors import Executor, InProcess
+from eagerflow.serving.journal import Record, current
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
@@ -77,6 +78,7 @@ class _Request(NamedTuple):
     shapes: tuple[Any, ...]
     places: Sequence[int]
     future: asyncio.Future[list[Any]]
+    record: Record | None
 
 
 class Batcher:
@@ -155,7 +157,10 @@ class Batcher:
         shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         number = self._number()
-        request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
+        record = current.get()
+        request = _Request(
+            priority, number, now, deadline, inputs, rows, shapes, places, future, record
+        )
         heapq.heappush(self._waiting, request)
         self._plan()
         return await future
@@ -202,14 +207,20 @@ class Batcher:
             return
         if self.metrics is not None:
             self.metrics.computed(sum(request.rows for request in batch))
-        self._executor.begin(partial(self._outcomes, batch), len(batch), partial(self._end, batch))
+        end = partial(self._end, batch, time.monotonic())
+        self._executor.begin(partial(self._outcomes, batch), len(batch), end)
         self._plan()
 
-    def _end(self, batch: list[_Request], outcomes: list[Any] | BaseException) -> None:
+    def _end(
+        self, batch: list[_Request], begun: float, outcomes: list[Any] | BaseException
+    ) -> None:
         now = time.monotonic()
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(batch)
         for request, outcome in zip(batch, outcomes, strict=True):
+            if request.record is not None:
+                times = begun - request.arrived, now - begun
+                request.record.computed(self.version.name, self.version.number, request.rows, times)
             if request.future.done():  # whoever asked has gone
                 continue
             if isinstance(outcome, BaseException):

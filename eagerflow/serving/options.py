@@ -14,6 +14,7 @@ from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.access import Access, tokens_of
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.journal import FORMS
 from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.serving.workers import WorkerSettings
 
@@ -34,11 +35,12 @@ class Option(NamedTuple):
     metavar: str | None = None
     least: float = 0
     of_model: bool = False
+    choices: tuple[str, ...] = ()
 
     @property
     def flag(self) -> str:
         """The command's flag; that of an option which is on is its negation."""
-        return f"--{'no-' if self.kind is bool else ''}{self.name.replace('_', '-')}"
+        return f"--{'no-' if self.default is True else ''}{self.name.replace('_', '-')}"
 
     def checked(self, value: Any) -> Any:
         """A value of a file; ArgumentError for one of another kind or below the least."""
@@ -46,11 +48,14 @@ class Option(NamedTuple):
         fits = isinstance(value, kinds) and (self.kind is bool or not isinstance(value, bool))
         if fits and self.kind in (int, float):
             fits = self.least <= value < float("inf")
+        if fits and self.choices:
+            fits = value in self.choices
         if not fits:
             raise ArgumentError(
                 f"{value!r:.80} is no value of it",
                 argument=self.name,
-                expected=_KINDS[self.kind]
+                expected=" or ".join(self.choices)
+                or _KINDS[self.kind]
                 + (f" of at least {self.least:g}" if self.kind in (int, float) else ""),
             )
         return Path(value) if self.kind is Path else value
@@ -88,6 +93,10 @@ OPTIONS = (
         "FILE",
     ),
     Option("tokens_variable", str, None, "an environment variable with secrets", "NAME"),
+    Option("grace", float, 30.0, "how long what has come may take when it ends", "S"),
+    Option("leave", float, 0.0, "how long it tells that it ends before it refuses connections", "S"),
+    Option("log", str, "off", f"a line for each request: {', '.join(FORMS)}", choices=FORMS),
+    Option("trace", bool, False, "spans for OpenTelemetry"),
     Option("certificate", Path, None, "PEM, for TLS", "FILE"),
     Option("key", Path, None, "PEM, for TLS", "FILE"),
 )
@@ -162,6 +171,10 @@ class Configuration(NamedTuple):
             "limits": Limits(of["max_body"] << 20, of["body_seconds"]),
             "access": Access(_tokens(of), of["certificate"], of["key"]).checked(),
             "poll": of["poll"],
+            "grace": of["grace"],
+            "leave": of["leave"],
+            "log": of["log"],
+            "trace": of["trace"],
             "workers": WorkerSettings(
                 of["workers"], of["worker_threads"], of["worker_seconds"]
             ).checked(),

@@ -175,6 +175,8 @@ class Repository:
         self._loader = ThreadPoolExecutor(1, "eagerflow-loader")
         self._refreshing = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
+        self.is_leaving = False
+        """Whether the server is about to end."""
         self._folder: Path | None = None
         self._adopt(models, policy, batching)
 
@@ -228,9 +230,9 @@ class Repository:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every model has a version that answers."""
+        """Whether every model has a version that answers, and the server goes on."""
         wanted = [model for model in self.models.values() if model.is_wanted]
-        return all(model.ready for model in wanted)
+        return not self.is_leaving and all(model.ready for model in wanted)
 
     async def refresh(self) -> list[str]:
         """Look at files and folders again, load what is new, let go of what has gone.

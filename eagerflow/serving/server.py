@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import threading
@@ -17,6 +18,7 @@ from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.executors import InProcess, Pool
+from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.options import Configuration
 from eagerflow.serving.protocols import rpc
@@ -25,7 +27,6 @@ from eagerflow.serving.workers import WorkerSettings
 
 __all__ = ["Server"]
 
-_GRACE = 30.0  # seconds for calls of gRPC that are under way when the server stops
 Told = Callable[[str], None]
 
 
@@ -38,7 +39,11 @@ class Server:
     gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
     requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
     looked at every ``poll`` seconds. ``workers`` processes compute, or the server itself if it is 0
-    (a WorkerSettings says more). ``told`` is called with a line for each change. Raises
+    (a WorkerSettings says more). ``log`` is a line for each request, on the standard error
+    (``"text"``, ``"json"``) or for handlers of ``logging`` (``"logging"``), and ``trace`` spans
+    for OpenTelemetry. When it is to end, it first tells for ``leave`` seconds that it is
+    not ready, and answers; then it refuses connections, and what has come has ``grace`` seconds.
+    ``told`` is called with a line for each change. Raises
     MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
     EagerflowError for a port that is taken.
 
@@ -69,6 +74,10 @@ class Server:
         access: Access | None = None,
         poll: float = 1.0,
         workers: int | WorkerSettings = 0,
+        grace: float = 30.0,
+        leave: float = 0.0,
+        log: str = "off",
+        trace: bool = False,
         told: Told | None = None,
     ) -> None:
         self._uvicorn = extras.load("uvicorn", "serving", "ef.serving")
@@ -79,6 +88,10 @@ class Server:
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
+        self._grace = grace
+        self._leave = leave
+        self._log = log
+        self._journal = Journal(trace) if trace or log != "off" else None
         self._workers = (
             workers if isinstance(workers, WorkerSettings) else WorkerSettings(workers)
         ).checked()
@@ -190,7 +203,7 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        with self._bound() as listening:
+        with written(self._log), self._bound() as listening:
             metrics = Metrics()
             pool = self.pool = Pool(self._workers) if self._workers.count else None
             if pool is not None:
@@ -214,8 +227,10 @@ class Server:
     async def _answer(self, repository: Repository, listening: socket.socket) -> None:
         """Answer requests until the server is asked to stop."""
         assert self._stopping is not None
+        answers = application(repository, self._limits, self._access)
         config = self._uvicorn.Config(
-            application(repository, self._limits, self._access),
+            answers if self._journal is None else self._journal.around(answers),
+            timeout_graceful_shutdown=math.ceil(self._grace),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -232,12 +247,14 @@ class Server:
                 await asyncio.sleep(0.001)
             self._started.set()
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            repository.is_leaving = True
+            await asyncio.sleep(self._leave)
         finally:
             watching.cancel()
             stopping.cancel()
             server.should_exit = True
             if over_grpc is not None:
-                await over_grpc.stop(_GRACE)
+                await over_grpc.stop(self._grace)
             await serving
 
     async def _start_rpc(self, repository: Repository) -> Any:
@@ -247,7 +264,7 @@ class Server:
         address = f"[{self.host}]" if ":" in self.host else self.host
         most = (self._limits or Limits()).max_body
         made, self.grpc_port = await rpc.start(
-            repository, f"{address}:{self.grpc_port}", most, self._access
+            repository, f"{address}:{self.grpc_port}", most, self._access, self._journal
         )
         return made
 
