@@ -23,6 +23,7 @@ from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
 
 __all__ = ["Batcher", "Batching"]
 
+
 class Batching(NamedTuple):
     """How the requests of a model are joined.
 

@@ -52,7 +52,7 @@ class Channel:
         kept = [np.ascontiguousarray(x) for x in arrays]
         rows = [[x.dtype.name, x.shape] for x in arrays]
         text = dumps(message | {"arrays": rows} if rows else message)
-        data = [x.reshape(-1).view(np.uint8).data for x in kept]
+        data: list[Any] = [x.reshape(-1).view(np.uint8).data for x in kept]
         head = _LENGTH.pack(len(text)) + text
         try:
             if sum(map(len, data)) <= _SMALL:

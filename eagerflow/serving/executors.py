@@ -44,7 +44,7 @@ class Executor(ABC):
 
     @abstractmethod
     def begin(self, work: Work, count: int, end: End) -> None:
-        """Call ``work``, which calls ``compute``, for so many requests; then ``end`` in the loop."""
+        """Call ``work``, which calls ``compute``, for so many requests; then call ``end``."""
 
     @abstractmethod
     def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
@@ -74,12 +74,15 @@ class InProcess(Executor):
         self._pool: ThreadPoolExecutor | None = None
 
     def prepare(self, rows: Iterable[int]) -> None:
+        """See ``Executor.prepare``."""
         self.version.try_out(rows)
 
     def is_free(self, later: Callable[[], None]) -> bool:
+        """See ``Executor.is_free``."""
         return not self._busy  # whoever began the batch comes again when it ends
 
     def begin(self, work: Work, count: int, end: End) -> None:
+        """See ``Executor.begin``."""
         if self.version.seconds * count < INLINE_SECONDS:
             end(work())
             return
@@ -94,9 +97,11 @@ class InProcess(Executor):
         _begun(self._pool, work, ended)
 
     def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """See ``Executor.compute``."""
         return self.version.compute(inputs, outputs)
 
     async def release(self) -> None:
+        """See ``Executor.release``."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
         self.version.release()
@@ -108,13 +113,11 @@ class Pool:
     ``command`` are the words that start a worker.
     """
 
-    def __init__(
-        self, settings: WorkerSettings, command: Sequence[str] = WORKER_COMMAND
-    ) -> None:
+    def __init__(self, settings: WorkerSettings, command: Sequence[str] = WORKER_COMMAND) -> None:
         self.workers = Workers(settings, command)
-        self._free = settings.count
+        self._free = settings.processes
         self._waiting: list[Callable[[], None]] = []
-        self._threads = ThreadPoolExecutor(settings.count, "eagerflow-batch")
+        self._threads = ThreadPoolExecutor(settings.processes, "eagerflow-batch")
         self._housekeeping = ThreadPoolExecutor(1, "eagerflow-drop")
 
     def __call__(self, version: ModelVersion) -> InWorkers:
@@ -179,16 +182,20 @@ class InWorkers(Executor):
             raise
 
     def is_free(self, later: Callable[[], None]) -> bool:
+        """See ``Executor.is_free``."""
         return self._pool.is_free(later)
 
     def begin(self, work: Work, count: int, end: End) -> None:
+        """See ``Executor.begin``."""
         self._pool.begin(work, end)
 
     def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """See ``Executor.compute``."""
         assert self._key is not None, "prepare has not been called"
         return self._pool.workers.compute(self._key, [np.asarray(x) for x in inputs], outputs)
 
     async def release(self) -> None:
+        """See ``Executor.release``."""
         if self._key is not None:
             await self._pool.drop(self._key)
 

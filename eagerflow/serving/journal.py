@@ -81,9 +81,7 @@ class Journal:
     def noting(self, method: str, path: str, headers: Mapping[str, str]) -> Iterator[Record]:
         """A block that answers a request, and may say more of it in the Record."""
         given = headers.get(HEADER, "")
-        record = Record(
-            given if _ID.fullmatch(given) else secrets.token_hex(16), method, path
-        )
+        record = Record(given if _ID.fullmatch(given) else secrets.token_hex(16), method, path)
         before = current.set(record)
         try:
             yield record

@@ -1,4 +1,4 @@
-"""The options of a server: one table for the command's flags, configuration files and ``Server``."""
+"""The options of a server: one table for the command's flags, for files and for ``Server``."""
 
 from __future__ import annotations
 
@@ -61,7 +61,13 @@ class Option(NamedTuple):
         return Path(value) if self.kind is Path else value
 
 
-_KINDS = {int: "an integer", float: "a number", str: "a text", bool: "true or false", Path: "a path"}
+_KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    Path: "a path",
+}
 
 OPTIONS = (
     Option("host", str, "127.0.0.1", "what is listened on; the default is this machine alone"),
@@ -94,7 +100,9 @@ OPTIONS = (
     ),
     Option("tokens_variable", str, None, "an environment variable with secrets", "NAME"),
     Option("grace", float, 30.0, "how long what has come may take when it ends", "S"),
-    Option("leave", float, 0.0, "how long it tells that it ends before it refuses connections", "S"),
+    Option(
+        "leave", float, 0.0, "how long it tells that it ends before it refuses connections", "S"
+    ),
     Option("log", str, "off", f"a line for each request: {', '.join(FORMS)}", choices=FORMS),
     Option("trace", bool, False, "spans for OpenTelemetry"),
     Option("certificate", Path, None, "PEM, for TLS", "FILE"),
@@ -121,7 +129,7 @@ class Configuration(NamedTuple):
     values: dict[str, Any] = {}
 
     @classmethod
-    def read(cls, path: str | os.PathLike[str], flags: Mapping[str, Any] = {}) -> Configuration:  # noqa: B006
+    def read(cls, path: str | os.PathLike[str], flags: Mapping[str, Any] = {}) -> Configuration:
         """What a file says, in TOML; ``flags`` take the place of its values.
 
         Paths in it are relative to its folder. Raises FileFormatError, which names key and line,
@@ -181,10 +189,8 @@ class Configuration(NamedTuple):
         }
 
     def fixed_changes(self, other: Configuration) -> list[str]:
-        """The names of options that another configuration sets otherwise, beside those of models."""
-        a, b = (
-            {n: c.values.get(n, _OF[n].default) for n in _FIXED} for c in (self, other)
-        )
+        """The names of options that another configuration sets otherwise, models' own aside."""
+        a, b = ({n: c.values.get(n, _OF[n].default) for n in _FIXED} for c in (self, other))
         return sorted(name for name in _FIXED if a[name] != b[name])
 
 
@@ -209,9 +215,12 @@ def _tokens(of: Mapping[str, Any]) -> tuple[str, ...]:
 # What a file says ---------------------------------------------------------------------------------
 
 
-def _values(told: Mapping[str, Any], text: str, folder: Path) -> tuple[dict[str, Any], Any]:
+def _values(
+    told: Mapping[str, Any], text: str, folder: Path
+) -> tuple[dict[str, Any], Models | None]:
     """The values of options, and the models, of a file's contents."""
-    values, models = {}, None
+    values: dict[str, Any] = {}
+    models: Models | None = None
     for key, value in told.items():
         if key != "models":
             values[key] = _checked(_OF, key, value, text, folder, known=("models", *_OF))

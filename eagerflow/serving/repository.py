@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from eagerflow.capture.saving.formats import SUFFIXES
-from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError
+from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.batching import Batcher, Batching
 from eagerflow.serving.executors import Executor, InProcess
 from eagerflow.serving.metrics import Metrics, VersionMetrics

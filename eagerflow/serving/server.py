@@ -34,18 +34,18 @@ class Server:
     """A server of models over HTTP, in a thread of its own; a context manager.
 
     ``models`` is a file of a graph (``graph.save``, ``model.export``, ONNX), a folder of models
-    with folders of versions, or a mapping of names to files, folders or ModelOptions. ``host`` is this machine
-    alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
-    gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
-    requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
-    looked at every ``poll`` seconds. ``workers`` processes compute, or the server itself if it is 0
-    (a WorkerSettings says more). ``log`` is a line for each request, on the standard error
-    (``"text"``, ``"json"``) or for handlers of ``logging`` (``"logging"``), and ``trace`` spans
-    for OpenTelemetry. When it is to end, it first tells for ``leave`` seconds that it is
-    not ready, and answers; then it refuses connections, and what has come has ``grace`` seconds.
-    ``told`` is called with a line for each change. Raises
-    MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
-    EagerflowError for a port that is taken.
+    with folders of versions, or a mapping of names to files, folders or ModelOptions. ``host`` is
+    this machine alone, unless told otherwise; ``port=0`` takes a free one, and so does
+    ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
+    ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` who may
+    ask; files are looked at every ``poll`` seconds. ``workers`` processes compute, or the server
+    itself if it is 0 (a WorkerSettings says more). When it is to end, it first tells for ``leave``
+    seconds that it is not ready, and answers; then it refuses connections, and what has come has
+    ``grace`` seconds. ``log`` is a line for each request, on the standard error (``"text"``,
+    ``"json"``) or for handlers of ``logging`` (``"logging"``), and ``trace`` spans for
+    OpenTelemetry. ``told`` is called with a line for each change. Raises MissingExtraError without
+    the extra ``serving``, ArgumentError for paths that do not exist, and EagerflowError for a port
+    that is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
     Protocol (``/v2/models/NAME/infer``), over gRPC too.
@@ -143,7 +143,9 @@ class Server:
         lines = await self.repository.configure(of["models"], of["policy"], of["batching"])
         fixed = before.fixed_changes(found)
         if fixed:
-            lines.append(f"{', '.join(fixed)}: what changed takes effect when the server starts again")
+            lines.append(
+                f"{', '.join(fixed)}: what changed takes effect when the server starts again"
+            )
         return lines
 
     def ask_to_reload(self) -> None:
@@ -205,7 +207,7 @@ class Server:
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
         with written(self._log), self._bound() as listening:
             metrics = Metrics()
-            pool = self.pool = Pool(self._workers) if self._workers.count else None
+            pool = self.pool = Pool(self._workers) if self._workers.processes else None
             if pool is not None:
                 metrics.watch(pool.workers)
             repository = self.repository = Repository(*self._options, metrics, pool or InProcess)

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from eagerflow.errors import ArgumentError, EagerflowError, SessionError
+from eagerflow.errors import ArgumentError, SessionError
 from eagerflow.runtime.threads import thread_count
 from eagerflow.serving.channel import Channel, as_error
 from eagerflow.serving.refusals import CrashedError, UnavailableError
@@ -36,16 +36,16 @@ WORKER_COMMAND = (sys.executable, "-P", "-m", "eagerflow.serving.worker")
 class WorkerSettings(NamedTuple):
     """How many processes compute, and how long they may take.
 
-    With a ``count`` of 0 the server computes itself. Each worker has ``threads`` (None: the
+    With 0 ``processes`` the server computes itself. Each worker has ``threads`` (None: the
     processors, shared between them). One that does not answer for ``seconds`` is replaced, and
     ``load_seconds`` is how long it may take to load and try a version. A batch is begun
     ``attempts`` times if its worker ends, then each of its requests as often.
 
     >>> ef.serving.WorkerSettings(2, threads=3).checked()
-    WorkerSettings(count=2, threads=3, seconds=60.0, load_seconds=600.0, attempts=3)
+    WorkerSettings(processes=2, threads=3, seconds=60.0, load_seconds=600.0, attempts=3)
     """
 
-    count: int = 0
+    processes: int = 0
     threads: int | None = None
     seconds: float = 60.0
     load_seconds: float = 600.0
@@ -53,7 +53,7 @@ class WorkerSettings(NamedTuple):
 
     def checked(self) -> WorkerSettings:
         """These settings; ArgumentError for what cannot be."""
-        least = {"count": 0, "threads": 1, "attempts": 1}
+        least = {"processes": 0, "threads": 1, "attempts": 1}
         for name, bound in least.items():
             value = getattr(self, name)
             if name == "threads" and value is None:
@@ -74,12 +74,12 @@ class WorkerSettings(NamedTuple):
                     argument=name,
                     expected="seconds, above 0",
                 )
-        if self.count and not hasattr(socket, "send_fds"):
+        if self.processes and not hasattr(socket, "send_fds"):
             raise ArgumentError(
                 "workers need sockets that can pass files, which this system lacks",
                 op="workers",
-                argument="count",
-                hint="count=0: the server computes itself",
+                argument="processes",
+                hint="0 processes: the server computes itself",
             )
         return self
 
@@ -96,7 +96,7 @@ class Loaded(NamedTuple):
 
 
 class Worker:
-    """One process, from its start to its end; EOFError where it has ended, or was ended for hanging.
+    """One process, from its start to its end; EOFError where it has ended, or hung and was ended.
 
     ``command`` are the words that start it, to which the numbers of two open files, and how many
     threads it has, are added.
@@ -225,20 +225,20 @@ class Workers:
     ) -> None:
         self.settings = settings.checked()
         self._command = command
-        self._threads = settings.threads or max(1, thread_count() // settings.count)
+        self._threads = settings.threads or max(1, thread_count() // settings.processes)
         self._versions: dict[int, Loaded] = {}
         self._number = itertools.count(1).__next__
         self._changed = threading.Condition()
         self._there: set[Worker] = set()
         self._idle: list[Worker] = []
-        self._starting = settings.count
+        self._starting = settings.processes
         self._problem = ""
         self._closing = threading.Event()
         self.ended = 0
         """How many workers have ended unasked."""
         self._keepers = [
             threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
-            for i in range(settings.count)
+            for i in range(settings.processes)
         ]
         for keeper in self._keepers:
             keeper.start()
@@ -325,7 +325,7 @@ class Workers:
         seconds = 0.0
         lost = 0
         try:
-            with ThreadPoolExecutor(self.settings.count) as pool:
+            with ThreadPoolExecutor(self.settings.processes) as pool:
                 while missing := self._without(version):
                     for found in pool.map(partial(self._tried, version), missing):
                         lost += found is None

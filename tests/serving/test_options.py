@@ -40,7 +40,9 @@ def test_flags_and_files_and_defaults_agree(tmp_path):
         part
         for option in OPTIONS
         if option.name in every
-        for part in ([option.flag] if option.kind is bool else [option.flag, str(every[option.name])])
+        for part in (
+            [option.flag] if option.kind is bool else [option.flag, str(every[option.name])]
+        )
     ]
     given = vars(parser.parse_args(["serve", "m", *words]))
     values = {o.name: given[o.name] for o in OPTIONS if o.name in given}
@@ -65,7 +67,9 @@ def test_the_example_is_one(tmp_path, monkeypatch):
     assert digits.batching == Batching(64, 0.002, max_queue=256)
     assert found.models["scale"].batching == Batching(max_queue=256)
     assert TOKEN not in repr(found)
-    server = Server.of_file(tmp_path / "serve.toml", host="127.0.0.1", port=0, grpc=False, workers=0)
+    server = Server.of_file(
+        tmp_path / "serve.toml", host="127.0.0.1", port=0, grpc=False, workers=0
+    )
     with server:
         client = Client(server)
         headers = {"authorization": f"Bearer {TOKEN}"}
@@ -126,7 +130,9 @@ def test_models_change_while_requests_are_answered(tmp_path):
             model = server.repository.model("a")
             written(tmp_path, both.format(4, "pinned = 1\nversions = 2\nlabels = {old = 1}"))
             until(lambda: model.pinned == 1 and model.current == 1)
-            assert client.json("/v1/models/a/labels/old:predict", ROW)["predictions"][0]["total"] == 6
+            assert (
+                client.json("/v1/models/a/labels/old:predict", ROW)["predictions"][0]["total"] == 6
+            )
             until(lambda: all(b.batching.max_rows == 4 for b in model.ready.values()))
             written(tmp_path, "prot = 3")
             until(lambda: any("configuration is as it was" in line for line in told))

@@ -52,7 +52,9 @@ class Together:
 
     def all_of(self, batcher, arrays):
         async def go():
-            asked = (batcher.run({name: x for name in batcher.version.signature.inputs}) for x in arrays)
+            asked = (
+                batcher.run(dict.fromkeys(batcher.version.signature.inputs, x)) for x in arrays
+            )
             return await asyncio.gather(*asked, return_exceptions=True)
 
         return self.run(go())
@@ -166,7 +168,9 @@ def test_versions_come_and_go(two):
 def test_workers_share_the_memory_of_weights(two):
     size = 32 << 20
     w = ef.Variable(np.ones((size // 4 // 8, 8), "float32"), name="w")
-    graph = ef.capture.trace(lambda x: ef.sum(x @ w, axis=1), ef.TensorSpec(("n", len(w)), "float32"))
+    graph = ef.capture.trace(
+        lambda x: ef.sum(x @ w, axis=1), ef.TensorSpec(("n", len(w)), "float32")
+    )
 
     def anonymous():
         return [_memory(pid, "Pss_Anon") for pid in two.pool.workers.pids]
@@ -273,7 +277,8 @@ def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"count": -1}, {"count": 1.5}, {"threads": 0}, {"seconds": 0}, {"attempts": 0}]
+    "wrong",
+    [{"processes": -1}, {"processes": 1.5}, {"threads": 0}, {"seconds": 0}, {"attempts": 0}],
 )
 def test_settings_that_cannot_be(wrong):
     with pytest.raises(ArgumentError, match=next(iter(wrong))):

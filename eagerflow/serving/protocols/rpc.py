@@ -78,9 +78,7 @@ async def start(
     return made, port
 
 
-def _handlers(
-    grpc: Any, service: _Service, access: Access, journal: Journal | None
-) -> Any:
+def _handlers(grpc: Any, service: _Service, access: Access, journal: Journal | None) -> Any:
     """What gRPC calls for each method."""
     known = messages()
     found = {}
