@@ -12,6 +12,7 @@ from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.model import ModelVersion
+from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.refusals import (
     BusyError,
     CrashedError,
@@ -23,7 +24,6 @@ from eagerflow.serving.refusals import (
 from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
-from eagerflow.serving.workers import WorkerSettings
 
 __all__ = [
     "Access",

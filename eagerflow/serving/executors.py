@@ -16,7 +16,8 @@ import numpy as np
 from eagerflow.capture.saving.file import map_open, write_open
 from eagerflow.graph.graph import Graph
 from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.workers import WORKER_COMMAND, Workers, WorkerSettings
+from eagerflow.serving.processes import WorkerSettings
+from eagerflow.serving.workers import WORKER_COMMAND, Workers
 from eagerflow.variable import Variable, put_together
 
 __all__ = ["Executor", "InProcess", "InWorkers", "Pool"]
@@ -117,6 +118,7 @@ class Pool:
         self.workers = Workers(settings, command)
         self._free = settings.processes
         self._waiting: list[Callable[[], None]] = []
+        self.is_ending = False
         self._threads = ThreadPoolExecutor(settings.processes, "eagerflow-batch")
         self._housekeeping = ThreadPoolExecutor(1, "eagerflow-drop")
 
@@ -144,7 +146,9 @@ class Pool:
         _begun(self._threads, work, ended)
 
     async def drop(self, key: int) -> None:
-        """Let all workers forget a version."""
+        """Let all workers forget a version, unless they end anyway."""
+        if self.is_ending:
+            return
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(self._housekeeping, self.workers.drop, key)
 

@@ -15,8 +15,9 @@ from eagerflow.serving.access import Access, tokens_of
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.journal import FORMS
+from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.repository import ModelOptions, Policy
-from eagerflow.serving.workers import WorkerSettings
+from eagerflow.settings import named_by_user
 
 __all__ = ["OPTIONS", "Configuration", "Option"]
 
@@ -204,7 +205,7 @@ def _tokens(of: Mapping[str, Any]) -> tuple[str, ...]:
     name = of["tokens_variable"]
     if name is None:
         return found
-    lines = tuple(filter(None, map(str.strip, os.environ.get(name, "").splitlines())))
+    lines = tuple(filter(None, map(str.strip, named_by_user(name).splitlines())))
     if not lines:
         raise ArgumentError(
             f"the environment variable {name[:80]!r} has no tokens", argument="tokens_variable"

@@ -292,17 +292,23 @@ class Repository:
                 told.append(self._unload(model, number))
         for number in [n for n in model.broken if n not in chosen]:
             del model.broken[number]
-        return told
+        return list(filter(None, told))
 
     async def _load(self, model: Model, number: int, path: Path) -> str:
-        """Load a version beside the others; it answers from when it has been tried."""
+        """Load a version beside the others; it answers from when it has been tried.
+
+        Gives a line, or "" where what has been told still holds.
+        """
         loop = asyncio.get_running_loop()
         model.loading.add(number)
         try:
             made = await loop.run_in_executor(self._loader, self._made, model, number, path)
         except Exception as error:  # whatever it is, the others go on
-            model.broken[number] = str(error) or type(error).__name__
-            return f"{model.name} {number} is broken: {model.broken[number]}"
+            if isinstance(error, UnavailableError):
+                model.marks.pop(number, None)  # what is missing may come: it is tried again
+            told = str(error) or type(error).__name__
+            before, model.broken[number] = model.broken.get(number), told
+            return "" if told == before else f"{model.name} {number} is broken: {told}"
         finally:
             model.loading.discard(number)
         model.broken.pop(number, None)

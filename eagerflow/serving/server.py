@@ -21,9 +21,10 @@ from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.options import Configuration
+from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.protocols import rpc
+from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Models, Policy, Repository, mark_of
-from eagerflow.serving.workers import WorkerSettings
 
 __all__ = ["Server"]
 
@@ -126,7 +127,8 @@ class Server:
         All or nothing: FileFormatError or ArgumentError for a file that is wrong, and the server
         goes on as before. Only what concerns models can change; what else differs is told.
         """
-        assert self._loop is not None, "the server has not been started"
+        if self._loop is None or not self._loop.is_running():
+            raise UnavailableError("the server does not run", op="reload")
         return asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result()
 
     async def _reload(self) -> list[str]:
@@ -224,6 +226,8 @@ class Server:
         try:
             await self._answer(repository, listening)
         finally:
+            if self.pool is not None:
+                self.pool.is_ending = True
             await repository.drain()
 
     async def _answer(self, repository: Repository, listening: socket.socket) -> None:

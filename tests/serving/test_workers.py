@@ -1,6 +1,7 @@
 """Processes that compute for a server: their answers, and what is lost when they end (nothing)."""
 
 import asyncio
+import http.client
 import os
 import random
 import signal
@@ -18,7 +19,14 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, IndexRangeError, SessionError, ShapeError
-from eagerflow.serving import Batching, CrashedError, ModelVersion, Server, WorkerSettings
+from eagerflow.serving import (
+    Batching,
+    CrashedError,
+    ModelVersion,
+    Server,
+    UnavailableError,
+    WorkerSettings,
+)
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.channel import Channel, as_error, described
 from eagerflow.serving.executors import Pool
@@ -266,7 +274,7 @@ def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeyp
     monkeypatch.setenv(NO_START, str(mark))
     made = Together(WorkerSettings(1))
     try:
-        with pytest.raises(SessionError, match="no worker has started"):
+        with pytest.raises(UnavailableError, match="no worker has started"):
             made.batcher(scaling(2), Batching(1))
         mark.unlink()
         until(lambda: made.pool.workers.pids, 60)
@@ -301,6 +309,26 @@ def test_a_server_with_workers(folder):
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_a_worker_that_hangs_does_not_keep_the_server_from_its_end(folder):
+    server = Server(folder, port=0, workers=1, grace=1.0).start()
+    (pid,) = server.pool.workers.pids
+    os.kill(pid, signal.SIGSTOP)
+    client = Client(server)
+
+    def ask():
+        with suppress(OSError, http.client.HTTPException):
+            client.call(PREDICT, ROW)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    until(lambda: server.repository.model("scale").batcher().running)
+    begin = time.monotonic()
+    server.stop()
+    assert time.monotonic() - begin < 30
+    asking.join(30)
+    assert not _is_running(pid)
 
 
 CRASHING = """
