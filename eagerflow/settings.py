@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 
 SETTINGS = {
     "EAGERFLOW_LLVM": "`0`, `off`, `no` or `false`: no machine code",
@@ -21,6 +22,16 @@ def setting(name: str) -> str:
     if name not in SETTINGS:
         raise KeyError(name)
     return os.environ.get(name, "")
+
+
+def named_by_user(name: str) -> str:
+    """What a variable says whose name a user chose, as for secrets; "" if it is not set."""
+    return os.environ.get(name, "")
+
+
+def for_child(changes: Mapping[str, str]) -> dict[str, str]:
+    """All variables, with these changes, for a process that is started."""
+    return os.environ | changes
 
 
 def switched_off(name: str) -> bool:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from eagerflow import serving
-from eagerflow.errors import printable
-from eagerflow.serving.access import tokens_of
+from eagerflow.errors import ArgumentError, printable
+from eagerflow.serving.options import OPTIONS, Configuration
 from eagerflow.serving.texts import example
 
 __all__ = ["add_serve"]
@@ -26,55 +26,55 @@ def add_serve(commands: Any) -> None:
     serve.add_argument(
         "models",
         type=Path,
+        nargs="?",
         metavar="MODELS",
         help="a file of graph.save, model.export or ONNX, or a folder of models: "
         "NAME/VERSION/model.ef",
     )
-    serve.add_argument("--host", default="127.0.0.1", help="default: %(default)s, this machine")
-    serve.add_argument("--port", type=int, default=8501, help="REST; default: %(default)s")
-    serve.add_argument("--grpc-port", type=int, default=8500, help="gRPC; default: %(default)s")
-    serve.add_argument("--no-grpc", action="store_true", help="REST alone")
     serve.add_argument(
-        "--versions",
-        type=int,
-        default=1,
-        metavar="N",
-        help="how many versions of each model answer, the latest; 0 for all (default: %(default)s)",
-    )
-    serve.add_argument(
-        "--max-batch", type=int, default=32, metavar="ROWS", help="default: %(default)s"
-    )
-    serve.add_argument(
-        "--max-wait",
-        type=float,
-        default=0.0,
-        metavar="MS",
-        help="how long a request may wait for others to join (default: %(default)s)",
-    )
-    serve.add_argument(
-        "--tokens",
+        "--config",
         type=Path,
         metavar="FILE",
-        help="a file of secrets, one a line; requests carry one: Authorization: Bearer SECRET",
+        help="a file in TOML with these options and models; flags take the place of what it says",
     )
-    serve.add_argument("--certificate", type=Path, metavar="FILE", help="PEM, for TLS")
-    serve.add_argument("--key", type=Path, metavar="FILE", help="PEM, for TLS")
+    for option in OPTIONS:
+        default = "" if option.default is None else f" (default: {option.default})"
+        if option.kind is bool:
+            serve.add_argument(
+                option.flag,
+                dest=option.name,
+                action=f"store_{not option.default}".lower(),
+                default=argparse.SUPPRESS,
+                help=option.told,
+            )
+        else:
+            serve.add_argument(
+                option.flag,
+                type=option.kind,
+                default=argparse.SUPPRESS,
+                metavar=option.metavar,
+                choices=option.choices or None,
+                help=option.told + default,
+            )
     serve.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    server = serving.Server(
-        options.models,
-        host=options.host,
-        port=options.port,
-        grpc_port=None if options.no_grpc else options.grpc_port,
-        policy=serving.Policy(latest=options.versions),
-        batching=serving.Batching(options.max_batch, options.max_wait / 1e3),
-        access=serving.Access(
-            tokens_of(options.tokens) if options.tokens else (), options.certificate, options.key
-        ),
-        told=lambda line: print(printable(line, "\n"), flush=True),
-    )
+    given = vars(options)
+    values = {option.name: given[option.name] for option in OPTIONS if option.name in given}
+    if options.models is not None:
+        values["models"] = options.models
+
+    def told(line: str) -> None:
+        print(printable(line, "\n"), flush=True)
+
+    if options.config is not None:
+        server = serving.Server.of_file(options.config, told, **values)
+    else:
+        models = values.pop("models", None)
+        if models is None:
+            raise ArgumentError("there are no models", op="serve", expected="MODELS or --config")
+        server = serving.Server(**Configuration(models, values).arguments(), told=told)
     asyncio.run(_serve(server))
     return 0
 
@@ -85,6 +85,8 @@ async def _serve(server: serving.Server) -> None:
     serving_task = asyncio.create_task(server.serve())
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, server.ask_to_stop)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, server.ask_to_reload)
     while not server.is_started and not serving_task.done():
         await asyncio.sleep(0.002)
     if server.is_started:

@@ -12,14 +12,16 @@ from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.model import ModelVersion
+from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.refusals import (
     BusyError,
+    CrashedError,
     LateError,
     TooLargeError,
     UnavailableError,
     UnknownModelError,
 )
-from eagerflow.serving.repository import Policy
+from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
 
@@ -27,9 +29,11 @@ __all__ = [
     "Access",
     "Batching",
     "BusyError",
+    "CrashedError",
     "ForbiddenError",
     "LateError",
     "Limits",
+    "ModelOptions",
     "ModelVersion",
     "Policy",
     "Server",
@@ -37,4 +41,5 @@ __all__ = [
     "TooLargeError",
     "UnavailableError",
     "UnknownModelError",
+    "WorkerSettings",
 ]

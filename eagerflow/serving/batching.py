@@ -8,7 +8,6 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,14 +15,13 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError
 from eagerflow.recorder import with_recorder
+from eagerflow.serving.executors import Executor, InProcess
+from eagerflow.serving.journal import Record, current
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
 
 __all__ = ["Batcher", "Batching"]
-
-INLINE_SECONDS = 0.0005
-"""Models that take less run in the server's own thread: to pass work to another takes 0.1 ms."""
 
 
 class Batching(NamedTuple):
@@ -81,6 +79,7 @@ class _Request(NamedTuple):
     shapes: tuple[Any, ...]
     places: Sequence[int]
     future: asyncio.Future[list[Any]]
+    record: Record | None
 
 
 class Batcher:
@@ -90,7 +89,11 @@ class Batcher:
     """
 
     def __init__(
-        self, version: ModelVersion, batching: Batching, metrics: VersionMetrics | None = None
+        self,
+        version: ModelVersion,
+        batching: Batching,
+        metrics: VersionMetrics | None = None,
+        executor: Executor | None = None,
     ) -> None:
         self.version = version
         self.batching = batching.checked()
@@ -106,12 +109,11 @@ class Batcher:
         self._waiting: list[_Request] = []
         self._number = itertools.count().__next__
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
-        self._busy = False
-        self._pool: ThreadPoolExecutor | None = None
+        self._executor = executor or InProcess(version)
 
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
-        self.version.try_out(self._steps if self._joins else (1,))
+        self._executor.prepare(self._steps if self._joins else (1,))
 
     async def run(
         self,
@@ -156,7 +158,10 @@ class Batcher:
         shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         number = self._number()
-        request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
+        record = current.get()
+        request = _Request(
+            priority, number, now, deadline, inputs, rows, shapes, places, future, record
+        )
         heapq.heappush(self._waiting, request)
         self._plan()
         return await future
@@ -175,7 +180,7 @@ class Batcher:
 
     def _plan(self) -> None:
         """See to it that what waits is computed: now, soon, or when it has waited long enough."""
-        if self._busy or not self._waiting:
+        if not self._waiting or not self._executor.is_free(self._plan):
             return
         wait = 0.0
         if self._joins and self.batching.max_wait:
@@ -196,29 +201,27 @@ class Batcher:
     def _begin(self) -> None:
         """Compute the next batch."""
         self._timer = None
+        if not self._executor.is_free(self._plan):
+            return
         batch = self._next_batch()
         if not batch:
             return
         if self.metrics is not None:
             self.metrics.computed(sum(request.rows for request in batch))
-        if self.version.seconds * len(batch) < INLINE_SECONDS:
-            self._end(batch, self._outcomes(batch))
-            return
-        self._busy = True
-        if self._pool is None:
-            self._pool = ThreadPoolExecutor(1, f"eagerflow-{self.version.name}")
-        loop = asyncio.get_running_loop()
-        done = loop.run_in_executor(self._pool, self._outcomes, batch)
-        done.add_done_callback(partial(self._computed, batch))
+        end = partial(self._end, batch, time.monotonic())
+        self._executor.begin(partial(self._outcomes, batch), len(batch), end)
+        self._plan()
 
-    def _computed(self, batch: list[_Request], done: asyncio.Future[list[Any]]) -> None:
-        self._busy = False
-        error = done.exception()
-        self._end(batch, [error] * len(batch) if error is not None else done.result())
-
-    def _end(self, batch: list[_Request], outcomes: list[Any]) -> None:
+    def _end(
+        self, batch: list[_Request], begun: float, outcomes: list[Any] | BaseException
+    ) -> None:
         now = time.monotonic()
+        if isinstance(outcomes, BaseException):
+            outcomes = [outcomes] * len(batch)
         for request, outcome in zip(batch, outcomes, strict=True):
+            if request.record is not None:
+                times = begun - request.arrived, now - begun
+                request.record.computed(self.version.name, self.version.number, request.rows, times)
             if request.future.done():  # whoever asked has gone
                 continue
             if isinstance(outcome, BaseException):
@@ -269,6 +272,8 @@ class Batcher:
         """The outputs of each request of a batch, or its error; called in any thread."""
         try:
             return with_recorder(None, self._joined, batch)
+        except UnavailableError as error:  # none of them is at fault
+            return [error] * len(batch)
         except Exception as error:
             if len(batch) == 1:
                 return [error]
@@ -285,7 +290,7 @@ class Batcher:
                 _filled([x.numpy() for x in column], wanted - rows)
                 for column in zip(*(request.inputs for request in batch), strict=True)
             ]
-        found = dict(zip(places, self.version.compute(inputs, places), strict=True))
+        found = dict(zip(places, self._executor.compute(inputs, places), strict=True))
         if not self._joins:
             return [[found[i] for i in batch[0].places]]
         outcomes, begin = [], 0
@@ -302,9 +307,7 @@ class Batcher:
         self.is_open = False
         while self.running:
             await asyncio.sleep(0.005)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-        self.version.release()
+        await self._executor.release()
 
 
 def _filled(arrays: list[Any], more: int) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.serving.refusals import status_of
+from eagerflow.serving.workers import Workers
 
 __all__ = ["Metrics", "VersionMetrics"]
 
@@ -46,6 +47,14 @@ class Metrics:
             labels,
             registry=self.registry,
         )
+
+    def watch(self, workers: Workers) -> None:
+        """Tell how many workers there are, and how many have ended unasked."""
+        for name, told, count in (
+            ("eagerflow_workers", "Processes that compute now", lambda: len(workers.pids)),
+            ("eagerflow_workers_ended", "Processes that ended unasked", lambda: workers.ended),
+        ):
+            self._client.Gauge(name, told, registry=self.registry).set_function(count)
 
     def refuse(self, model: str, error: BaseException) -> None:
         """Count an answer that is an error; names that no model has are counted as one."""

@@ -7,6 +7,7 @@ from eagerflow.serving.access import ForbiddenError
 
 __all__ = [
     "BusyError",
+    "CrashedError",
     "LateError",
     "TooLargeError",
     "UnavailableError",
@@ -47,6 +48,16 @@ class BusyError(EagerflowError, RuntimeError):
     """
 
 
+class CrashedError(EagerflowError, RuntimeError):
+    """What a request or a version needs ended the process that computed it, again and again.
+
+    >>> raise ef.serving.CrashedError("the process that computed the request ended")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.CrashedError: the process that computed the request ended
+    """
+
+
 class LateError(EagerflowError, TimeoutError):
     """A request's deadline passed before it was begun, so it was not computed.
 
@@ -76,6 +87,7 @@ _STATUS = (
     (UnavailableError, 503),
     (LateError, 504),
     (OutOfMemoryError, 507),
+    (CrashedError, 500),
     (MissingExtraError, 501),
     (EagerflowError, 400),
 )

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from eagerflow.capture.saving.formats import SUFFIXES
-from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError
+from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.batching import Batcher, Batching
+from eagerflow.serving.executors import Executor, InProcess
 from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 
-__all__ = ["Model", "Policy", "Repository"]
+__all__ = ["Model", "ModelOptions", "Models", "Policy", "Repository", "mark_of"]
 
 _ENDINGS = (SUFFIXES["ef"], SUFFIXES["onnx"])
 _Mark = tuple[int, int, int]
@@ -43,6 +44,31 @@ class Policy(NamedTuple):
         return set(sorted(numbers)[-self.latest :] if self.latest else numbers)
 
 
+class ModelOptions(NamedTuple):
+    """Where a model is, which of its versions are served, how requests are joined, and names.
+
+    ``labels`` maps names to numbers of versions, ``pinned`` is the version that answers where a
+    request names none. None stands for what holds for all models, and for the labels as they are.
+
+    >>> ef.serving.ModelOptions("models/digits", labels={"stable": 3}).pinned
+    """
+
+    path: str | os.PathLike[str]
+    policy: Policy | None = None
+    batching: Batching | None = None
+    labels: Mapping[str, int] | None = None
+    pinned: int | None = None
+
+
+Models = (
+    str
+    | os.PathLike[str]
+    | Mapping[str, ModelOptions]
+    | Mapping[str, str | os.PathLike[str]]
+    | Mapping[str, str | os.PathLike[str] | ModelOptions]
+)
+
+
 class Model:
     """A model's versions: those that answer, those that are broken and why, and labels.
 
@@ -63,6 +89,18 @@ class Model:
         self.is_wanted = True
         """Whether it is to be loaded; False once it was unloaded by a request."""
         self.marks: dict[int, _Mark] = {}
+
+    def configure(self, options: ModelOptions, policy: Policy, batching: Batching) -> None:
+        """Have these options from now on; files are to be looked at again."""
+        path, batching = Path(options.path), options.batching or batching
+        if (path, batching) != (self.path, self.batching):
+            self.marks.clear()  # then all are loaded again, each beside the one before
+        self.path, self.batching = path, batching
+        self.policy = options.policy or policy
+        if options.labels is not None:
+            self.labels, self.pinned = dict(options.labels), options.pinned
+        elif options.pinned is not None:
+            self.pinned = options.pinned
 
     @property
     def current(self) -> int | None:
@@ -119,44 +157,66 @@ class Repository:
     ``models`` is a file of a graph, a folder of models, or a mapping of names to files or folders
     of versions. A folder of models has a folder for each name, with one for each version, named by
     its number, that holds one file: ``models/digits/3/model.ef``. A version answers when it was
-    loaded and has run; one that does not load never takes the place of one that does. Raises
-    ArgumentError where nothing is found.
+    loaded and has run; one that does not load never takes the place of one that does. ``executor``
+    makes what computes the batches of a version. Raises ArgumentError where nothing is found.
     """
 
     def __init__(
         self,
-        models: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
+        models: Models,
         policy: Policy | None = None,
         batching: Batching | None = None,
         metrics: Metrics | None = None,
+        executor: Callable[[ModelVersion], Executor] = InProcess,
     ) -> None:
         self.metrics = metrics
+        self._executor = executor
         self.models: dict[str, Model] = {}
-        self._policy = policy or Policy()
-        self._batching = (batching or Batching()).checked()
-        self._folder: Path | None = None
         self._loader = ThreadPoolExecutor(1, "eagerflow-loader")
         self._refreshing = asyncio.Lock()
         self._leaving: set[asyncio.Task[None]] = set()
-        if isinstance(models, Mapping):
-            for name, path in models.items():
-                self._add(str(name), Path(path))
-        else:
-            path = Path(models)
-            if path.is_dir():
-                self._folder = path
-            else:
-                self._add(path.name.split(".")[0] or path.name, path)
+        self.is_leaving = False
+        """Whether the server is about to end."""
+        self._folder: Path | None = None
+        self._adopt(models, policy, batching)
 
-    def _add(self, name: str, path: Path) -> None:
-        if not path.exists():
-            raise ArgumentError(
-                f"there is no file or folder {path}",
-                op="serve",
-                argument=name,
-                expected="a file of graph.save or model.export, or a folder of versions",
-            )
-        self.models[name] = Model(name, path, self._policy, self._batching)
+    def _adopt(self, models: Models, policy: Policy | None, batching: Batching | None) -> list[str]:
+        """Have these models and options, or change nothing: the names of those to let go."""
+        batching = (batching or Batching()).checked()
+        folder, wanted = _wanted(models)
+        for name, options in wanted.items():
+            (options.batching or batching).checked()
+            if not Path(options.path).exists():
+                raise ArgumentError(
+                    f"there is no file or folder {options.path}",
+                    op="serve",
+                    argument=name,
+                    expected="a file of graph.save or model.export, or a folder of versions",
+                )
+        self._folder, self._policy, self._batching = folder, policy or Policy(), batching
+        for name, options in wanted.items():
+            self._add(name, options)
+        return [name for name in self.models if name not in wanted]
+
+    def _add(self, name: str, options: ModelOptions) -> None:
+        if name not in self.models:
+            self.models[name] = Model(name, Path(options.path), self._policy, self._batching)
+        self.models[name].configure(options, self._policy, self._batching)
+
+    async def configure(
+        self, models: Models, policy: Policy | None = None, batching: Batching | None = None
+    ) -> list[str]:
+        """Have other models or options from now on; gives a line for each change.
+
+        Nothing changes where an error is raised: ArgumentError, as when a repository is made.
+        Requests are answered meanwhile, also those for what leaves, if they have come.
+        """
+        async with self._refreshing:
+            gone = self._adopt(models, policy, batching)
+            told = []
+            for model in map(self.models.pop, gone):
+                told += [self._unload(model, number) for number in list(model.ready)]
+        return told + await self.refresh()
 
     def model(self, name: str) -> Model:
         """The model of this name; UnknownModelError where there is none."""
@@ -170,9 +230,9 @@ class Repository:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every model has a version that answers."""
+        """Whether every model has a version that answers, and the server goes on."""
         wanted = [model for model in self.models.values() if model.is_wanted]
-        return all(model.ready for model in wanted)
+        return not self.is_leaving and all(model.ready for model in wanted)
 
     async def refresh(self) -> list[str]:
         """Look at files and folders again, load what is new, let go of what has gone.
@@ -211,11 +271,9 @@ class Repository:
             model.broken.clear()
 
     def _find_models(self, folder: Path) -> None:
-        for path in sorted(folder.iterdir()):
-            if path.is_dir() and path.name not in self.models and not path.name.startswith("."):
-                self._add(path.name, path)
-            elif path.suffix in _ENDINGS and path.stem not in self.models:
-                self._add(path.stem, path)
+        for name, path in _found_in(folder).items():
+            if name not in self.models:
+                self._add(name, ModelOptions(path))
 
     async def _refresh_model(self, model: Model) -> list[str]:
         found = _versions(model.path)
@@ -223,7 +281,7 @@ class Repository:
         chosen = model.policy.chosen(list(found)) | kept
         told = []
         for number in sorted(chosen):
-            mark = _mark(found[number])
+            mark = mark_of(found[number])
             if mark is not None and mark != model.marks.get(number):
                 model.marks[number] = mark
                 told.append(await self._load(model, number, found[number]))
@@ -234,17 +292,23 @@ class Repository:
                 told.append(self._unload(model, number))
         for number in [n for n in model.broken if n not in chosen]:
             del model.broken[number]
-        return told
+        return list(filter(None, told))
 
     async def _load(self, model: Model, number: int, path: Path) -> str:
-        """Load a version beside the others; it answers from when it has been tried."""
+        """Load a version beside the others; it answers from when it has been tried.
+
+        Gives a line, or "" where what has been told still holds.
+        """
         loop = asyncio.get_running_loop()
         model.loading.add(number)
         try:
             made = await loop.run_in_executor(self._loader, self._made, model, number, path)
-        except (EagerflowError, OSError, MemoryError) as error:
-            model.broken[number] = str(error) or type(error).__name__
-            return f"{model.name} {number} is broken: {model.broken[number]}"
+        except Exception as error:  # whatever it is, the others go on
+            if isinstance(error, UnavailableError):
+                model.marks.pop(number, None)  # what is missing may come: it is tried again
+            told = str(error) or type(error).__name__
+            before, model.broken[number] = model.broken.get(number), told
+            return "" if told == before else f"{model.name} {number} is broken: {told}"
         finally:
             model.loading.discard(number)
         model.broken.pop(number, None)
@@ -258,7 +322,7 @@ class Repository:
             raise FileFormatError("it is no file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
-        made = Batcher(version, model.batching, counts)
+        made = Batcher(version, model.batching, counts, self._executor(version))
         made.warm_up()
         return made
 
@@ -286,6 +350,31 @@ class Repository:
         self._loader.shutdown(wait=False)
 
 
+def _wanted(models: Models) -> tuple[Path | None, dict[str, ModelOptions]]:
+    """The folder of models, if there is one, and the options of each by name."""
+    if isinstance(models, Mapping):
+        given = {
+            str(name): x if isinstance(x, ModelOptions) else ModelOptions(x)
+            for name, x in models.items()
+        }
+        return None, given
+    path = Path(models)
+    if path.is_dir():
+        return path, {name: ModelOptions(found) for name, found in _found_in(path).items()}
+    return None, {path.name.split(".")[0] or path.name: ModelOptions(path)}
+
+
+def _found_in(folder: Path) -> dict[str, Path]:
+    """The models of a folder: folders of versions, and files of graphs."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_dir() and not path.name.startswith("."):
+            found.setdefault(path.name, path)
+        elif path.suffix in _ENDINGS:
+            found.setdefault(path.stem, path)
+    return found
+
+
 def _versions(path: Path) -> dict[int, Path]:
     """The file of each version of a model, by its number; that of a file alone is 1."""
     if not path.is_dir():
@@ -299,7 +388,8 @@ def _versions(path: Path) -> dict[int, Path]:
     return found
 
 
-def _mark(path: Path) -> _Mark | None:
+def mark_of(path: Path) -> _Mark | None:
+    """What tells whether a file is another one than before; None where there is none."""
     try:
         told = path.stat()
     except OSError:  # it has just gone

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.errors import EagerflowError
+from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.executors import InProcess, Pool
+from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.metrics import Metrics
+from eagerflow.serving.options import Configuration
+from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.protocols import rpc
-from eagerflow.serving.repository import Policy, Repository
+from eagerflow.serving.refusals import UnavailableError
+from eagerflow.serving.repository import Models, Policy, Repository, mark_of
 
 __all__ = ["Server"]
 
-_GRACE = 30.0  # seconds for calls of gRPC that are under way when the server stops
 Told = Callable[[str], None]
 
 
@@ -29,13 +35,18 @@ class Server:
     """A server of models over HTTP, in a thread of its own; a context manager.
 
     ``models`` is a file of a graph (``graph.save``, ``model.export``, ONNX), a folder of models
-    with folders of versions, or a mapping of names to files or folders. ``host`` is this machine
-    alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
-    gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
-    requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
-    looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
-    MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
-    EagerflowError for a port that is taken.
+    with folders of versions, or a mapping of names to files, folders or ModelOptions. ``host`` is
+    this machine alone, unless told otherwise; ``port=0`` takes a free one, and so does
+    ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
+    ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` who may
+    ask; files are looked at every ``poll`` seconds. ``workers`` processes compute, or the server
+    itself if it is 0 (a WorkerSettings says more). When it is to end, it first tells for ``leave``
+    seconds that it is not ready, and answers; then it refuses connections, and what has come has
+    ``grace`` seconds. ``log`` is a line for each request, on the standard error (``"text"``,
+    ``"json"``) or for handlers of ``logging`` (``"logging"``), and ``trace`` spans for
+    OpenTelemetry. ``told`` is called with a line for each change. Raises MissingExtraError without
+    the extra ``serving``, ArgumentError for paths that do not exist, and EagerflowError for a port
+    that is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
     Protocol (``/v2/models/NAME/infer``), over gRPC too.
@@ -53,7 +64,7 @@ class Server:
 
     def __init__(
         self,
-        models: str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]],
+        models: Models,
         *,
         host: str = "127.0.0.1",
         port: int = 8501,
@@ -63,6 +74,11 @@ class Server:
         limits: Limits | None = None,
         access: Access | None = None,
         poll: float = 1.0,
+        workers: int | WorkerSettings = 0,
+        grace: float = 30.0,
+        leave: float = 0.0,
+        log: str = "off",
+        trace: bool = False,
         told: Told | None = None,
     ) -> None:
         self._uvicorn = extras.load("uvicorn", "serving", "ef.serving")
@@ -73,13 +89,70 @@ class Server:
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
+        self._grace = grace
+        self._leave = leave
+        self._log = log
+        self._journal = Journal(trace) if trace or log != "off" else None
+        self._workers = (
+            workers if isinstance(workers, WorkerSettings) else WorkerSettings(workers)
+        ).checked()
         self._told = told or (lambda line: None)
         self._started = threading.Event()
         self._stopping: asyncio.Event | None = None
+        self._reload_asked = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failed: BaseException | None = None
+        self._file: tuple[Path, Mapping[str, Any], Configuration] | None = None
         self.repository: Repository | None = None
+        self.pool: Pool | None = None
+
+    @classmethod
+    def of_file(
+        cls, path: str | os.PathLike[str], told: Told | None = None, **options: Any
+    ) -> Server:
+        """The server that a configuration file describes; ``options`` take the place of its values.
+
+        They are named as in the file. When the file changes, models are added, removed and changed
+        as it says; see ``reload``. Raises FileFormatError for a file that is wrong.
+        """
+        found = Configuration.read(path, options)
+        made = cls(**found.arguments(), told=told)
+        made._file = Path(path), options, found
+        return made
+
+    def reload(self) -> list[str]:
+        """Read the configuration file again, and do as it says: a line for each change.
+
+        All or nothing: FileFormatError or ArgumentError for a file that is wrong, and the server
+        goes on as before. Only what concerns models can change; what else differs is told.
+        """
+        if self._loop is None or not self._loop.is_running():
+            raise UnavailableError("the server does not run", op="reload")
+        return asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result()
+
+    async def _reload(self) -> list[str]:
+        if self._file is None:
+            raise ArgumentError(
+                "the server was not made of a configuration file",
+                op="reload",
+                hint="ef.serving.Server.of_file(path)",
+            )
+        assert self.repository is not None
+        path, options, before = self._file
+        found = Configuration.read(path, options)
+        of = found.arguments()
+        lines = await self.repository.configure(of["models"], of["policy"], of["batching"])
+        fixed = before.fixed_changes(found)
+        if fixed:
+            lines.append(
+                f"{', '.join(fixed)}: what changed takes effect when the server starts again"
+            )
+        return lines
+
+    def ask_to_reload(self) -> None:
+        """Read the configuration file again soon, and tell what came of it; from any thread."""
+        self._reload_asked.set()
 
     @property
     def url(self) -> str:
@@ -134,20 +207,36 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        repository = self.repository = Repository(*self._options, Metrics())
-        with self._bound() as listening:
-            for line in await repository.refresh():
-                self._told(line)
+        with written(self._log), self._bound() as listening:
+            metrics = Metrics()
+            pool = self.pool = Pool(self._workers) if self._workers.processes else None
+            if pool is not None:
+                metrics.watch(pool.workers)
+            repository = self.repository = Repository(*self._options, metrics, pool or InProcess)
             try:
-                await self._answer(repository, listening)
+                await self._serve(listening, repository)
             finally:
-                await repository.drain()
+                if pool is not None:
+                    await pool.close()
+
+    async def _serve(self, listening: socket.socket, repository: Repository) -> None:
+        """Load the models, answer requests, and end when all that came are answered."""
+        for line in await repository.refresh():
+            self._told(line)
+        try:
+            await self._answer(repository, listening)
+        finally:
+            if self.pool is not None:
+                self.pool.is_ending = True
+            await repository.drain()
 
     async def _answer(self, repository: Repository, listening: socket.socket) -> None:
         """Answer requests until the server is asked to stop."""
         assert self._stopping is not None
+        answers = application(repository, self._limits, self._access)
         config = self._uvicorn.Config(
-            application(repository, self._limits, self._access),
+            answers if self._journal is None else self._journal.around(answers),
+            timeout_graceful_shutdown=math.ceil(self._grace),
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -164,12 +253,14 @@ class Server:
                 await asyncio.sleep(0.001)
             self._started.set()
             await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            repository.is_leaving = True
+            await asyncio.sleep(self._leave)
         finally:
             watching.cancel()
             stopping.cancel()
             server.should_exit = True
             if over_grpc is not None:
-                await over_grpc.stop(_GRACE)
+                await over_grpc.stop(self._grace)
             await serving
 
     async def _start_rpc(self, repository: Repository) -> Any:
@@ -179,7 +270,7 @@ class Server:
         address = f"[{self.host}]" if ":" in self.host else self.host
         most = (self._limits or Limits()).max_body
         made, self.grpc_port = await rpc.start(
-            repository, f"{address}:{self.grpc_port}", most, self._access
+            repository, f"{address}:{self.grpc_port}", most, self._access, self._journal
         )
         return made
 
@@ -203,10 +294,20 @@ class Server:
         return made
 
     async def _watch(self, repository: Repository) -> None:
+        mark = None if self._file is None else mark_of(self._file[0])
         while True:
             await asyncio.sleep(self._poll)
-            try:
-                for line in await repository.refresh():
-                    self._told(line)
-            except (EagerflowError, OSError) as error:
-                self._told(f"the models could not be looked at: {error}")
+            new = None if self._file is None else mark_of(self._file[0])
+            if self._reload_asked.is_set() or new not in (mark, None):
+                self._reload_asked.clear()
+                mark = new
+                await self._tell(self._reload(), "the configuration is as it was")
+            await self._tell(repository.refresh(), "the models could not be looked at")
+
+    async def _tell(self, changes: Awaitable[list[str]], failed: str) -> None:
+        """Tell a line for each change, or why there is none."""
+        try:
+            for line in await changes:
+                self._told(line)
+        except Exception as error:  # whatever it is, the server goes on
+            self._told(f"{failed}: {error}")

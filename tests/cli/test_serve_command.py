@@ -5,6 +5,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
+import urllib.error
 import urllib.request
 
 import pytest
@@ -43,6 +46,75 @@ def test_serves_until_told_to_end(process, number):
         assert json.loads(answer.read()) == {"outputs": {"y": [[0.0] * 3], "total": [0.0]}}
     process.send_signal(number)
     assert process.wait(30) == 0
+
+
+CONFIGURED = """
+port = 0
+grpc = false
+poll = 0.05
+workers = {workers}
+leave = 0.3
+log = "json"
+
+[models.scale]
+path = "scale.ef"
+max_wait = 600.0
+"""
+
+
+def lines_until(stream, word):
+    """The lines of a stream up to the one that has a word."""
+    found = []
+    for line in stream:
+        found.append(line)
+        if word in line:
+            return "".join(found)
+    raise AssertionError(f"no {word}: {''.join(found)}")
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_what_has_come_is_answered_after_the_signal(tmp_path, workers):
+    scaling(2).save(tmp_path / "scale.ef")
+    scaling(3).save(tmp_path / "other.ef")
+    file = tmp_path / "serve.toml"
+    file.write_text(CONFIGURED.format(workers=workers))
+    process = subprocess.Popen(
+        [*SERVE, "--config", str(file)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        url = re.search(r"REST.* on (\S+)", lines_until(process.stdout, "curl"))[1]
+        if hasattr(signal, "SIGHUP"):
+            with file.open("a") as more:
+                more.write('[models.other]\npath = "other.ef"\n')
+            process.send_signal(signal.SIGHUP)
+            lines_until(process.stdout, "other 1 is ready")
+        answers = []
+
+        def ask():
+            body = b'{"inputs": [[1.0, 2.0, 3.0]]}'
+            with urllib.request.urlopen(f"{url}/v1/models/scale:predict", body, 30) as answer:
+                answers.append(json.loads(answer.read())["outputs"]["total"])
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        time.sleep(0.2)
+        process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        with pytest.raises(urllib.error.HTTPError, match="503"):  # it tells that it ends
+            urllib.request.urlopen(f"{url}/v2/health/ready", timeout=30)
+        asking.join(30)
+        assert process.wait(30) == 0
+        assert answers == [[12.0]]
+        with pytest.raises(urllib.error.URLError, match="refused"):
+            urllib.request.urlopen(f"{url}/v2/health/live", timeout=30)
+        told = [json.loads(line) for line in process.stderr.read().splitlines()]
+        assert [(line["path"], line["status"]) for line in told if "path" in line] == [
+            ("/v2/health/ready", 503),
+            ("/v1/models/scale:predict", 200),
+        ]
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_a_missing_file(tmp_path):

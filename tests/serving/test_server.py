@@ -136,8 +136,11 @@ def test_numbers_are_counted(client):
     assert 'eagerflow_waiting_requests{model="scale",version="1"} 0.0' in text
 
 
-def swaps_under_load(server, folder, swaps, threads=3):
-    """Requests all the while as versions come and go; gives how many were answered."""
+def swaps_under_load(server, folder, swaps, threads=3, between=lambda: None):
+    """Requests all the while as versions come and go; gives how many were answered.
+
+    ``between`` is called before each change.
+    """
     answered, wrong, stop = [], [], threading.Event()
     inputs = [[1.0, 0.0, 2.0]]
 
@@ -160,6 +163,7 @@ def swaps_under_load(server, folder, swaps, threads=3):
         worker.start()
     model = server.repository.model("scale")
     for number in range(2, 2 + swaps):
+        between()
         if number % 4 == 0:
             put_broken(folder, number)
             until(lambda n=number: n in model.broken)

@@ -58,6 +58,9 @@ NOT_RUN = {
     ("docs/saved-models.md", "Model:"): "a configuration; tests/nn/test_configuration.py reads it",
     ("docs/serving.md", "pip install"): "a command that fetches packages",
     ("docs/serving.md", "digits 1 is ready"): "what a command tells; tests/cli runs it",
+    ("docs/serving.md", "eagerflow serve models --workers"): "likewise",
+    ("docs/serving.md", "workers = 2"): "a part of examples/serving/serve.toml, which a test loads",
+    ("docs/serving.md", '{"time":'): "a line of a log, whose fields tests/serving knows",
     (
         "docs/serving.md",
         "models/digits/1/model.ef",

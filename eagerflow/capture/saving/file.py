@@ -7,10 +7,15 @@ Nothing in it is ever run, and a file that is not as it should be gives a FileFo
 from __future__ import annotations
 
 import io
+import math
+import mmap
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from eagerflow.capture.gradient import gradient
 from eagerflow.capture.saving.decoding import Decoder, Entry
@@ -19,6 +24,7 @@ from eagerflow.capture.saving.examples import ExampleRows, made
 from eagerflow.capture.saving.examples import encode as encode_examples
 from eagerflow.capture.saving.layout import FORMAT
 from eagerflow.convert import from_array
+from eagerflow.dtypes import DType
 from eagerflow.errors import (
     EagerflowError,
     FileFormatError,
@@ -30,12 +36,14 @@ from eagerflow.errors import (
 from eagerflow.files.atomic import as_path, refuse, write_whole
 from eagerflow.files.container import (
     Container,
+    Place,
     as_array,
     concatenated,
     fail,
     finished,
     pack,
     parse,
+    shape_as,
 )
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Example, Graph, graph_method
@@ -45,6 +53,8 @@ from eagerflow.variable import Variable
 
 Fill = Callable[[int, memoryview], int]
 """``fill(start, memory)`` copies bytes of a file into memory and says how many there were."""
+Take = Callable[[int, Place, DType], Any]
+"""``take(start, place, dtype)`` gives an array of a file that begins at a byte of it."""
 
 
 # Saving ------------------------------------------------------------------------------------------
@@ -92,6 +102,14 @@ def _pieces(graph: Graph, examples: Sequence[Example] = ()) -> list[Any]:
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
     return concatenated(with_recorder(None, lambda: _pieces(graph, graph.examples)))
+
+
+def write_open(graph: Graph, file: io.FileIO) -> None:
+    """Write what the file of a graph holds into an open file, from where it is."""
+    for piece in with_recorder(None, lambda: _pieces(graph, graph.examples)):
+        left = memoryview(piece)
+        while left:
+            left = left[file.write(left) :]
 
 
 # Loading -----------------------------------------------------------------------------------------
@@ -154,11 +172,29 @@ def decode(data: bytes) -> Graph:
     return graph
 
 
+def map_open(file: io.FileIO) -> Graph:
+    """The graph in an open file, whose tensors are the file's own pages, as one reads them.
+
+    Processes that map one file share its memory. Whoever has the file must not write to it any
+    more. Raises FileFormatError as ``load`` does.
+    """
+    memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    def take(start: int, place: Place, dtype: DType) -> Any:
+        shape = shape_as(place, dtype)
+        return np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
+
+    graph: Graph = with_recorder(None, _read, len(memory), _reader(file), take)
+    return graph
+
+
 def _tell(error: FileFormatError, op: str, path: str) -> None:
     error.op, error.argument = error.op or op, error.argument or path
 
 
-def _read(size: int, fill: Fill) -> Graph:
+def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
+    take = take or partial(_copied, fill)
+
     def read(start: int, count: int) -> bytes | bytearray:
         memory = bytearray(count)
         _fill_all(fill, start, memoryview(memory))
@@ -170,12 +206,12 @@ def _read(size: int, fill: Fill) -> Graph:
         graph = decoder.graph()
         text = container.texts.get("examples")
         examples = None if text is None else ExampleRows(text, graph, container)
-        tensors = list(_tensors(container, decoder, fill, examples.tensors if examples else ()))
+        tensors = list(_tensors(container, decoder, take, examples.tensors if examples else ()))
         decoder.fill(tensors, _variable)
         del tensors
         _keeps_rules(graph)
         if examples is not None:
-            graph.examples = examples.read(lambda entry: _tensor(container, entry, fill))
+            graph.examples = examples.read(lambda entry: _tensor(container, entry, take))
     except FileFormatError:
         raise
     except MemoryError as error:
@@ -223,7 +259,7 @@ def _graph_text(container: Container) -> str:
 
 
 def _tensors(
-    container: Container, decoder: Decoder, fill: Fill, others: Sequence[str]
+    container: Container, decoder: Decoder, take: Take, others: Sequence[str]
 ) -> Iterator[Any]:
     """The tensors that the graph asks for, each read once; Variables share none.
 
@@ -237,27 +273,34 @@ def _tensors(
     known: dict[str, tuple[int, Entry, Any]] = {}
     for i, entry in enumerate(wanted):
         if entry.tensor not in known:
-            known[entry.tensor] = i, entry, _tensor(container, entry, fill)
+            known[entry.tensor] = i, entry, _tensor(container, entry, take)
         first, before, tensor = known[entry.tensor]
         if before != entry or (first < i and first < decoder.variables):
             fail(f"the tensor {short_repr(entry.tensor)} is used in two ways")
         yield tensor
 
 
-def _tensor(container: Container, entry: Entry, fill: Fill) -> Any:
+def _tensor(container: Container, entry: Entry, take: Take) -> Any:
     place = container.places.get(entry.tensor)
     if place is None:
         fail(f"the file has no tensor {short_repr(entry.tensor)}")
-    array = as_array(place, entry.dtype)
-    if array.shape != entry.shape:
+    shape = shape_as(place, entry.dtype)
+    if shape != entry.shape:
         fail(
             f"the tensor {short_repr(entry.tensor)} has another shape than the graph says",
-            received=str(array.shape),
+            received=str(shape),
             expected=str(entry.shape),
         )
-    if array.nbytes:
-        _fill_all(fill, container.begin + place.start, array.reshape(-1).view("uint8").data)
+    array = take(container.begin + place.start, place, entry.dtype)
     return from_array(finished(array), entry.device)
+
+
+def _copied(fill: Fill, start: int, place: Place, dtype: DType) -> Any:
+    """An array of a file, in memory of its own."""
+    array = as_array(place, dtype)
+    if array.nbytes:
+        _fill_all(fill, start, array.reshape(-1).view("uint8").data)
+    return array
 
 
 def _fill_all(fill: Fill, start: int, memory: memoryview) -> None:

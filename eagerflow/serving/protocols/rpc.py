@@ -16,6 +16,7 @@ from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.journal import HEADER, Journal, current
 from eagerflow.serving.protocols import inference
 from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, status_of
@@ -49,14 +50,18 @@ _log = logging.getLogger("eagerflow.serving")
 
 
 async def start(
-    repository: Repository, address: str, max_body: int, access: Access
+    repository: Repository,
+    address: str,
+    max_body: int,
+    access: Access,
+    journal: Journal | None = None,
 ) -> tuple[Any, int]:
     """A gRPC server that answers at an address, in this event loop, and the port that it has."""
     grpc = extras.load("grpc", "serving", "gRPC in ef.serving")
     aio = extras.load("grpc.aio", "serving", "gRPC in ef.serving")
     sizes = [("grpc.max_receive_message_length", max_body), ("grpc.max_send_message_length", -1)]
     made = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
-    made.add_generic_rpc_handlers((_handlers(grpc, _Service(repository), access),))
+    made.add_generic_rpc_handlers((_handlers(grpc, _Service(repository), access, journal),))
     try:
         if access.certificate is None or access.key is None:
             port = made.add_insecure_port(address)
@@ -73,7 +78,7 @@ async def start(
     return made, port
 
 
-def _handlers(grpc: Any, service: _Service, access: Access) -> Any:
+def _handlers(grpc: Any, service: _Service, access: Access, journal: Journal | None) -> Any:
     """What gRPC calls for each method."""
     known = messages()
     found = {}
@@ -83,8 +88,14 @@ def _handlers(grpc: Any, service: _Service, access: Access) -> Any:
         make = (
             grpc.stream_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
         )
+        if stream:
+            answer = _streaming(grpc, method, access)
+        else:
+            answer = _answering(grpc, method, access)
+            if journal is not None:
+                answer = _noted(journal, f"/{SERVICE}/{name}", answer)
         found[name] = make(
-            (_streaming if stream else _answering)(grpc, method, access),
+            answer,
             request_deserializer=asked.FromString,
             response_serializer=lambda message: message.SerializeToString(),
         )
@@ -111,6 +122,20 @@ def _streaming(grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], acce
     return answers
 
 
+def _noted(journal: Journal, path: str, answer: Callable[[Any, Any], Awaitable[Any]]) -> Any:
+    """A method whose calls are noted, and whose answers have their ids."""
+
+    async def noted(request: Any, context: Any) -> Any:
+        headers = {key: value for key, value in context.invocation_metadata() or () if value}
+        with journal.noting("gRPC", path, headers) as record:
+            context.set_trailing_metadata(((HEADER, record.id),))
+            found = await answer(request, context)
+            record.status, record.bytes = 200, found.ByteSize()
+            return found
+
+    return noted
+
+
 def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: Access) -> Any:
     """A method whose errors have gRPC's codes."""
 
@@ -121,7 +146,10 @@ def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: 
         except asyncio.CancelledError:
             raise
         except Exception as error:
-            code = getattr(grpc.StatusCode, _CODES.get(status_of(error), "INTERNAL"))
+            status = status_of(error)
+            if (record := current.get()) is not None:
+                record.status = status
+            code = getattr(grpc.StatusCode, _CODES.get(status, "INTERNAL"))
             await context.abort(code, inference.error(error)["error"])
 
     return answer

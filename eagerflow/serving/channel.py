@@ -1,0 +1,153 @@
+"""Messages between the server and its workers: JSON with the bytes of arrays behind it.
+
+A message is its JSON's length in four bytes, the JSON, and the arrays' numbers, as the JSON's
+``arrays`` says: names of dtypes with shapes. Nothing in it can be run. Both ends are on one
+machine, so numbers keep its order of bytes.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from eagerflow import errors
+from eagerflow.dtypes import as_dtype
+from eagerflow.errors import EagerflowError
+from eagerflow.serving.texts import dumps, loads
+
+__all__ = ["Channel", "as_error", "described"]
+
+_LENGTH = struct.Struct("=I")
+_SMALL = 1 << 16  # bytes up to which what is sent is joined first: one system call for all
+
+
+class Channel:
+    """One end of a connection between two processes; EOFError where the other one has gone.
+
+    >>> a, b = map(Channel, socket.socketpair())
+    >>> a.send({"do": "compute"}, [np.float32([1.0, 2.0])])
+    >>> b.receive()
+    ({'do': 'compute'}, [array([1., 2.], dtype=float32)])
+    >>> a.close()
+    >>> b.receive()
+    Traceback (most recent call last):
+    ...
+    EOFError: the other process has gone
+    >>> b.close()
+    """
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.lock = threading.Lock()
+        """Held by whoever sends or receives: another thread does not close the file meanwhile."""
+
+    def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
+        """Send a message; TimeoutError where the other end does not read it."""
+        kept = [np.ascontiguousarray(x) for x in arrays]
+        rows = [[x.dtype.name, x.shape] for x in arrays]
+        text = dumps(message | {"arrays": rows} if rows else message)
+        data: list[Any] = [x.reshape(-1).view(np.uint8).data for x in kept]
+        head = _LENGTH.pack(len(text)) + text
+        try:
+            if sum(map(len, data)) <= _SMALL:
+                self.socket.sendall(b"".join([head, *data]))
+                return
+            for part in (head, *data):
+                self.socket.sendall(part)
+        except TimeoutError:
+            raise
+        except OSError:
+            raise EOFError("the other process has gone") from None
+
+    def receive(self) -> tuple[dict[str, Any], list[Any]]:
+        """The next message and its arrays; TimeoutError where none comes in time."""
+        (length,) = _LENGTH.unpack(self._read(bytearray(_LENGTH.size)))
+        message = loads(self._read(bytearray(length)))
+        arrays = []
+        for name, shape in message.pop("arrays", ()):
+            array = np.empty(shape, as_dtype(name))
+            self._read(array.reshape(-1).view(np.uint8))
+            arrays.append(array)
+        return message, arrays
+
+    def _read(self, memory: Any) -> Any:
+        """Fill memory with what comes."""
+        view = memoryview(memory)
+        done = 0
+        try:
+            while done < len(view):
+                count = self.socket.recv_into(view[done:])
+                if not count:
+                    raise EOFError("the other process has gone")
+                done += count
+        except TimeoutError:
+            raise
+        except OSError:
+            raise EOFError("the other process has gone") from None
+        return memory
+
+    def send_file(self, file: int) -> None:
+        """Give the other end an open file, behind a message that told of it."""
+        try:
+            socket.send_fds(self.socket, [b"f"], [file])
+        except TimeoutError:
+            raise
+        except OSError:
+            raise EOFError("the other process has gone") from None
+
+    def receive_file(self) -> int:
+        """The file that was sent behind the last message."""
+        data, files, _, _ = socket.recv_fds(self.socket, 1, 1)
+        if not data or not files:
+            raise EOFError("the other process has gone")
+        return files[0]
+
+    def is_there(self) -> bool:
+        """Whether the other end is still open; for one that says nothing unasked."""
+        try:
+            with self.lock:
+                self.socket.settimeout(0.0)
+                self.socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            pass
+        return False
+
+    def close(self) -> None:
+        """End the connection, also for a thread that reads from it."""
+        with suppress(OSError):
+            self.socket.shutdown(socket.SHUT_RDWR)
+        with self.lock:
+            self.socket.close()
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+_FIELDS = ("problem", "op", "argument", "received", "expected", "hint", "at")
+
+
+def described(error: Exception) -> dict[str, Any]:
+    """An error as what a message can tell of it.
+
+    >>> as_error(described(ef.errors.ShapeError("the ranks differ", op="stack")))
+    ShapeError('the ranks differ')
+    """
+    if isinstance(error, EagerflowError):
+        return {"class": type(error).__name__, **{n: getattr(error, n) for n in _FIELDS}}
+    return {"class": type(error).__name__, "problem": f"{type(error).__name__}: {error}"}
+
+
+def as_error(told: dict[str, Any]) -> Exception:
+    """The error that a message tells of; RuntimeError for one that is none of eagerflow's."""
+    name = told.pop("class")
+    if name not in errors.__all__:
+        return RuntimeError(told["problem"])
+    made: Exception = getattr(errors, name)(**told)
+    return made

@@ -1,0 +1,215 @@
+"""Where the batches of a version are computed: in the server's process, or by its workers."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import tempfile
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+
+from eagerflow.capture.saving.file import map_open, write_open
+from eagerflow.graph.graph import Graph
+from eagerflow.serving.model import ModelVersion
+from eagerflow.serving.processes import WorkerSettings
+from eagerflow.serving.workers import WORKER_COMMAND, Workers
+from eagerflow.variable import Variable, put_together
+
+__all__ = ["Executor", "InProcess", "InWorkers", "Pool"]
+
+INLINE_SECONDS = 0.0005
+"""Models that take less run in the server's own thread: to pass work to another takes 0.1 ms."""
+
+Work = Callable[[], list[Any]]
+End = Callable[[list[Any] | BaseException], None]
+
+
+class Executor(ABC):
+    """Computes the batches of one version; belongs to the event loop, unless a method says else."""
+
+    def __init__(self, version: ModelVersion) -> None:
+        self.version = version
+
+    @abstractmethod
+    def prepare(self, rows: Iterable[int]) -> None:
+        """Try the version with these numbers of rows; called in any thread, and takes long."""
+
+    @abstractmethod
+    def is_free(self, later: Callable[[], None]) -> bool:
+        """Whether a batch can begin now; if not, ``later`` is called when one may."""
+
+    @abstractmethod
+    def begin(self, work: Work, count: int, end: End) -> None:
+        """Call ``work``, which calls ``compute``, for so many requests; then call ``end``."""
+
+    @abstractmethod
+    def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """The outputs of these places, as NumPy arrays; called in any thread."""
+
+    @abstractmethod
+    async def release(self) -> None:
+        """Give back what the version needed."""
+
+
+def _begun(pool: ThreadPoolExecutor, work: Work, end: End) -> None:
+    """Call ``work`` in a thread, then ``end`` in the event loop."""
+
+    def tell(done: asyncio.Future[list[Any]]) -> None:
+        error = done.exception()
+        end(done.result() if error is None else error)
+
+    asyncio.get_running_loop().run_in_executor(pool, work).add_done_callback(tell)
+
+
+class InProcess(Executor):
+    """Batches one at a time: short ones at once, others in a thread."""
+
+    def __init__(self, version: ModelVersion) -> None:
+        super().__init__(version)
+        self._busy = False
+        self._pool: ThreadPoolExecutor | None = None
+
+    def prepare(self, rows: Iterable[int]) -> None:
+        """See ``Executor.prepare``."""
+        self.version.try_out(rows)
+
+    def is_free(self, later: Callable[[], None]) -> bool:
+        """See ``Executor.is_free``."""
+        return not self._busy  # whoever began the batch comes again when it ends
+
+    def begin(self, work: Work, count: int, end: End) -> None:
+        """See ``Executor.begin``."""
+        if self.version.seconds * count < INLINE_SECONDS:
+            end(work())
+            return
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(1, f"eagerflow-{self.version.name}")
+        self._busy = True
+
+        def ended(found: list[Any] | BaseException) -> None:
+            self._busy = False
+            end(found)
+
+        _begun(self._pool, work, ended)
+
+    def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """See ``Executor.compute``."""
+        return self.version.compute(inputs, outputs)
+
+    async def release(self) -> None:
+        """See ``Executor.release``."""
+        if self._pool is not None:
+            self._pool.shutdown(wait=False)
+        self.version.release()
+
+
+class Pool:
+    """Workers, and whose turn it is: each batch begins when a worker is free for it.
+
+    ``command`` are the words that start a worker.
+    """
+
+    def __init__(self, settings: WorkerSettings, command: Sequence[str] = WORKER_COMMAND) -> None:
+        self.workers = Workers(settings, command)
+        self._free = settings.processes
+        self._waiting: list[Callable[[], None]] = []
+        self.is_ending = False
+        self._threads = ThreadPoolExecutor(settings.processes, "eagerflow-batch")
+        self._housekeeping = ThreadPoolExecutor(1, "eagerflow-drop")
+
+    def __call__(self, version: ModelVersion) -> InWorkers:
+        """What computes the batches of a version."""
+        return InWorkers(version, self)
+
+    def is_free(self, later: Callable[[], None]) -> bool:
+        """See ``Executor.is_free``."""
+        if not self._free and later not in self._waiting:
+            self._waiting.append(later)
+        return self._free > 0
+
+    def begin(self, work: Work, end: End) -> None:
+        """See ``Executor.begin``."""
+        self._free -= 1
+
+        def ended(found: list[Any] | BaseException) -> None:
+            self._free += 1
+            waiting, self._waiting = self._waiting, []
+            for later in waiting:
+                later()
+            end(found)
+
+        _begun(self._threads, work, ended)
+
+    async def drop(self, key: int) -> None:
+        """Let all workers forget a version, unless they end anyway."""
+        if self.is_ending:
+            return
+        loop = asyncio.get_running_loop()
+        await loop.run_in_executor(self._housekeeping, self.workers.drop, key)
+
+    async def close(self) -> None:
+        """End the workers."""
+        await asyncio.get_running_loop().run_in_executor(None, self.workers.close)
+        self._threads.shutdown(wait=False)
+        self._housekeeping.shutdown(wait=False)
+
+
+class InWorkers(Executor):
+    """Batches in the workers of a pool, as many at a time as there are."""
+
+    def __init__(self, version: ModelVersion, pool: Pool) -> None:
+        super().__init__(version)
+        self._pool = pool
+        self._key: int | None = None
+
+    def prepare(self, rows: Iterable[int]) -> None:
+        """Give the workers the version, and let go of weights of our own.
+
+        Its graph goes into a file without a name, which all map. The file that it came from is
+        not mapped: what is written over it, or cuts it, would be seen.
+        """
+        version = self.version
+        file = _nameless()
+        try:
+            write_open(version.graph, file)
+            mapped = map_open(file)
+            put_together(_variables(version.graph), [v.value for v in _variables(mapped)])
+            told = version.name, version.number, version.numerics, tuple(rows)
+            self._key, version.seconds = self._pool.workers.load(file, *told)
+        except BaseException:
+            file.close()
+            raise
+
+    def is_free(self, later: Callable[[], None]) -> bool:
+        """See ``Executor.is_free``."""
+        return self._pool.is_free(later)
+
+    def begin(self, work: Work, count: int, end: End) -> None:
+        """See ``Executor.begin``."""
+        self._pool.begin(work, end)
+
+    def compute(self, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """See ``Executor.compute``."""
+        assert self._key is not None, "prepare has not been called"
+        return self._pool.workers.compute(self._key, [np.asarray(x) for x in inputs], outputs)
+
+    async def release(self) -> None:
+        """See ``Executor.release``."""
+        if self._key is not None:
+            await self._pool.drop(self._key)
+
+
+def _variables(graph: Graph) -> list[Variable]:
+    return [cell.variable for cell in graph.cells]
+
+
+def _nameless() -> io.FileIO:
+    """A new file without a name, in memory where the system can."""
+    if hasattr(os, "memfd_create"):
+        return io.FileIO(os.memfd_create("eagerflow-weights"), "r+")
+    return tempfile.TemporaryFile(buffering=0)  # type: ignore[return-value]

@@ -1,0 +1,312 @@
+"""The options of a server: one table for the command's flags, for files and for ``Server``."""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from eagerflow.errors import ArgumentError, FileFormatError
+from eagerflow.serving.access import Access, tokens_of
+from eagerflow.serving.application import Limits
+from eagerflow.serving.batching import Batching
+from eagerflow.serving.journal import FORMS
+from eagerflow.serving.processes import WorkerSettings
+from eagerflow.serving.repository import ModelOptions, Policy
+from eagerflow.settings import named_by_user
+
+__all__ = ["OPTIONS", "Configuration", "Option"]
+
+
+class Option(NamedTuple):
+    """An option: its name in files (flags have hyphens), what it may be, and what it does.
+
+    ``least`` is the smallest number; ``of_model`` ones can also stand in a model's own table.
+    A default of None stands for something that ``told`` says.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    told: str
+    metavar: str | None = None
+    least: float = 0
+    of_model: bool = False
+    choices: tuple[str, ...] = ()
+
+    @property
+    def flag(self) -> str:
+        """The command's flag; that of an option which is on is its negation."""
+        return f"--{'no-' if self.default is True else ''}{self.name.replace('_', '-')}"
+
+    def checked(self, value: Any) -> Any:
+        """A value of a file; ArgumentError for one of another kind or below the least."""
+        kinds = {float: (int, float), Path: (str,)}.get(self.kind, (self.kind,))
+        fits = isinstance(value, kinds) and (self.kind is bool or not isinstance(value, bool))
+        if fits and self.kind in (int, float):
+            fits = self.least <= value < float("inf")
+        if fits and self.choices:
+            fits = value in self.choices
+        if not fits:
+            raise ArgumentError(
+                f"{value!r:.80} is no value of it",
+                argument=self.name,
+                expected=" or ".join(self.choices)
+                or _KINDS[self.kind]
+                + (f" of at least {self.least:g}" if self.kind in (int, float) else ""),
+            )
+        return Path(value) if self.kind is Path else value
+
+
+_KINDS = {
+    int: "an integer",
+    float: "a number",
+    str: "a text",
+    bool: "true or false",
+    Path: "a path",
+}
+
+OPTIONS = (
+    Option("host", str, "127.0.0.1", "what is listened on; the default is this machine alone"),
+    Option("port", int, 8501, "REST; 0 for a free one"),
+    Option("grpc_port", int, 8500, "gRPC; 0 for a free one"),
+    Option("grpc", bool, True, "REST alone"),
+    Option(
+        "versions",
+        int,
+        1,
+        "how many versions of each model answer, the latest; 0 for all",
+        "N",
+        of_model=True,
+    ),
+    Option("max_batch", int, 32, "rows that are computed together", "ROWS", 1, True),
+    Option("max_wait", float, 0.0, "how long a request may wait for others", "MS", of_model=True),
+    Option("max_queue", int, 1024, "requests of a model that may wait", "N", 1, True),
+    Option("max_body", int, 64, "the largest body of a request", "MIB", 1),
+    Option("body_seconds", float, 30.0, "how long a body may take to arrive", "S"),
+    Option("poll", float, 1.0, "how often files are looked at", "S", 0.01),
+    Option("workers", int, 0, "processes that compute; 0: the server's own", "N"),
+    Option("worker_threads", int, None, "of each worker; default: they share the cores", "N", 1),
+    Option("worker_seconds", float, 60.0, "when a silent worker is replaced", "S", 0.01),
+    Option(
+        "tokens",
+        Path,
+        None,
+        "a file of secrets, one a line; requests carry one: Authorization: Bearer SECRET",
+        "FILE",
+    ),
+    Option("tokens_variable", str, None, "an environment variable with secrets", "NAME"),
+    Option("grace", float, 30.0, "how long what has come may take when it ends", "S"),
+    Option(
+        "leave", float, 0.0, "how long it tells that it ends before it refuses connections", "S"
+    ),
+    Option("log", str, "off", f"a line for each request: {', '.join(FORMS)}", choices=FORMS),
+    Option("trace", bool, False, "spans for OpenTelemetry"),
+    Option("certificate", Path, None, "PEM, for TLS", "FILE"),
+    Option("key", Path, None, "PEM, for TLS", "FILE"),
+)
+_OF = {option.name: option for option in OPTIONS}
+_OF_MODEL = {option.name: option for option in OPTIONS if option.of_model}
+_FIXED = {option.name for option in OPTIONS if not option.of_model}
+_MODEL_KEYS = ("path", "labels", "pinned", *_OF_MODEL)
+Models = Path | dict[str, ModelOptions]
+
+
+class Configuration(NamedTuple):
+    """What a server is to do: values of options by name, and models.
+
+    ``models`` is a file or a folder, or a ModelOptions for each name; ``values`` may lack options,
+    which then have their defaults.
+
+    >>> Configuration(Path("digits.ef"), {"port": 0, "max_wait": 2.0}).arguments()["batching"]
+    Batching(max_rows=32, max_wait=0.002, sizes=(), max_queue=1024)
+    """
+
+    models: Models
+    values: dict[str, Any] = {}
+
+    @classmethod
+    def read(cls, path: str | os.PathLike[str], flags: Mapping[str, Any] = {}) -> Configuration:
+        """What a file says, in TOML; ``flags`` take the place of its values.
+
+        Paths in it are relative to its folder. Raises FileFormatError, which names key and line,
+        for keys that there are not and values that do not fit.
+        """
+        where = Path(path)
+        try:
+            text = where.read_text("utf-8")
+            told = tomllib.loads(text)
+        except (OSError, ValueError) as error:
+            raise FileFormatError(
+                f"the configuration cannot be read: {error}", op="serve", argument=str(path)
+            ) from None
+        try:
+            values, models = _values(told, text, where.parent)
+            values |= {name: value for name, value in flags.items() if name != "models"}
+            given = flags.get("models", models)
+            if given is None:
+                raise ArgumentError(
+                    "there are no models",
+                    expected='models = "folder", or a table [models.NAME] with a path',
+                )
+            made = cls(given, values)
+            made.arguments()
+            return made
+        except ArgumentError as error:
+            raise FileFormatError(
+                error.problem,
+                op="serve",
+                argument=error.argument,
+                received=error.received,
+                expected=error.expected,
+                hint=error.hint,
+                at=error.at or str(path),
+            ) from None
+
+    def arguments(self) -> dict[str, Any]:
+        """The arguments of ``Server``; ArgumentError or FileFormatError for what cannot be."""
+        of = {option.name: self.values.get(option.name, option.default) for option in OPTIONS}
+        return {
+            "models": self.models,
+            "host": of["host"],
+            "port": of["port"],
+            "grpc_port": of["grpc_port"] if of["grpc"] else None,
+            "policy": Policy(latest=of["versions"]),
+            "batching": _batching(of),
+            "limits": Limits(of["max_body"] << 20, of["body_seconds"]),
+            "access": Access(_tokens(of), of["certificate"], of["key"]).checked(),
+            "poll": of["poll"],
+            "grace": of["grace"],
+            "leave": of["leave"],
+            "log": of["log"],
+            "trace": of["trace"],
+            "workers": WorkerSettings(
+                of["workers"], of["worker_threads"], of["worker_seconds"]
+            ).checked(),
+        }
+
+    def fixed_changes(self, other: Configuration) -> list[str]:
+        """The names of options that another configuration sets otherwise, models' own aside."""
+        a, b = ({n: c.values.get(n, _OF[n].default) for n in _FIXED} for c in (self, other))
+        return sorted(name for name in _FIXED if a[name] != b[name])
+
+
+def _batching(of: Mapping[str, Any]) -> Batching:
+    return Batching(of["max_batch"], of["max_wait"] / 1e3, max_queue=of["max_queue"]).checked()
+
+
+def _tokens(of: Mapping[str, Any]) -> tuple[str, ...]:
+    """The secrets of a file and of an environment variable, one a line."""
+    found = tokens_of(of["tokens"]) if of["tokens"] else ()
+    name = of["tokens_variable"]
+    if name is None:
+        return found
+    lines = tuple(filter(None, map(str.strip, named_by_user(name).splitlines())))
+    if not lines:
+        raise ArgumentError(
+            f"the environment variable {name[:80]!r} has no tokens", argument="tokens_variable"
+        )
+    return (*found, *lines)
+
+
+# What a file says ---------------------------------------------------------------------------------
+
+
+def _values(
+    told: Mapping[str, Any], text: str, folder: Path
+) -> tuple[dict[str, Any], Models | None]:
+    """The values of options, and the models, of a file's contents."""
+    values: dict[str, Any] = {}
+    models: Models | None = None
+    for key, value in told.items():
+        if key != "models":
+            values[key] = _checked(_OF, key, value, text, folder, known=("models", *_OF))
+    given = told.get("models")
+    if isinstance(given, str):
+        models = folder / given
+    elif isinstance(given, dict):
+        models = {name: _model(name, table, values, text, folder) for name, table in given.items()}
+    elif given is not None:
+        _refuse("it is neither a path nor tables", text, "", "models", str(given)[:80])
+    return values, models
+
+
+def _model(
+    name: str, table: Any, values: Mapping[str, Any], text: str, folder: Path
+) -> ModelOptions:
+    """What the table of a model says; what it does not say is as for all models."""
+    place = f"models.{name}"
+    if not isinstance(table, dict) or not isinstance(table.get("path"), str):
+        _refuse("a model has a table with a path", text, place, "path", str(table)[:80])
+    of = {n: values.get(n, option.default) for n, option in _OF_MODEL.items()}
+    given: tuple[int, ...] = ()
+    for key, value in table.items():
+        if key == "versions" and isinstance(value, list) and value and all(map(_is_number, value)):
+            given = tuple(value)
+        elif key not in ("path", "labels", "pinned"):
+            of[key] = _checked(_OF_MODEL, key, value, text, folder, place, _MODEL_KEYS)
+    labels, pinned = table.get("labels", {}), table.get("pinned")
+    if not isinstance(labels, dict) or not all(map(_is_number, labels.values())):
+        _refuse("labels are names of versions' numbers", text, place, "labels", str(labels)[:80])
+    if pinned is not None and not _is_number(pinned):
+        _refuse("it is no number of a version", text, place, "pinned", str(pinned)[:80])
+    policy = Policy(of["versions"], given)
+    return ModelOptions(folder / table["path"], policy, _batching(of), labels, pinned)
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _checked(
+    options: Mapping[str, Option],
+    key: str,
+    value: Any,
+    text: str,
+    folder: Path,
+    table: str = "",
+    known: Iterable[str] = (),
+) -> Any:
+    """The value of an option; ArgumentError, with the line, for a key that there is not."""
+    if key not in options:
+        close = get_close_matches(key, known, 1)
+        raise ArgumentError(
+            f"there is no option {key[:80]!r}",
+            argument=table or None,
+            expected="one of " + ", ".join(known),
+            hint=close[0] if close else None,
+            at=_line(text, table, key),
+        )
+    try:
+        found = options[key].checked(value)
+    except ArgumentError as error:
+        error.at = _line(text, table, key)
+        raise
+    return folder / found if isinstance(found, Path) else found
+
+
+def _refuse(problem: str, text: str, table: str, key: str, received: str) -> NoReturn:
+    raise ArgumentError(
+        problem,
+        argument=f"{table}.{key}".strip("."),
+        received=received,
+        at=_line(text, table, key),
+    )
+
+
+def _line(text: str, table: str, key: str) -> str | None:
+    """The line of a file that gives a key of a table, where it is written in the plain way."""
+    inside = ""
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = line.replace('"', "").replace("'", "")
+        if header := re.match(r"\s*\[\s*([^\[\]]+?)\s*\]", plain):
+            inside = header[1]
+            if inside == f"{table}.{key}".strip("."):
+                return f"line {number}"
+        elif inside == table and re.match(rf"\s*{re.escape(key)}\s*[=.]", plain):
+            return f"line {number}"
+    return None

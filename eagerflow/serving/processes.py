@@ -1,0 +1,197 @@
+"""One process that computes for a server, as the server sees it, from its start to its end."""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from eagerflow.errors import ArgumentError
+from eagerflow.serving.channel import Channel, as_error
+from eagerflow.settings import for_child
+
+__all__ = ["Loaded", "Worker", "WorkerSettings"]
+
+_log = logging.getLogger("eagerflow.serving")
+
+
+class WorkerSettings(NamedTuple):
+    """How many processes compute, and how long they may take.
+
+    With 0 ``processes`` the server computes itself. Each worker has ``threads`` (None: the
+    processors, shared between them). One that does not answer for ``seconds`` is replaced, and
+    ``load_seconds`` is how long it may take to load and try a version. A batch is begun
+    ``attempts`` times if its worker ends, then each of its requests as often.
+
+    >>> ef.serving.WorkerSettings(2, threads=3).checked()
+    WorkerSettings(processes=2, threads=3, seconds=60.0, load_seconds=600.0, attempts=3)
+    """
+
+    processes: int = 0
+    threads: int | None = None
+    seconds: float = 60.0
+    load_seconds: float = 600.0
+    attempts: int = 3
+
+    def checked(self) -> WorkerSettings:
+        """These settings; ArgumentError for what cannot be."""
+        least = {"processes": 0, "threads": 1, "attempts": 1}
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if name == "threads" and value is None:
+                continue
+            if type(value) is not int or value < bound:
+                raise ArgumentError(
+                    f"{value!r} is no count",
+                    op="workers",
+                    argument=name,
+                    expected=f"an integer of at least {bound}",
+                )
+        for name in ("seconds", "load_seconds"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+                raise ArgumentError(
+                    f"{value!r} is no time",
+                    op="workers",
+                    argument=name,
+                    expected="seconds, above 0",
+                )
+        if self.processes and not hasattr(socket, "send_fds"):
+            raise ArgumentError(
+                "workers need sockets that can pass files, which this system lacks",
+                op="workers",
+                argument="processes",
+                hint="0 processes: the server computes itself",
+            )
+        return self
+
+
+class Loaded(NamedTuple):
+    """A version that workers have: the file of its graph, and how it is tried."""
+
+    key: int
+    file: io.FileIO
+    name: str
+    number: int
+    numerics: str
+    rows: tuple[int, ...]
+
+
+class Worker:
+    """One process, from its start to its end; EOFError where it has ended, or hung and was ended.
+
+    ``command`` are the words that start it, to which the numbers of two open files, and how many
+    threads it has, are added.
+    """
+
+    def __init__(self, command: Sequence[str], threads: int, settings: WorkerSettings) -> None:
+        self._settings = settings
+        self.keys: set[int] = set()
+        (ours, theirs), (own, other) = socket.socketpair(), socket.socketpair()
+        self._computing, self._managing = Channel(ours), Channel(own)
+        files = theirs.fileno(), other.fileno()
+        with theirs, other:
+            try:
+                self.process = subprocess.Popen(
+                    [*command, *map(str, (*files, threads))],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=files,
+                    env=_environment(threads),
+                )
+            except BaseException:
+                ours.close()
+                own.close()
+                raise
+        try:
+            with self._until(self._managing, settings.load_seconds):
+                self.pid = self._managing.receive()[0]["pid"]
+        except BaseException:
+            self.end()
+            raise
+
+    def load(self, version: Loaded) -> float:
+        """Load and try a version: the seconds that one of its rows takes; its error if it fails."""
+        file, told = version.file, version._asdict()
+        del told["file"]
+        with self._until(self._managing, self._settings.load_seconds):
+            self._managing.send({"do": "load", **told})
+            self._managing.send_file(file.fileno())
+            answer = self._managing.receive()
+        seconds = float(_checked(answer)[0]["seconds"])
+        self.keys.add(version.key)
+        return seconds
+
+    def drop(self, key: int) -> None:
+        """Forget a version."""
+        self.keys.discard(key)
+        with self._until(self._managing, self._settings.seconds):
+            self._managing.send({"do": "drop", "key": key})
+            answer = self._managing.receive()
+        _checked(answer)
+
+    def compute(self, key: int, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """The outputs of these places; the error that the graph raises."""
+        with self._until(self._computing, self._settings.seconds):
+            self._computing.send({"do": "compute", "key": key, "outputs": outputs}, inputs)
+            answer = self._computing.receive()
+        return _checked(answer)[1]
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the process has not ended."""
+        return self._computing.is_there()
+
+    @contextmanager
+    def _until(self, channel: Channel, seconds: float) -> Iterator[None]:
+        """A block of one message and its answer; a process that hangs in it is ended."""
+        try:
+            with channel.lock:
+                channel.socket.settimeout(seconds)
+                yield
+        except TimeoutError:
+            _log.error("worker %s has not answered for %g s", self.process.pid, seconds)
+            self.kill()
+            raise EOFError("the worker did not answer in time") from None
+        except EOFError:
+            raise
+        except OSError:
+            raise EOFError("the worker has gone") from None
+        except BaseException:
+            self.kill()  # for what comes next on the connection may be the rest of the answer
+            raise
+
+    def kill(self) -> None:
+        """End the process at once."""
+        self.process.kill()
+
+    def end(self, seconds: float = 0.0) -> None:
+        """Close the connections, which ends the process, if need be by force."""
+        self._computing.close()
+        self._managing.close()
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            self.process.wait()
+
+
+def _checked(answer: tuple[dict[str, Any], list[Any]]) -> tuple[dict[str, Any], list[Any]]:
+    if "error" in answer[0]:
+        raise as_error(answer[0]["error"])
+    return answer
+
+
+def _environment(threads: int) -> dict[str, str]:
+    """The variables of a worker: modules are found as here, and libraries have its threads."""
+    count = str(threads)
+    wanted = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
+        wanted[name] = count
+    return for_child(wanted)

@@ -1,0 +1,97 @@
+"""A process that computes batches for a server: ``python -m eagerflow.serving.worker FILE FILE``.
+
+The two open files are connections to the server: over the first it asks for results, over the
+second it has versions loaded and dropped meanwhile. The process ends when a connection does.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eagerflow.capture.saving.file import map_open
+from eagerflow.recorder import with_recorder
+from eagerflow.runtime import blas, threads
+from eagerflow.serving.channel import Channel, described
+from eagerflow.serving.model import ModelVersion
+
+__all__ = ["main"]
+
+Answer = tuple[dict[str, Any], Sequence[Any]]
+_log = logging.getLogger("eagerflow.serving")
+
+
+class _Worker:
+    """The versions that a worker has, by the numbers that the server gave them."""
+
+    def __init__(self) -> None:
+        self.versions: dict[int, ModelVersion] = {}
+
+    def compute(self, message: dict[str, Any], arrays: Sequence[Any], channel: Channel) -> Answer:
+        """The outputs of a batch."""
+        version = self.versions[message["key"]]
+        return {}, with_recorder(None, version.compute, arrays, message["outputs"])
+
+    def load(self, message: dict[str, Any], arrays: Sequence[Any], channel: Channel) -> Answer:
+        """Load a version from the file that comes behind the message, and try it."""
+        with io.FileIO(channel.receive_file()) as file:
+            graph = map_open(file)
+        name, number, numerics = (message[key] for key in ("name", "number", "numerics"))
+        version = ModelVersion(name, number, graph, numerics)
+        with_recorder(None, version.try_out, message["rows"])
+        self.versions[message["key"]] = version
+        return {"seconds": version.seconds}, ()
+
+    def drop(self, message: dict[str, Any], arrays: Sequence[Any], channel: Channel) -> Answer:
+        """Forget a version."""
+        version = self.versions.pop(message["key"], None)
+        if version is not None:
+            version.release()
+        return {}, ()
+
+
+Handler = Callable[[dict[str, Any], Sequence[Any], Channel], Answer]
+
+
+def _answer(channel: Channel, handlers: dict[str, Handler]) -> None:
+    """Answer messages until the connection ends, and with it the process."""
+    try:
+        while True:
+            message, arrays = channel.receive()
+            try:
+                answer, found = handlers[message.pop("do")](message, arrays, channel)
+            except EOFError:
+                raise
+            except Exception as error:
+                _log.debug("a request failed", exc_info=True)
+                answer, found = {"error": described(error)}, ()
+            channel.send(answer, found)
+    except EOFError:
+        os._exit(0)  # at once, whatever the other thread is at: nobody is left to tell
+
+
+def main(computing: int, managing: int, thread_count: int) -> None:
+    """Work for the server at the other ends of two open connections, with so many threads."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # the server ends us, when it has its answers
+    threads.set_thread_count(thread_count)
+    functions = blas.thread_functions()
+    if functions is not None:
+        functions[0](thread_count)
+    worker = _Worker()
+    channels = [Channel(socket.socket(fileno=file)) for file in (computing, managing)]
+    channels[1].send({"pid": os.getpid()})
+    handlers: dict[str, Handler] = {"load": worker.load, "drop": worker.drop}
+    threading.Thread(target=_answer, args=(channels[1], handlers), daemon=True).start()
+    _answer(channels[0], {"compute": worker.compute})
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))

@@ -1,0 +1,259 @@
+"""Workers that all have the same versions: watched, and replaced when one ends or hangs.
+
+The server keeps connections, queues and what it promised; a worker has nothing but graphs that
+can be loaded again. So one that is killed loses nothing: what it was computing is computed again
+by another, since inference changes nothing.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import logging
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from eagerflow.runtime.threads import thread_count
+from eagerflow.serving.processes import Loaded, Worker, WorkerSettings
+from eagerflow.serving.refusals import CrashedError, UnavailableError
+
+__all__ = ["WORKER_COMMAND", "Workers"]
+
+_log = logging.getLogger("eagerflow.serving")
+WORKER_COMMAND = (sys.executable, "-P", "-m", "eagerflow.serving.worker")
+
+
+class Workers:
+    """A number of workers that all have the same versions.
+
+    ``command`` starts one; see ``Worker``. UnavailableError where none is there.
+    """
+
+    START_SECONDS = 120.0  # for a worker to be there
+    RETRY = 0.2, 30.0  # seconds before one that died at its start is started again: first, longest
+
+    def __init__(
+        self,
+        settings: WorkerSettings,
+        command: Sequence[str] = WORKER_COMMAND,
+    ) -> None:
+        self.settings = settings.checked()
+        self._command = command
+        self._threads = settings.threads or max(1, thread_count() // settings.processes)
+        self._versions: dict[int, Loaded] = {}
+        self._number = itertools.count(1).__next__
+        self._changed = threading.Condition()
+        self._there: set[Worker] = set()
+        self._idle: list[Worker] = []
+        self._starting = settings.processes
+        self._problem = ""
+        self._closing = threading.Event()
+        self.ended = 0
+        """How many workers have ended unasked."""
+        self._keepers = [
+            threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
+            for i in range(settings.processes)
+        ]
+        for keeper in self._keepers:
+            keeper.start()
+
+    @property
+    def pids(self) -> list[int]:
+        """The processes that are there and have all versions."""
+        with self._changed:
+            return sorted(worker.pid for worker in self._there)
+
+    # Keeping them there -------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        """Start a worker again and again, as often as it ends."""
+        wait, longest = self.RETRY
+        while not self._closing.is_set():
+            worker = None
+            try:
+                worker = Worker(self._command, self._threads, self.settings)
+                self._enter(worker)
+            except Exception as error:
+                self._fail(error, wait)
+                if worker is not None:
+                    worker.end()
+                self._closing.wait(wait)
+                wait = min(wait * 2, longest)
+                self._count_starting(+1)
+            else:
+                wait = self.RETRY[0]
+                worker.process.wait()
+                self._leave(worker)
+
+    def _count_starting(self, change: int) -> None:
+        with self._changed:
+            self._starting += change
+            self._changed.notify_all()
+
+    def _enter(self, worker: Worker) -> None:
+        """Let a worker take work when it has all versions, and no others."""
+        while True:
+            with self._changed:
+                if self._closing.is_set():
+                    raise EOFError("the server ends")
+                wanted = dict(self._versions)
+                if worker.keys == wanted.keys():
+                    self._count_starting(-1)
+                    self._there.add(worker)
+                    self._idle.append(worker)
+                    return
+            for key in worker.keys - wanted.keys():
+                worker.drop(key)
+            for key in wanted.keys() - worker.keys:
+                worker.load(wanted[key])
+
+    def _fail(self, error: Exception, wait: float) -> None:
+        self._problem = str(error)
+        self._count_starting(-1)
+        if not self._closing.is_set():
+            _log.error("a worker could not be started, next try in %g s: %s", wait, error)
+
+    def _leave(self, worker: Worker) -> None:
+        with self._changed:
+            self._there.discard(worker)
+            if worker in self._idle:
+                self._idle.remove(worker)
+            self._count_starting(+1)
+        if not self._closing.is_set():
+            self.ended += 1
+            code = worker.process.returncode
+            how = f"by signal {-code}" if code < 0 else f"with {code}"
+            _log.warning("worker %s ended %s; another is started", worker.pid, how)
+        worker.end()
+
+    # Versions -----------------------------------------------------------------------------------
+
+    def load(
+        self, file: io.FileIO, name: str, number: int, numerics: str, rows: Sequence[int]
+    ) -> tuple[int, float]:
+        """Let all workers load and try a version: the key that it has, and its seconds of a row.
+
+        Raises what a worker raised, and CrashedError where the version ends workers.
+        """
+        version = Loaded(self._number(), file, name, number, numerics, tuple(rows))
+        seconds = 0.0
+        lost = 0
+        try:
+            with ThreadPoolExecutor(self.settings.processes) as pool:
+                while missing := self._without(version):
+                    for found in pool.map(partial(self._tried, version), missing):
+                        lost += found is None
+                        seconds = found or seconds
+                    if lost >= self.settings.attempts:
+                        raise CrashedError(
+                            "the version ended the processes that tried it",
+                            op=name,
+                            received=f"{lost} of them",
+                        )
+        except BaseException:
+            self.drop(version.key)
+            raise
+        return version.key, seconds
+
+    def _tried(self, version: Loaded, worker: Worker) -> float | None:
+        """The seconds of a row in a worker that has loaded a version; None if the worker ended."""
+        try:
+            return worker.load(version)
+        except EOFError:
+            with self._changed:  # it leaves, and another one comes
+                self._changed.wait_for(lambda: worker not in self._there, self.START_SECONDS)
+            return None
+
+    def _without(self, version: Loaded) -> list[Worker]:
+        """The workers that lack a version; if none does, those to come will have it too."""
+        with self._changed:
+            settled = self._changed.wait_for(
+                lambda: self._there or not self._starting or self._closing.is_set(),
+                self.START_SECONDS,
+            )
+            if not self._there:
+                raise UnavailableError(
+                    "no worker has started",
+                    op="serve",
+                    argument="workers",
+                    received=(self._problem if settled else "they take too long") or None,
+                )
+            missing = [worker for worker in self._there if version.key not in worker.keys]
+            if not missing:
+                self._versions[version.key] = version
+            return missing
+
+    def drop(self, key: int) -> None:
+        """Let all workers forget a version; returns when they have."""
+        with self._changed:
+            version = self._versions.pop(key, None)
+            having = [worker for worker in self._there if key in worker.keys]
+        for worker in having:
+            with suppress(EOFError):
+                worker.drop(key)
+        if version is not None:
+            version.file.close()
+
+    # Computing ----------------------------------------------------------------------------------
+
+    def compute(self, key: int, inputs: Sequence[Any], outputs: Sequence[int]) -> list[Any]:
+        """The outputs of these places, by the next worker that is idle.
+
+        A worker that ends meanwhile counts as an attempt; CrashedError when there were enough.
+        """
+        for _ in range(self.settings.attempts):
+            worker = self._taken()
+            try:
+                found = worker.compute(key, inputs, outputs)
+            except EOFError:
+                worker.kill()
+                continue
+            except Exception:
+                self._give_back(worker)
+                raise
+            self._give_back(worker)
+            return found
+        raise CrashedError(
+            "the process that computed the request ended, each time it was begun",
+            received=f"{self.settings.attempts} times",
+        )
+
+    def _taken(self) -> Worker:
+        """A worker that nobody else has; UnavailableError if there is none for long."""
+        end = time.monotonic() + self.START_SECONDS
+        with self._changed:
+            while True:
+                self._changed.wait_for(
+                    lambda: self._idle or self._closing.is_set(), end - time.monotonic()
+                )
+                if not self._idle or self._closing.is_set():
+                    raise UnavailableError("no worker is there", received=self._problem or None)
+                worker = self._idle.pop()
+                if worker.is_there:
+                    return worker
+
+    def _give_back(self, worker: Worker) -> None:
+        with self._changed:
+            if worker in self._there:
+                self._idle.append(worker)
+                self._changed.notify()
+
+    def close(self) -> None:
+        """End all workers."""
+        self._closing.set()
+        with self._changed:
+            self._changed.notify_all()
+            there = list(self._there)
+        for worker in there:
+            worker.end(5.0)
+        for keeper in self._keepers:
+            keeper.join()
+        for version in self._versions.values():
+            version.file.close()
+        self._versions.clear()
