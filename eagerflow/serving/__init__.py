@@ -22,6 +22,7 @@ from eagerflow.serving.refusals import (
 from eagerflow.serving.repository import Policy
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
+from eagerflow.serving.traffic import Shadowing, Traffic
 
 __all__ = [
     "Access",
@@ -33,8 +34,10 @@ __all__ = [
     "ModelVersion",
     "Policy",
     "Server",
+    "Shadowing",
     "Signature",
     "TooLargeError",
+    "Traffic",
     "UnavailableError",
     "UnknownModelError",
 ]

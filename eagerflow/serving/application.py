@@ -13,7 +13,8 @@ from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import inference, tensorflow
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
-from eagerflow.serving.repository import Repository
+from eagerflow.serving.repository import Model, Repository
+from eagerflow.serving.routes import Answering
 from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["Limits", "application"]
@@ -118,6 +119,8 @@ class _Endpoints:
             ("POST", "/v2/repository/index", self.index, other),
             ("POST", "/v2/repository/models/{model}/load", self.load, other),
             ("POST", "/v2/repository/models/{model}/unload", self.unload, other),
+            ("GET", "/v2/repository/models/{model}/traffic", self.traffic, other),
+            ("POST", "/v2/repository/models/{model}/traffic", self.direct, other),
         ]
         for place in ("", "/versions/{version}"):
             path = "/v2/models/{model}" + place
@@ -130,22 +133,28 @@ class _Endpoints:
 
     # What all of them do -------------------------------------------------------------------------
 
-    def batcher(self, request: Any) -> Batcher:
-        """The version that a request's path names."""
+    def named(self, request: Any) -> tuple[Model, int | None, str | None]:
+        """The model, version and label that a request's path names."""
         given = request.path_params
         version = given.get("version")
         number = None if version is None else inference.number(version)
-        return self.repository.model(given["model"]).batcher(number, given.get("label"))
+        return self.repository.model(given["model"]), number, given.get("label")
 
-    async def asked(self, request: Any) -> tuple[Batcher, bytes]:
-        """The version that is to answer, and the whole body of the request.
+    def batcher(self, request: Any) -> Batcher:
+        """The version that a request's path names."""
+        model, version, label = self.named(request)
+        return model.batcher(version, label)
 
-        It is found again when the body is there: versions may leave meanwhile, but not before
-        what they were given at once is answered.
+    async def asked(self, request: Any) -> tuple[Answering, bytes]:
+        """What is to answer, and the whole body of the request.
+
+        It is found when the body is there: versions may leave meanwhile, but not before what they
+        were given at once is answered.
         """
         self.batcher(request)
         body = await self.body(request)
-        return self.batcher(request), body
+        model, version, label = self.named(request)
+        return model.next(version, label, request.headers.get), body
 
     async def body(self, request: Any) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits."""
@@ -252,6 +261,15 @@ class _Endpoints:
     async def unload(self, request: Any) -> Any:
         await self.repository.unload(request.path_params["model"])
         return b"{}", JSON
+
+    async def traffic(self, request: Any) -> Any:
+        return dumps(self.repository.model(request.path_params["model"]).told()), JSON
+
+    async def direct(self, request: Any) -> Any:
+        told = loads(await self.body(request))
+        name = request.path_params["model"]
+        model = await self.repository.direct(name, lambda model: model.changed(told))
+        return dumps(model.told()), JSON
 
     async def model_ready(self, request: Any) -> Any:
         version = self.batcher(request).version

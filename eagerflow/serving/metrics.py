@@ -47,6 +47,24 @@ class Metrics:
             registry=self.registry,
         )
 
+        self._shadows = client.Counter(
+            "eagerflow_shadow_answers",
+            "Answers that a shadow has computed again, by how it differed",
+            (*labels, "outcome"),
+            registry=self.registry,
+        )
+        self._differences = client.Gauge(
+            "eagerflow_shadow_largest_difference",
+            "The largest difference of a shadow's numbers from those that were answered",
+            labels,
+            registry=self.registry,
+        )
+
+    def shadowed(self, model: str, version: str, outcome: str, largest: float) -> None:
+        """Count an answer of a shadow, and note the largest difference until now."""
+        self._shadows.labels(model, version, outcome).inc()
+        self._differences.labels(model, version).set(largest)
+
     def refuse(self, model: str, error: BaseException) -> None:
         """Count an answer that is an error; names that no model has are counted as one."""
         self.refused.labels(model, status_of(error)).inc()

@@ -83,6 +83,11 @@ class ModelVersion:
         ]
         return self._replay.checked(found)
 
+    def named(self, given: Row) -> dict[str, Any]:
+        """The arrays that ``arrays`` makes, by the inputs' names."""
+        found = [tensor.numpy() for tensor in self.arrays(given)]
+        return dict(zip(self.signature.inputs, found, strict=True))
+
     def compute(self, inputs: Sequence[Any], outputs: Iterable[int]) -> list[Any]:
         """The outputs of these places, as NumPy arrays, for what ``arrays`` gave."""
         found = self._replay.run(inputs)

@@ -91,11 +91,25 @@ def _model(model: Model) -> str:
     head = "version", "state", "requests", "running", "median", "99th percentile"
     table = f"<table><tr>{''.join(f'<th>{word}</th>' for word in head)}</tr>{''.join(rows)}</table>"
     current = "" if model.current is None else _current(model, model.ready[model.current])
-    return f"<h2>{name}</h2>{table}{current}"
+    return f"<h2>{name}</h2>{table}{_shadow(model)}{current}"
+
+
+def _shadow(model: Model) -> str:
+    """How the answers of the shadow differed, if there is one."""
+    if model.shadowing is None:
+        return ""
+    counts = ", ".join(f"{n} {word}" for word, n in model.shadowing.counts.items() if n)
+    return (
+        f"<p>Version {model.shadowing.settings.version} is a shadow: {counts or 'no answers yet'}; "
+        f"largest difference {model.shadowing.largest:.3g}</p>"
+    )
 
 
 def _version(model: Model, number: int) -> str:
-    told = "answers" if number == model.current else "ready"
+    share = model.traffic.split.get(number, 0.0)
+    told = f"answers {share:.3%}" if share else "ready"
+    if number == model.current and not model.traffic.split:
+        told = "answers"
     labels = [label for label, n in model.labels.items() if n == number]
     told += f" ({escape(', '.join(labels))})" if labels else ""
     cells = "".join(

@@ -17,9 +17,9 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
-from eagerflow.serving.batching import Batcher
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
+from eagerflow.serving.routes import Answering
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import dumps, loads
 
@@ -222,7 +222,7 @@ def _text(told: Any, key: str) -> str:
     return found
 
 
-async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
+async def infer(asked: Request, batcher: Answering) -> dict[str, Any]:
     """The outputs that a request asks for, by name.
 
     Of its parameters, ``timeout`` is in microseconds until it is begun (0: any time), and a smaller

@@ -20,6 +20,7 @@ from eagerflow.serving.protocols import inference
 from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Repository
+from eagerflow.serving.routes import Answering
 
 __all__ = ["start"]
 
@@ -175,7 +176,12 @@ class _Service:
         return self.known["ModelMetadataResponse"](**told)
 
     async def infer(self, request: Any, context: Any) -> Any:
-        batcher = self.batcher(request.model_name, request.model_version)
+        model, version = self.repository.model(request.model_name), request.model_version
+        sent = dict(context.invocation_metadata() or ()) if model.traffic.key else {}
+        batcher = model.next(
+            inference.number(version) if version else None,
+            header=lambda name: sent.get(name.lower()),
+        )
         asked = self._asked(request)
         left = context.time_remaining()
         if left is not None and "timeout" not in asked.parameters:
@@ -246,7 +252,7 @@ class _Service:
             )
         return np.asarray(getattr(given.contents, field))
 
-    def _answer(self, asked: inference.Request, batcher: Batcher, outputs: Any) -> Any:
+    def _answer(self, asked: inference.Request, batcher: Answering, outputs: Any) -> Any:
         version = batcher.version
         made = self.known["ModelInferResponse"](
             model_name=version.name, model_version=str(version.number), id=asked.id or ""
