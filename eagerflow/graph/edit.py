@@ -8,7 +8,7 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.dims import Dim
-from eagerflow.errors import CaptureError, SessionError
+from eagerflow.errors import ArgumentError, CaptureError, SessionError, short_repr
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames, value
@@ -56,6 +56,19 @@ def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any
         for leaf, v in zip(leaves, values, strict=True)
     ]
     return list(map(FreeNames().take, labels))
+
+
+@graph_method
+def signature(self: Graph, name: str) -> Graph:
+    """See ``Graph.signature``."""
+    if name not in self.signatures:
+        raise ArgumentError(
+            f"there is no signature {short_repr(name)}",
+            op=self.name,
+            argument="signature",
+            expected="one of " + ", ".join(self.signatures) if self.signatures else "no signature",
+        )
+    return prune(self, dict(self.signatures[name]))
 
 
 # Copies ------------------------------------------------------------------------------------------

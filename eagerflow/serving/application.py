@@ -181,13 +181,17 @@ class _Endpoints:
 
     async def predict(self, request: Any) -> Any:
         batcher, body = await self.asked(request)
-        asked = tensorflow.predict(loads(body), batcher.version.signature)
+        told = loads(body)
+        batcher = tensorflow.asked_for(told, batcher)
+        asked = tensorflow.predict(told, batcher.version.signature)
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.prediction(found, asked.by_row), found.values()), JSON
 
     async def _examples(self, request: Any, kind: str) -> Any:
         batcher, body = await self.asked(request)
-        asked = tensorflow.examples(loads(body), batcher.version.signature)
+        told = loads(body)
+        batcher = tensorflow.asked_for(told, batcher)
+        asked = tensorflow.examples(told, batcher.version.signature)
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.example_answer(found, kind), found.values()), JSON
 
@@ -206,8 +210,7 @@ class _Endpoints:
         return dumps(tensorflow.status(model, version)), JSON
 
     async def metadata(self, request: Any) -> Any:
-        version = self.batcher(request).version
-        return dumps(tensorflow.metadata(version.name, version.number, version.signature)), JSON
+        return dumps(tensorflow.metadata(self.batcher(request))), JSON
 
     # The Open Inference Protocol -----------------------------------------------------------------
 
@@ -215,7 +218,7 @@ class _Endpoints:
         batcher, body = await self.asked(request)
         version = batcher.version
         size = request.headers.get(inference.HEADER)
-        asked = inference.request(body, size, version.signature)
+        asked = inference.request(body, size)
         found = await inference.infer(asked, batcher)
         body, length = inference.answer(asked, version.name, version.number, found)
         if length is None:

@@ -22,6 +22,7 @@ from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
 
 __all__ = ["Batcher", "Batching"]
 
+DEFAULT_SIGNATURE = "serving_default"
 INLINE_SECONDS = 0.0005
 """Models that take less run in the server's own thread: to pass work to another takes 0.1 ms."""
 
@@ -87,6 +88,7 @@ class Batcher:
     """Runs the requests of one version, in batches; belongs to the event loop that calls it.
 
     ``running`` is how many requests wait or are computed, ``answered`` how many have an answer.
+    ``signatures`` has one more for each signature of the version's file.
     """
 
     def __init__(
@@ -100,6 +102,7 @@ class Batcher:
         self.metrics = metrics
         if metrics is not None:
             metrics.watch(lambda: self.running)
+        self.signatures: dict[str, Batcher] = {}
         self.is_open = True
         self._joins = version.signature.batch is not None and batching.max_rows > 1
         self._steps = batching.steps()
@@ -111,7 +114,34 @@ class Batcher:
 
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
-        self.version.try_out(self._steps if self._joins else (1,))
+        for part in self.parts():
+            part.version.try_out(part._steps if part._joins else (1,))
+
+    def parts(self) -> list[Batcher]:
+        """This one, and those of the signatures."""
+        return [self, *self.signatures.values()]
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests wait or are computed, for any signature."""
+        return any(part.running for part in self.parts())
+
+    def by_signature(self, name: Any = None) -> Batcher:
+        """What answers requests for a signature; ArgumentError where there is none of the name.
+
+        ``serving_default``, an empty text and None are all outputs of the graph, if its file has
+        no signature of this name.
+        """
+        name = DEFAULT_SIGNATURE if name in (None, "") else name
+        parts = {DEFAULT_SIGNATURE: self, **self.signatures}
+        if isinstance(name, str) and name in parts:
+            return parts[name]
+        raise ArgumentError(
+            f"there is no signature {name!r:.80}",
+            op=self.version.name,
+            argument="signature_name",
+            expected="one of " + ", ".join(parts),
+        )
 
     async def run(
         self,
@@ -299,12 +329,14 @@ class Batcher:
 
     async def drain(self) -> None:
         """Take no more requests, and return when all that came have their answers."""
-        self.is_open = False
-        while self.running:
+        for part in self.parts():
+            part.is_open = False
+        while self.is_busy:
             await asyncio.sleep(0.005)
-        if self._pool is not None:
-            self._pool.shutdown(wait=False)
-        self.version.release()
+        for part in self.parts():
+            if part._pool is not None:
+                part._pool.shutdown(wait=False)
+            part.version.release()
 
 
 def _filled(arrays: list[Any], more: int) -> Any:

@@ -86,13 +86,18 @@ class VersionMetrics:
         labels = model, str(version)
         self._of: tuple[Any, ...] = metrics.seconds, metrics.rows, metrics.waiting
         self._labels = labels
+        self._running: list[Any] = []
         self.answered = metrics.seconds.labels(*labels).observe
         self.computed = metrics.rows.labels(*labels).observe
         self._waiting = metrics.waiting.labels(*labels)
 
     def watch(self, running: Any) -> None:
-        """Let ``running()`` tell how many requests are under way, when somebody asks."""
-        self._waiting.set_function(running)
+        """Let ``running()`` tell how many requests are under way, when somebody asks.
+
+        What several tell is added.
+        """
+        self._running.append(running)
+        self._waiting.set_function(lambda: sum(told() for told in self._running))
 
     def forget(self) -> None:
         """The version has left: its numbers go with it."""

@@ -71,6 +71,13 @@ class ModelVersion:
         made.path = Path(path)
         return made
 
+    def signatures(self) -> dict[str, ModelVersion]:
+        """What the signatures of the file compute, as versions that share its weights."""
+        return {
+            name: ModelVersion(self.name, self.number, self.graph.signature(name), self.numerics)
+            for name in self.graph.signatures
+        }
+
     def arrays(self, given: Row) -> list[Tensor]:
         """A tensor for each input, in order; the errors name the input and what it expects.
 

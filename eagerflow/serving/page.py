@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.repository import Model, Repository
+from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import example
 
 __all__ = ["figures", "page"]
@@ -123,10 +124,9 @@ def _current(model: Model, batcher: Batcher) -> str:
     """What the version that answers takes and gives, its picture, and a form."""
     version = batcher.version
     signature = version.signature
-    rows = "".join(
-        f"<tr><td>{kind}</td><td><code>{escape(name)}</code></td><td>{escape(str(spec))}</td></tr>"
-        for kind, specs in (("input", signature.inputs), ("output", signature.outputs))
-        for name, spec in specs.items()
+    rows = _rows(signature) + "".join(
+        f'<tr><th colspan="3">signature {escape(name)}</th></tr>{_rows(part.version.signature)}'
+        for name, part in batcher.signatures.items()
     )
     joined = (
         f"up to {batcher.batching.max_rows} rows are computed together"
@@ -144,20 +144,30 @@ def _current(model: Model, batcher: Batcher) -> str:
     )
 
 
+def _rows(signature: Signature) -> str:
+    """A row for each input and output."""
+    return "".join(
+        f"<tr><td>{kind}</td><td><code>{escape(name)}</code></td><td>{escape(str(spec))}</td></tr>"
+        for kind, specs in (("input", signature.inputs), ("output", signature.outputs))
+        for name, spec in specs.items()
+    )
+
+
 def figures(repository: Repository) -> list[dict[str, Any]]:
     """What the page shows of each version, as texts."""
     rows = []
     for model in repository.models.values():
         for number, batcher in model.ready.items():
-            recent = sorted(batcher.recent)
+            parts = batcher.parts()
+            recent = sorted(seconds for part in parts for seconds in part.recent)
             times = [recent[len(recent) // 2], recent[len(recent) * 99 // 100]] if recent else []
             median, slow = [f"{t * 1e3:.2f} ms" for t in times] or ["", ""]
             rows.append(
                 {
                     "model": model.name,
                     "version": number,
-                    "answered": str(batcher.answered),
-                    "running": str(batcher.running),
+                    "answered": str(sum(part.answered for part in parts)),
+                    "running": str(sum(part.running for part in parts)),
                     "median": median,
                     "slow": slow,
                 }

@@ -236,6 +236,10 @@ class Repository:
         version = ModelVersion.load(model.name, number, path)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
         made = Batcher(version, model.batching, counts)
+        made.signatures = {
+            name: Batcher(part, model.batching, counts)
+            for name, part in version.signatures().items()
+        }
         made.warm_up()
         return made
 

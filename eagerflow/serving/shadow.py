@@ -73,6 +73,7 @@ def difference(found: Any, wanted: Any, units: float = 0.0, tolerance: float = 0
 class _Answered(NamedTuple):
     """A request that was answered, and how."""
 
+    signature: str | None
     inputs: dict[str, Any]
     outputs: Sequence[str] | None
     found: Mapping[str, Any]
@@ -105,7 +106,11 @@ class Shadow:
         self._is_open = True
 
     def offer(
-        self, inputs: dict[str, Any], outputs: Sequence[str] | None, found: Mapping[str, Any]
+        self,
+        signature: str | None,
+        inputs: dict[str, Any],
+        outputs: Sequence[str] | None,
+        found: Mapping[str, Any],
     ) -> None:
         """Take a request that was answered, if it falls into the share; returns at once."""
         self._owed += self.settings.share
@@ -116,7 +121,7 @@ class Shadow:
         if len(self._pending) >= MAX_PENDING or self._bytes + size > MAX_PENDING_BYTES:
             self._count("dropped")
             return
-        self._pending.append(_Answered(inputs, outputs, found, size))
+        self._pending.append(_Answered(signature, inputs, outputs, found, size))
         self._bytes += size
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._work())
@@ -131,7 +136,7 @@ class Shadow:
         try:
             await asyncio.sleep(PAUSE)  # so that the answer is on its way
             while self._pending:
-                if any(batcher.running for batcher in list(self._ready.values())):
+                if any(batcher.is_busy for batcher in list(self._ready.values())):
                     await asyncio.sleep(PAUSE)
                     continue
                 answered = self._pending.popleft()
@@ -146,7 +151,8 @@ class Shadow:
             self._count("dropped")
             return
         try:
-            found = await batcher.run(answered.inputs, answered.outputs, priority=LOWEST)
+            part = batcher.by_signature(answered.signature)
+            found = await part.run(answered.inputs, answered.outputs, priority=LOWEST)
         except (BusyError, UnavailableError):
             self._count("dropped")
         except Exception as error:
@@ -199,10 +205,15 @@ def _number(value: float) -> float | str:
 class Shadowed:
     """A version that answers, and lets a shadow know of each answer."""
 
-    def __init__(self, batcher: Batcher, shadow: Shadow) -> None:
+    def __init__(self, batcher: Batcher, shadow: Shadow, signature: str | None = None) -> None:
         self.version = batcher.version
         self._batcher = batcher
         self._shadow = shadow
+        self._signature = signature
+
+    def by_signature(self, name: Any = None) -> Shadowed:
+        """As for ``Batcher.by_signature``."""
+        return Shadowed(self._batcher.by_signature(name), self._shadow, name)
 
     async def run(
         self, given: Row, outputs: Sequence[str] | None = None, **how: Any
@@ -210,5 +221,5 @@ class Shadowed:
         """As for ``Batcher.run``."""
         inputs = self.version.named(given)
         found = await self._batcher.run(inputs, outputs, **how)
-        self._shadow.offer(inputs, outputs, found)
+        self._shadow.offer(self._signature, inputs, outputs, found)
         return found

@@ -1,4 +1,4 @@
-"""Who answers: pins, labels, shares, shadows and roll-backs, and that no answer is lost or mixed."""
+"""Who answers: pins, labels, shares, shadows and roll-backs; no answer is lost or mixed."""
 
 import asyncio
 import collections
@@ -204,7 +204,7 @@ def test_a_broken_version_is_not_led_to(tmp_path):
         await repository.refresh()
         model = repository.model("scale")
         before = model.traffic
-        with pytest.raises(UnavailableError, match="version 3 .* is broken"):
+        with pytest.raises(UnavailableError, match=r"version 3 .* is broken"):
             await repository.direct("scale", lambda m: m.changed({"split": {"2": 1, "3": 1}}))
         assert model.traffic == before and await answers(model, 2) == [2, 2]
 

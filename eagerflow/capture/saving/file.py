@@ -9,10 +9,11 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eagerflow.capture.gradient import gradient
+from eagerflow.capture.saving import signatures as named
 from eagerflow.capture.saving.decoding import Decoder, Entry
 from eagerflow.capture.saving.encoding import Encoder
 from eagerflow.capture.saving.examples import ExampleRows, made
@@ -57,6 +58,7 @@ def save(
     *,
     gradients: tuple[Any, Any] | None = None,
     examples: Iterable[Any] | None = None,
+    signatures: Mapping[str, Any] | None = None,
 ) -> None:
     """See ``Graph.save``."""
     name = as_path(path)
@@ -64,7 +66,8 @@ def save(
         graph = self if gradients is None else gradient(self, *_pair(gradients))
         check(graph)
         given = graph.examples if examples is None else with_recorder(None, made, graph, examples)
-        write_whole(name, with_recorder(None, lambda: _pieces(graph, given)))
+        called = named.made(graph, self.signatures if signatures is None else signatures)
+        write_whole(name, with_recorder(None, lambda: _pieces(graph, given, called)))
     except FileFormatError as error:
         _tell(error, "save", name)
         raise
@@ -80,18 +83,22 @@ def _pair(gradients: Any) -> tuple[Any, Any]:
     return gradients
 
 
-def _pieces(graph: Graph, examples: Sequence[Example] = ()) -> list[Any]:
+def _pieces(graph: Graph, examples: Sequence[Example], signatures: named.Signatures) -> list[Any]:
     encoder = Encoder()
     encoder.graph(graph)
     texts = {"format": "eagerflow", "graph": encoder.text(), "version": FORMAT}
     if examples:
         texts["examples"] = encode_examples(examples, encoder)
+    if signatures:
+        texts["signatures"] = named.encode(signatures)
     return list(pack(texts, {name: t.numpy() for name, t in encoder.tensors.items()}))
 
 
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
-    return concatenated(with_recorder(None, lambda: _pieces(graph, graph.examples)))
+    return concatenated(
+        with_recorder(None, lambda: _pieces(graph, graph.examples, graph.signatures))
+    )
 
 
 # Loading -----------------------------------------------------------------------------------------
@@ -176,6 +183,8 @@ def _read(size: int, fill: Fill) -> Graph:
         _keeps_rules(graph)
         if examples is not None:
             graph.examples = examples.read(lambda entry: _tensor(container, entry, fill))
+        if "signatures" in container.texts:
+            graph.signatures = named.decode(container.texts["signatures"], graph)
     except FileFormatError:
         raise
     except MemoryError as error:
