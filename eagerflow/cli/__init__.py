@@ -14,6 +14,7 @@ from eagerflow.cli.devices import run_devices
 from eagerflow.cli.export import add_export
 from eagerflow.cli.graphs import add_check, add_diff, add_show
 from eagerflow.cli.info import add_info
+from eagerflow.cli.join import add_join
 from eagerflow.cli.run import add_run
 from eagerflow.cli.serve import add_serve
 from eagerflow.errors import EagerflowError, printable
@@ -76,6 +77,7 @@ def make_parser() -> argparse.ArgumentParser:
         add_show,
         add_run,
         add_export,
+        add_join,
         add_diff,
         add_check,
         add_serve,

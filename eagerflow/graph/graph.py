@@ -283,7 +283,11 @@ class Graph:
         return _TOOLS["rename"](self, inputs, outputs, name)
 
     def compose(
-        self, other: Graph, feeds: Mapping[str, str] | None = None, keep: Iterable[str] = ()
+        self,
+        other: Graph,
+        feeds: Mapping[str, str] | None = None,
+        keep: Iterable[str] = (),
+        scope: str = "",
     ) -> Graph:
         """The graph that runs this one, then ``other`` on its outputs.
 
@@ -291,7 +295,8 @@ class Graph:
         to the inputs of the same names, or the only output to the only input. Inputs that are fed
         by nothing stay inputs; one name in both graphs is one input. What this graph assigns to
         Variables, ``other`` reads. The result is that of ``other``; ``keep`` names values of this
-        graph that become outputs too. Raises CaptureError where shapes or dtypes do not fit.
+        graph that become outputs too. ``scope`` goes before the names of what comes from
+        ``other``. Raises CaptureError where shapes or dtypes do not fit.
 
         >>> spec = ef.TensorSpec((3,), "float32")
         >>> first = ef.capture.trace(lambda x: {"y": ef.tanh(x)}, spec, name="first")
@@ -304,7 +309,7 @@ class Graph:
           return
             output = multiply
         """
-        return _TOOLS["compose"](self, other, feeds, keep)
+        return _TOOLS["compose"](self, other, feeds, keep, scope)
 
     def signature(self, name: str) -> Graph:
         """What a signature of the graph's file computes, alone.
