@@ -52,6 +52,13 @@ def add_serve(commands: Any) -> None:
         help="how long a request may wait for others to join (default: %(default)s)",
     )
     serve.add_argument(
+        "--cache",
+        type=int,
+        default=0,
+        metavar="MIB",
+        help="how much of its last answers each model keeps for equal requests (default: none)",
+    )
+    serve.add_argument(
         "--tokens",
         type=Path,
         metavar="FILE",
@@ -73,6 +80,7 @@ def _run(options: argparse.Namespace) -> int:
         access=serving.Access(
             tokens_of(options.tokens) if options.tokens else (), options.certificate, options.key
         ),
+        cache=options.cache << 20 if options.cache else None,
         told=lambda line: print(printable(line, "\n"), flush=True),
     )
     asyncio.run(_serve(server))

@@ -47,6 +47,12 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.cached = client.Counter(
+            "eagerflow_cache_requests",
+            "Requests that asked the cache, by whether the answer was there, or under way",
+            ("model", "outcome"),
+            registry=self.registry,
+        )
         self._shadows = client.Counter(
             "eagerflow_shadow_answers",
             "Answers that a shadow has computed again, by how it differed",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import defaultdict
@@ -29,6 +30,7 @@ __all__ = ["ModelVersion", "Row"]
 Row = Mapping[str, Any]
 """An array for each input, by name."""
 
+_SERIAL = itertools.count()
 _TRIALS = 5  # runs that are timed when a version is loaded
 
 
@@ -62,6 +64,8 @@ class ModelVersion:
         self.seconds = 0.0
         """The median time of a run of one row, from when it was tried."""
         self.numerics = numerics
+        self.serial = next(_SERIAL)
+        """A number that no other graph that is served has, also of the same version."""
         self._replay = replay_of(graph, numerics)
 
     @classmethod

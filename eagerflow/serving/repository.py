@@ -84,8 +84,10 @@ class Repository:
         policy: Policy | None = None,
         batching: Batching | None = None,
         metrics: Metrics | None = None,
+        cache: int | None = None,
     ) -> None:
         self.metrics = metrics
+        self._cache = cache
         self.models: dict[str, Model] = {}
         self._policy = policy or Policy()
         self._batching = (batching or Batching()).checked()
@@ -111,7 +113,9 @@ class Repository:
                 argument=name,
                 expected="a file of graph.save or model.export, or a folder of versions",
             )
-        self.models[name] = Model(name, path, self._policy, self._batching, self.metrics)
+        made = Model(name, path, self._policy, self._batching, self.metrics)
+        made.keep_answers(self._cache)
+        self.models[name] = made
 
     def model(self, name: str) -> Model:
         """The model of this name; UnknownModelError where there is none."""

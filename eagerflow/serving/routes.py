@@ -8,6 +8,7 @@ from typing import Any
 
 from eagerflow.errors import ArgumentError
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.cache import Cache, Cached
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 from eagerflow.serving.shadow import Shadow, Shadowed
@@ -15,7 +16,7 @@ from eagerflow.serving.traffic import Shadowing, Shares, Traffic
 
 __all__ = ["Answering", "Routes"]
 
-Answering = Batcher | Shadowed
+Answering = Batcher | Shadowed | Cached
 """What answers a request: it has a ``version``, and ``run`` as a Batcher has."""
 
 MAX_HISTORY = 100
@@ -38,6 +39,7 @@ class Routes:
         self.found: dict[int, Path] = {}
         self.traffic = Traffic()
         self.shadowing: Shadow | None = None
+        self.cache: Cache | None = None
         self._shares = Shares({})
         self._history: list[int] = []  # versions that answered alone
 
@@ -110,11 +112,10 @@ class Routes:
                 if key is None
                 else self._shares.pick_for(key, self.ready)
             )
-        found = self.batcher(version, label)
-        shadow = self.shadowing
-        if shadow is None or shadow.settings.version == found.version.number:
-            return found
-        return Shadowed(found, shadow)
+        batcher, shadow = self.batcher(version, label), self.shadowing
+        shadowed = shadow is not None and shadow.settings.version != batcher.version.number
+        found = Shadowed(batcher, shadow) if shadow is not None and shadowed else batcher
+        return found if self.cache is None else Cached(found, self.cache)
 
     # Who is to answer ----------------------------------------------------------------------------
 
@@ -172,6 +173,13 @@ class Routes:
         """Let a version compute again what others have answered, and compare; None ends it."""
         found = None if version is None else Shadowing(version, share, units, tolerance)
         self.direct(self.traffic._replace(shadow=found))
+
+    def keep_answers(self, max_bytes: int | None) -> None:
+        """Keep the answers that were asked for last, as many as fit into these bytes; None: none.
+
+        ArgumentError for what is no size.
+        """
+        self.cache = None if max_bytes is None else Cache(self.name, max_bytes, self.metrics)
 
     def roll_back(self) -> int:
         """Let the version answer that did so before, alone; gives its number.

@@ -33,7 +33,8 @@ class Server:
     alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
     gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
     requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
-    looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
+    looked at every ``poll`` seconds. ``cache`` is how many bytes of answers each model keeps for
+    equal requests (default: none). ``told`` is called with a line for each change. Raises
     MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
     EagerflowError for a port that is taken.
 
@@ -63,6 +64,7 @@ class Server:
         limits: Limits | None = None,
         access: Access | None = None,
         poll: float = 1.0,
+        cache: int | None = None,
         told: Told | None = None,
     ) -> None:
         self._uvicorn = extras.load("uvicorn", "serving", "ef.serving")
@@ -73,6 +75,7 @@ class Server:
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
+        self._cache = cache
         self._told = told or (lambda line: None)
         self._started = threading.Event()
         self._stopping: asyncio.Event | None = None
@@ -134,7 +137,7 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        repository = self.repository = Repository(*self._options, Metrics())
+        repository = self.repository = Repository(*self._options, Metrics(), self._cache)
         with self._bound() as listening:
             for line in await repository.refresh():
                 self._told(line)
