@@ -11,7 +11,7 @@ from eagerflow import extras
 from eagerflow.serving import page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.protocols import inference, tensorflow
+from eagerflow.serving.protocols import arrays, inference, tensorflow
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
@@ -217,9 +217,18 @@ class _Endpoints:
     async def infer(self, request: Any) -> Any:
         batcher, body = await self.asked(request)
         version = batcher.version
-        size = request.headers.get(inference.HEADER)
-        asked = inference.request(body, size)
+        form = arrays.form_of(request.headers.get("content-type"))
+        if form is None:
+            asked = inference.request(body, request.headers.get(inference.HEADER))
+        else:
+            named = batcher.by_signature(request.query_params.get("signature_name"))
+            asked = arrays.request(
+                body, form, named.version.signature, request.query_params, self.limits.max_body
+            )
         found = await inference.infer(asked, batcher)
+        form = arrays.wanted_form(request.headers.get("accept"), form, len(found))
+        if form is not None:
+            return arrays.write(found, form), {"content-type": form}
         body, length = inference.answer(asked, version.name, version.number, found)
         if length is None:
             return body, JSON
