@@ -11,7 +11,7 @@ from eagerflow import extras
 from eagerflow.serving import page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.protocols import arrays, inference, tensorflow
+from eagerflow.serving.protocols import arrays, inference, tensorflow, triton
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
@@ -114,6 +114,7 @@ class _Endpoints:
             ("GET", "/figures", self.figures, other),
             ("GET", "/metrics", self.metrics, other),
             ("GET", "/v2", self.server, other),
+            ("GET", "/v2/models/stats", self.all_statistics, other),
             ("GET", "/v2/health/live", self.live, other),
             ("GET", "/v2/health/ready", self.ready, other),
             ("POST", "/v2/repository/index", self.index, other),
@@ -127,6 +128,8 @@ class _Endpoints:
             rows += [
                 ("POST", path + "/infer", self.infer, other),
                 ("GET", path + "/ready", self.model_ready, other),
+                ("GET", path + "/config", self.config, other),
+                ("GET", path + "/stats", self.statistics, other),
                 ("GET", path, self.model_metadata, other),
             ]
         return rows
@@ -282,6 +285,16 @@ class _Endpoints:
         name = request.path_params["model"]
         model = await self.repository.direct(name, lambda model: model.changed(told))
         return dumps(model.told()), JSON
+
+    async def config(self, request: Any) -> Any:
+        return dumps(triton.config(self.batcher(request))), JSON
+
+    async def statistics(self, request: Any) -> Any:
+        model, version, _ = self.named(request)
+        return dumps(triton.statistics([model], version)), JSON
+
+    async def all_statistics(self, request: Any) -> Any:
+        return dumps(triton.statistics(list(self.repository.models.values()))), JSON
 
     async def model_ready(self, request: Any) -> Any:
         version = self.batcher(request).version

@@ -19,6 +19,7 @@ from eagerflow.recorder import with_recorder
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
+from eagerflow.serving.statistics import Statistics
 
 __all__ = ["Batcher", "Batching"]
 
@@ -104,7 +105,8 @@ class Batcher:
             metrics.watch(lambda: self.running)
         self.signatures: dict[str, Batcher] = {}
         self.is_open = True
-        self._joins = version.signature.batch is not None and batching.max_rows > 1
+        self.joins = version.signature.batch is not None and batching.max_rows > 1
+        self._sums = Statistics()
         self._steps = batching.steps()
         self._waiting: list[_Request] = []
         self._number = itertools.count().__next__
@@ -115,11 +117,15 @@ class Batcher:
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
         for part in self.parts():
-            part.version.try_out(part._steps if part._joins else (1,))
+            part.version.try_out(part._steps if part.joins else (1,))
 
     def parts(self) -> list[Batcher]:
         """This one, and those of the signatures."""
         return [self, *self.signatures.values()]
+
+    def statistics(self) -> Statistics:
+        """What was done for all signatures."""
+        return Statistics.of(part._sums for part in self.parts())
 
     @property
     def is_busy(self) -> bool:
@@ -172,7 +178,7 @@ class Batcher:
     async def _queued(
         self, inputs: Sequence[Any], places: Sequence[int], timeout: float | None, priority: int
     ) -> list[Any]:
-        rows = inputs[0].shape[0] if self._joins else 1
+        rows = inputs[0].shape[0] if self.joins else 1
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
         if len(self._waiting) >= self.batching.max_queue:
@@ -183,7 +189,7 @@ class Batcher:
             )
         now = time.monotonic()
         deadline = float("inf") if timeout is None else now + timeout
-        shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
+        shapes = tuple([x.shape[1:] for x in inputs]) if self.joins else ()
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         number = self._number()
         request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
@@ -208,7 +214,7 @@ class Batcher:
         if self._busy or not self._waiting:
             return
         wait = 0.0
-        if self._joins and self.batching.max_wait:
+        if self.joins and self.batching.max_wait:
             rows = sum(request.rows for request in self._waiting)
             if rows < self.batching.max_rows:
                 oldest = min(request.arrived for request in self._waiting)
@@ -229,29 +235,37 @@ class Batcher:
         batch = self._next_batch()
         if not batch:
             return
-        if self.metrics is not None:
-            self.metrics.computed(sum(request.rows for request in batch))
+        began = time.monotonic()
         if self.version.seconds * len(batch) < INLINE_SECONDS:
-            self._end(batch, self._outcomes(batch))
+            self._end(batch, began, self._outcomes(batch))
             return
         self._busy = True
         if self._pool is None:
             self._pool = ThreadPoolExecutor(1, f"eagerflow-{self.version.name}")
         loop = asyncio.get_running_loop()
         done = loop.run_in_executor(self._pool, self._outcomes, batch)
-        done.add_done_callback(partial(self._computed, batch))
+        done.add_done_callback(partial(self._computed, batch, began))
 
-    def _computed(self, batch: list[_Request], done: asyncio.Future[list[Any]]) -> None:
+    def _computed(
+        self, batch: list[_Request], began: float, done: asyncio.Future[list[Any]]
+    ) -> None:
         self._busy = False
         error = done.exception()
-        self._end(batch, [error] * len(batch) if error is not None else done.result())
+        self._end(batch, began, [error] * len(batch) if error is not None else done.result())
 
-    def _end(self, batch: list[_Request], outcomes: list[Any]) -> None:
+    def _end(self, batch: list[_Request], began: float, outcomes: list[Any]) -> None:
         now = time.monotonic()
+        rows = sum(request.rows for request in batch)
+        waited = sum(began - request.arrived for request in batch)
+        self._sums.computed(rows, waited, now - began)
+        if self.metrics is not None:
+            self.metrics.computed(rows)
         for request, outcome in zip(batch, outcomes, strict=True):
             if request.future.done():  # whoever asked has gone
                 continue
-            if isinstance(outcome, BaseException):
+            failed = isinstance(outcome, BaseException)
+            self._sums.ended(now - request.arrived, failed)
+            if failed:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
@@ -279,12 +293,12 @@ class Batcher:
                     )
                 )
             elif batch and not (
-                self._joins
+                self.joins
                 and request.shapes == batch[0].shapes
                 and rows + request.rows <= self.batching.max_rows
             ):
                 left.append(request)
-                if not self._joins:
+                if not self.joins:
                     break
             else:
                 batch.append(request)
@@ -308,7 +322,7 @@ class Batcher:
     def _joined(self, batch: list[_Request]) -> list[Any]:
         places = sorted({place for request in batch for place in request.places})
         rows = sum(request.rows for request in batch)
-        wanted = next(n for n in self._steps if n >= rows) if self._joins else rows
+        wanted = next(n for n in self._steps if n >= rows) if self.joins else rows
         inputs = batch[0].inputs
         if len(batch) > 1 or wanted != rows:
             inputs = [
@@ -316,7 +330,7 @@ class Batcher:
                 for column in zip(*(request.inputs for request in batch), strict=True)
             ]
         found = dict(zip(places, self.version.compute(inputs, places), strict=True))
-        if not self._joins:
+        if not self.joins:
             return [[found[i] for i in batch[0].places]]
         outcomes, begin = [], 0
         for request in batch:

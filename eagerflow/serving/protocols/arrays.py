@@ -1,7 +1,7 @@
 """NumPy's own files as requests and answers: ``.npy`` for one array, ``.npz`` for several.
 
 Source: NumPy's specification of the format (``numpy.lib.format``), and ZIP. Nothing is unpickled,
-and no more is decompressed than the sizes that a file tells before, which the limit is held against.
+and no more is decompressed than the sizes that a file tells before, which have to fit the limit.
 """
 
 from __future__ import annotations

@@ -281,7 +281,12 @@ def server() -> dict[str, Any]:
     return {
         "name": "eagerflow",
         "version": version,
-        "extensions": ["binary_tensor_data", "model_repository"],
+        "extensions": [
+            "binary_tensor_data",
+            "model_repository",
+            "model_configuration",
+            "statistics",
+        ],
     }
 
 

@@ -16,7 +16,7 @@ from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.protocols import inference
+from eagerflow.serving.protocols import inference, triton
 from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Repository
@@ -148,6 +148,8 @@ class _Service:
             "RepositoryIndex": self.index,
             "RepositoryModelLoad": self.load,
             "RepositoryModelUnload": self.unload,
+            "ModelConfig": self.config,
+            "ModelStatistics": self.statistics,
         }
 
     def batcher(self, name: str, version: str) -> Batcher:
@@ -174,6 +176,18 @@ class _Service:
         numbers = list(self.repository.model(version.name).ready)
         told = inference.metadata(version.name, numbers, version.signature)
         return self.known["ModelMetadataResponse"](**told)
+
+    async def config(self, request: Any, context: Any) -> Any:
+        told = triton.config(self.batcher(request.name, request.version))
+        for part in told["input"] + told["output"]:
+            part["data_type"] = triton.DATA_TYPES[part["data_type"]]
+        return self.known["ModelConfigResponse"](config=told)
+
+    async def statistics(self, request: Any, context: Any) -> Any:
+        models = self.repository.models
+        asked = [self.repository.model(request.name)] if request.name else list(models.values())
+        number = inference.number(request.version) if request.version else None
+        return self.known["ModelStatisticsResponse"](**triton.statistics(list(asked), number))
 
     async def infer(self, request: Any, context: Any) -> Any:
         model, version = self.repository.model(request.model_name), request.model_version
