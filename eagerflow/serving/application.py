@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from eagerflow import extras
-from eagerflow.serving import page
+from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.protocols import arrays, inference, tensorflow, triton
@@ -113,6 +113,7 @@ class _Endpoints:
             ("GET", "/", self.page, other),
             ("GET", "/figures", self.figures, other),
             ("GET", "/metrics", self.metrics, other),
+            ("GET", "/openapi.json", self.openapi, other),
             ("GET", "/v2", self.server, other),
             ("GET", "/v2/models/stats", self.all_statistics, other),
             ("GET", "/v2/health/live", self.live, other),
@@ -251,6 +252,10 @@ class _Endpoints:
         if metrics is None:
             raise UnavailableError("this server counts nothing")
         return metrics.text(), {"content-type": metrics.content_type}
+
+    async def openapi(self, request: Any) -> Any:
+        routes = [(method, path, made.__name__) for method, path, made, _ in self.table()]
+        return dumps(openapi.description(routes)), JSON
 
     async def server(self, request: Any) -> Any:
         return dumps(inference.server()), JSON
