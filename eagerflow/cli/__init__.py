@@ -17,6 +17,7 @@ COMMANDS = {
     "show": "graphs",
     "run": "run",
     "export": "export",
+    "join": "join",
     "diff": "graphs",
     "check": "graphs",
     "serve": "serve",

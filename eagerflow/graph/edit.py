@@ -8,7 +8,7 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.dims import Dim
-from eagerflow.errors import CaptureError, SessionError
+from eagerflow.errors import ArgumentError, CaptureError, SessionError, short_repr
 from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames, value
@@ -58,15 +58,33 @@ def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any
     return list(map(FreeNames().take, labels))
 
 
+@graph_method
+def signature(self: Graph, name: str) -> Graph:
+    """See ``Graph.signature``."""
+    if name not in self.signatures:
+        raise ArgumentError(
+            f"there is no signature {short_repr(name)}",
+            op=self.name,
+            argument="signature",
+            expected="one of " + ", ".join(self.signatures) if self.signatures else "no signature",
+        )
+    return prune(self, dict(self.signatures[name]))
+
+
 # Copies ------------------------------------------------------------------------------------------
 
 
 class _Copy:
     """New nodes for those that read, or are named, something else; the others stay."""
 
-    def __init__(self, taken: Iterable[str] = ()) -> None:
+    def __init__(self, taken: Iterable[str] = (), scope: str = "") -> None:
         self.new: dict[Value, Value] = {}
         self.free = FreeNames(taken).take
+        self._scope = f"{scope}/" if scope else ""
+
+    def inside(self, name: str) -> str:
+        """A free name within the scope."""
+        return self.free(self._scope + name)
 
     def named(self, old: Value, name: str) -> Value:
         """The value under a name; itself where that is its own."""
@@ -77,7 +95,7 @@ class _Copy:
 
     def node(self, node: Node) -> Node:
         """The node with what was found in place of its inputs, under a free name."""
-        return renewed(node, self.new, name=self.free(node.name))
+        return renewed(node, self.new, name=self.inside(node.name))
 
 
 @graph_method
@@ -142,18 +160,19 @@ def compose(
     other: Graph,
     feeds: Mapping[str, str] | None = None,
     keep: Iterable[str] = (),
+    scope: str = "",
 ) -> Graph:
     """See ``Graph.compose``."""
     feeds = _feeds(self, other, feeds)
     fed = {name: value(self, source) for name, source in feeds.items()}
     other = _fitted(other, fed)
-    copy = _Copy(_labels_inside(self) | {v.name for v in self.inputs})
+    copy = _Copy(_labels_inside(self) | {v.name for v in self.inputs}, scope)
     shared = dict(zip(self.inputs.names, self.inputs, strict=True))
     inputs, names = list(self.inputs), list(self.inputs.names)
     for name, v in zip(other.inputs.names, other.inputs, strict=True):
         if name in fed or name in shared:
             source = fed[name] if name in fed else shared[name]
-            _refuse_misfit(name, v, source)
+            _refuse_misfit(other, name, v, self, source)
             copy.new[v] = source
         else:
             if copy.free(name) != name:
@@ -162,7 +181,7 @@ def compose(
             names.append(name)
     cells = _merged(self, other, copy)
     for v in other.constants:
-        copy.named(v, copy.free(v.name))
+        copy.named(v, copy.inside(v.name))
     nodes = [*self.nodes, *(copy.node(node) for node in other.nodes)]
     for cell, assigned in cells:
         cell.assigned = copy.new.get(assigned, assigned) if assigned is not None else cell.assigned
@@ -217,12 +236,12 @@ def _fitted(other: Graph, fed: Mapping[str, Value]) -> Graph:
     return fitted
 
 
-def _refuse_misfit(name: str, wanted: Value, source: Value) -> None:
+def _refuse_misfit(other: Graph, name: str, wanted: Value, graph: Graph, source: Value) -> None:
     if wanted.shape != source.shape or wanted.dtype != source.dtype:
         raise CaptureError(
-            f"the input {name} does not fit what it is fed with",
-            received=f"{source.name}: {type_text(source)}",
-            expected=type_text(wanted),
+            f"the input {name} of {other.name} does not fit what it is fed with",
+            received=f"{source.name} of {graph.name}: {type_text(source)}",
+            expected=f"{name}: {type_text(wanted)}",
         )
 
 
@@ -242,6 +261,6 @@ def _merged(graph: Graph, other: Graph, copy: _Copy) -> list[tuple[Cell, Value |
             copy.new[cell.value] = first.value if first.assigned is None else first.assigned
             found[at] = first, cell.assigned
         else:
-            name = copy.free(cell.name)
+            name = copy.inside(cell.name)
             found.append((Cell(name, cell.variable, copy.named(cell.value, name)), cell.assigned))
     return found

@@ -71,6 +71,7 @@ class Graph:
         self._is_one = alone and len(self.results) == 1 and type(self.results[0]) is Value
         self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
         self.examples: tuple[Example, ...] = ()  # that came with its file
+        self.signatures: dict[str, dict[str, str]] = {}  # likewise: see ``signature``
         self.rewrites: Any = None  # the Report of the passes that made it, if any did
 
     @property
@@ -282,7 +283,11 @@ class Graph:
         return _TOOLS["rename"](self, inputs, outputs, name)
 
     def compose(
-        self, other: Graph, feeds: Mapping[str, str] | None = None, keep: Iterable[str] = ()
+        self,
+        other: Graph,
+        feeds: Mapping[str, str] | None = None,
+        keep: Iterable[str] = (),
+        scope: str = "",
     ) -> Graph:
         """The graph that runs this one, then ``other`` on its outputs.
 
@@ -290,7 +295,8 @@ class Graph:
         to the inputs of the same names, or the only output to the only input. Inputs that are fed
         by nothing stay inputs; one name in both graphs is one input. What this graph assigns to
         Variables, ``other`` reads. The result is that of ``other``; ``keep`` names values of this
-        graph that become outputs too. Raises CaptureError where shapes or dtypes do not fit.
+        graph that become outputs too. ``scope`` goes before the names of what comes from
+        ``other``. Raises CaptureError where shapes or dtypes do not fit.
 
         >>> spec = ef.TensorSpec((3,), "float32")
         >>> first = ef.capture.trace(lambda x: {"y": ef.tanh(x)}, spec, name="first")
@@ -303,7 +309,25 @@ class Graph:
           return
             output = multiply
         """
-        return _TOOLS["compose"](self, other, feeds, keep)
+        return _TOOLS["compose"](self, other, feeds, keep, scope)
+
+    def signature(self, name: str) -> Graph:
+        """What a signature of the graph's file computes, alone.
+
+        It takes the inputs that its outputs need, and shares nodes and Variables. Raises
+        ArgumentError for a name that is none of ``signatures``.
+
+        >>> graph = ef.capture.trace(
+        ...     lambda x, y: {"sum": x + y, "log": ef.log(x)},
+        ...     ef.TensorSpec((3,), "float32"), ef.TensorSpec((3,), "float32"))
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     graph.save(f"{folder}/model.ef", signatures={"logs": {"logarithm": "log"}})
+        ...     loaded = ef.capture.load(f"{folder}/model.ef")
+        >>> loaded.signatures, loaded.signature("logs")
+        ({'logs': {'logarithm': 'log'}}, <Graph lambda(x: float32(3,)), 1 nodes>)
+        """
+        return _TOOLS["signature"](self, name)
 
     def gradient(self, targets: Any, sources: Any, unconnected: str = "raise") -> Graph:
         """A larger graph that also gives the gradients of ``targets`` by ``sources``.
@@ -361,6 +385,7 @@ class Graph:
         *,
         gradients: tuple[Any, Any] | None = None,
         examples: Iterable[Mapping[str, Any]] | None = None,
+        signatures: Mapping[str, Iterable[str] | Mapping[str, str]] | None = None,
     ) -> None:
         """Save the graph, with the values that its Variables have now, as one safetensors file.
 
@@ -369,7 +394,9 @@ class Graph:
         sources as for ``graph.gradient``, whose larger graph is then saved. ``examples`` are
         inputs, each a mapping of names to arrays, which are kept with the outputs that they give
         now: a server runs them before it answers with the graph (default: those of its own file).
-        The same program gives the same bytes. Raises FileFormatError for what cannot be saved or
+        ``signatures`` names choices of outputs for ``graph.signature`` and for those who ask a
+        server: lists of names of values, or mappings of new names to them; likewise kept. The
+        same program gives the same bytes. Raises FileFormatError for what cannot be saved or
         written, ArgumentError for examples that do not fit.
 
         >>> w = ef.Variable([2.0, 3.0], name="w")
@@ -380,7 +407,7 @@ class Graph:
         ...     ef.capture.load(f"{folder}/model.ef").outputs.names
         ('y', 'gradient/w')
         """
-        _TOOLS["save"](self, path, gradients=gradients, examples=examples)
+        _TOOLS["save"](self, path, gradients=gradients, examples=examples, signatures=signatures)
 
     def _repr_html_(self) -> str:
         """The picture, and the listing below it, for a cell of a notebook."""

@@ -53,33 +53,48 @@ def _axis_after(node: Node, axes: dict[Value, int | str], rows: Dim) -> int | st
     mixed = [axis for axis in own if isinstance(axis, str)]
     if mixed:
         return mixed[0]
-    (first, *_), made = node.outputs, f"{_told(node)} needs all rows at once"
-    if node.op.name in _SHAPES:
-        return 0 if own[0] == 0 and first.shape and first.shape[0] == rows else made
+    first, made = node.outputs[0], f"{_told(node)} needs all rows at once"
+    axis = _axis_of_shape(node, own[0], rows) if node.op.name in _SHAPES else _axis_cut(node, own)
+    others = [n for i, n in enumerate(first.shape) if i != axis]
+    return made if axis is None or any(_counts(rows, n) for n in others) else axis
+
+
+def _axis_of_shape(node: Node, own: Any, rows: Dim) -> int | None:
+    """The axis of the rows after another shape was given to what has them along ``own``."""
+    before, after = node.inputs[0].shape, node.outputs[0].shape
+    if node.op.name == "broadcast_to":
+        return int(len(after) - len(before) + own)
+    # The order of the numbers stays: rows are rows where all axes before them are single.
+    at = next((i for i, n in enumerate(after) if n != 1), 0)
+    apart = all(n == 1 for n in before[:own])
+    return at if apart and after and after[at] == rows else None
+
+
+def _axis_cut(node: Node, own: list[Any]) -> int | None:
+    """The axis of the rows in the result of an op that can be cut along them."""
     if isinstance(node.op.split, Missing):
-        return made
+        return None
     specs = [x.spec if type(x) is Value else x for x in node.inputs]
     for way in node.op.split(*specs, **node.attributes):
         cuts = [a if a is None else a % s.ndim for a, s in zip(way.inputs, specs, strict=True)]
         if way.combine == "concat" and way.axis is not None and cuts == own:
-            return int(way.axis % len(first.shape))
-    return made
+            return int(way.axis % len(node.outputs[0].shape))
+    return None
 
 
 def _axis_made(node: Node, rows: Dim) -> int | str | None:
     """The axis of the rows in what is made of nothing that has rows: all are the same there."""
     (made, *_) = node.outputs
-    if not any(_counts(rows, v) for v in node.outputs):
+    if not any(_counts(rows, n) for v in node.outputs for n in v.shape):
         return None
     if (node.op.fills or node.op.name in _SHAPES) and rows in made.shape:
         return made.shape.index(rows)
     return f"{_told(node)} depends on how many rows there are"
 
 
-def _counts(rows: Dim, value: Value) -> bool:
-    """Whether a shape depends on the number of rows."""
-    name = str(rows)
-    return any(isinstance(size, Dim) and name in _words(size) for size in value.shape)
+def _counts(rows: Dim, size: Any) -> bool:
+    """Whether a size depends on the number of rows."""
+    return isinstance(size, Dim) and str(rows) in _words(size)
 
 
 def _words(size: Any) -> set[str]:

@@ -24,6 +24,7 @@ from eagerflow.serving.refusals import (
 from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
+from eagerflow.serving.traffic import Shadowing, Traffic
 
 __all__ = [
     "Access",
@@ -37,8 +38,10 @@ __all__ = [
     "ModelVersion",
     "Policy",
     "Server",
+    "Shadowing",
     "Signature",
     "TooLargeError",
+    "Traffic",
     "UnavailableError",
     "UnknownModelError",
     "WorkerSettings",

@@ -8,12 +8,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
 from eagerflow import extras
-from eagerflow.serving import page
+from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.protocols import inference, tensorflow
+from eagerflow.serving.protocols import arrays, inference, tensorflow, triton
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
-from eagerflow.serving.repository import Repository
+from eagerflow.serving.repository import Model, Repository
+from eagerflow.serving.routes import Answering
 from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["Limits", "application"]
@@ -112,40 +113,52 @@ class _Endpoints:
             ("GET", "/", self.page, other),
             ("GET", "/figures", self.figures, other),
             ("GET", "/metrics", self.metrics, other),
+            ("GET", "/openapi.json", self.openapi, other),
             ("GET", "/v2", self.server, other),
+            ("GET", "/v2/models/stats", self.all_statistics, other),
             ("GET", "/v2/health/live", self.live, other),
             ("GET", "/v2/health/ready", self.ready, other),
             ("POST", "/v2/repository/index", self.index, other),
             ("POST", "/v2/repository/models/{model}/load", self.load, other),
             ("POST", "/v2/repository/models/{model}/unload", self.unload, other),
+            ("GET", "/v2/repository/models/{model}/traffic", self.traffic, other),
+            ("POST", "/v2/repository/models/{model}/traffic", self.direct, other),
         ]
         for place in ("", "/versions/{version}"):
             path = "/v2/models/{model}" + place
             rows += [
                 ("POST", path + "/infer", self.infer, other),
                 ("GET", path + "/ready", self.model_ready, other),
+                ("GET", path + "/config", self.config, other),
+                ("GET", path + "/stats", self.statistics, other),
                 ("GET", path, self.model_metadata, other),
             ]
         return rows
 
     # What all of them do -------------------------------------------------------------------------
 
-    def batcher(self, request: Any) -> Batcher:
-        """The version that a request's path names."""
+    def named(self, request: Any) -> tuple[Model, int | None, str | None]:
+        """The model, version and label that a request's path names."""
         given = request.path_params
         version = given.get("version")
         number = None if version is None else inference.number(version)
-        return self.repository.model(given["model"]).batcher(number, given.get("label"))
+        return self.repository.model(given["model"]), number, given.get("label")
 
-    async def asked(self, request: Any) -> tuple[Batcher, bytes]:
-        """The version that is to answer, and the whole body of the request.
+    def batcher(self, request: Any) -> Batcher:
+        """The version that a request's path names."""
+        model, version, label = self.named(request)
+        return model.batcher(version, label)
 
-        It is found again when the body is there: versions may leave meanwhile, but not before
-        what they were given at once is answered.
+    async def asked(self, request: Any) -> tuple[Answering, bytes]:
+        """What is to answer, and the whole body of the request.
+
+        It is found when the body is there: versions may leave meanwhile, but not before what they
+        were given at once is answered.
         """
         self.batcher(request)
         body = await self.body(request)
-        return self.batcher(request), body
+        model, version, label = self.named(request)
+        return model.next(version, label, request.headers.get), body
 
     async def body(self, request: Any) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits."""
@@ -172,13 +185,17 @@ class _Endpoints:
 
     async def predict(self, request: Any) -> Any:
         batcher, body = await self.asked(request)
-        asked = tensorflow.predict(loads(body), batcher.version.signature)
+        told = loads(body)
+        batcher = tensorflow.asked_for(told, batcher)
+        asked = tensorflow.predict(told, batcher.version.signature)
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.prediction(found, asked.by_row), found.values()), JSON
 
     async def _examples(self, request: Any, kind: str) -> Any:
         batcher, body = await self.asked(request)
-        asked = tensorflow.examples(loads(body), batcher.version.signature)
+        told = loads(body)
+        batcher = tensorflow.asked_for(told, batcher)
+        asked = tensorflow.examples(told, batcher.version.signature)
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.example_answer(found, kind), found.values()), JSON
 
@@ -197,17 +214,25 @@ class _Endpoints:
         return dumps(tensorflow.status(model, version)), JSON
 
     async def metadata(self, request: Any) -> Any:
-        version = self.batcher(request).version
-        return dumps(tensorflow.metadata(version.name, version.number, version.signature)), JSON
+        return dumps(tensorflow.metadata(self.batcher(request))), JSON
 
     # The Open Inference Protocol -----------------------------------------------------------------
 
     async def infer(self, request: Any) -> Any:
         batcher, body = await self.asked(request)
         version = batcher.version
-        size = request.headers.get(inference.HEADER)
-        asked = inference.request(body, size, version.signature)
+        form = arrays.form_of(request.headers.get("content-type"))
+        if form is None:
+            asked = inference.request(body, request.headers.get(inference.HEADER))
+        else:
+            named = batcher.by_signature(request.query_params.get("signature_name"))
+            asked = arrays.request(
+                body, form, named.version.signature, request.query_params, self.limits.max_body
+            )
         found = await inference.infer(asked, batcher)
+        form = arrays.wanted_form(request.headers.get("accept"), form, len(found))
+        if form is not None:
+            return arrays.write(found, form), {"content-type": form}
         body, length = inference.answer(asked, version.name, version.number, found)
         if length is None:
             return body, JSON
@@ -227,6 +252,10 @@ class _Endpoints:
         if metrics is None:
             raise UnavailableError("this server counts nothing")
         return metrics.text(), {"content-type": metrics.content_type}
+
+    async def openapi(self, request: Any) -> Any:
+        routes = [(method, path, made.__name__) for method, path, made, _ in self.table()]
+        return dumps(openapi.description(routes)), JSON
 
     async def server(self, request: Any) -> Any:
         return dumps(inference.server()), JSON
@@ -252,6 +281,25 @@ class _Endpoints:
     async def unload(self, request: Any) -> Any:
         await self.repository.unload(request.path_params["model"])
         return b"{}", JSON
+
+    async def traffic(self, request: Any) -> Any:
+        return dumps(self.repository.model(request.path_params["model"]).told()), JSON
+
+    async def direct(self, request: Any) -> Any:
+        told = loads(await self.body(request))
+        name = request.path_params["model"]
+        model = await self.repository.direct(name, lambda model: model.changed(told))
+        return dumps(model.told()), JSON
+
+    async def config(self, request: Any) -> Any:
+        return dumps(triton.config(self.batcher(request))), JSON
+
+    async def statistics(self, request: Any) -> Any:
+        model, version, _ = self.named(request)
+        return dumps(triton.statistics([model], version)), JSON
+
+    async def all_statistics(self, request: Any) -> Any:
+        return dumps(triton.statistics(list(self.repository.models.values()))), JSON
 
     async def model_ready(self, request: Any) -> Any:
         version = self.batcher(request).version

@@ -20,8 +20,11 @@ from eagerflow.serving.journal import Record, current
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
+from eagerflow.serving.statistics import Statistics
 
 __all__ = ["Batcher", "Batching"]
+
+DEFAULT_SIGNATURE = "serving_default"
 
 
 class Batching(NamedTuple):
@@ -86,6 +89,7 @@ class Batcher:
     """Runs the requests of one version, in batches; belongs to the event loop that calls it.
 
     ``running`` is how many requests wait or are computed, ``answered`` how many have an answer.
+    ``signatures`` has one more for each signature of the version's file.
     """
 
     def __init__(
@@ -103,8 +107,10 @@ class Batcher:
         self.metrics = metrics
         if metrics is not None:
             metrics.watch(lambda: self.running)
+        self.signatures: dict[str, Batcher] = {}
         self.is_open = True
-        self._joins = version.signature.batch is not None and batching.max_rows > 1
+        self.joins = version.signature.batch is not None and batching.max_rows > 1
+        self._sums = Statistics()
         self._steps = batching.steps()
         self._waiting: list[_Request] = []
         self._number = itertools.count().__next__
@@ -113,7 +119,38 @@ class Batcher:
 
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
-        self._executor.prepare(self._steps if self._joins else (1,))
+        for part in self.parts():
+            part._executor.prepare(part._steps if part.joins else (1,))
+
+    def parts(self) -> list[Batcher]:
+        """This one, and those of the signatures."""
+        return [self, *self.signatures.values()]
+
+    def statistics(self) -> Statistics:
+        """What was done for all signatures."""
+        return Statistics.of(part._sums for part in self.parts())
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether requests wait or are computed, for any signature."""
+        return any(part.running for part in self.parts())
+
+    def by_signature(self, name: Any = None) -> Batcher:
+        """What answers requests for a signature; ArgumentError where there is none of the name.
+
+        ``serving_default``, an empty text and None are all outputs of the graph, if its file has
+        no signature of this name.
+        """
+        name = DEFAULT_SIGNATURE if name in (None, "") else name
+        parts = {DEFAULT_SIGNATURE: self, **self.signatures}
+        if isinstance(name, str) and name in parts:
+            return parts[name]
+        raise ArgumentError(
+            f"there is no signature {name!r:.80}",
+            op=self.version.name,
+            argument="signature_name",
+            expected="one of " + ", ".join(parts),
+        )
 
     async def run(
         self,
@@ -144,7 +181,7 @@ class Batcher:
     async def _queued(
         self, inputs: Sequence[Any], places: Sequence[int], timeout: float | None, priority: int
     ) -> list[Any]:
-        rows = inputs[0].shape[0] if self._joins else 1
+        rows = inputs[0].shape[0] if self.joins else 1
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
         if len(self._waiting) >= self.batching.max_queue:
@@ -155,7 +192,7 @@ class Batcher:
             )
         now = time.monotonic()
         deadline = float("inf") if timeout is None else now + timeout
-        shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
+        shapes = tuple([x.shape[1:] for x in inputs]) if self.joins else ()
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         number = self._number()
         record = current.get()
@@ -183,7 +220,7 @@ class Batcher:
         if not self._waiting or not self._executor.is_free(self._plan):
             return
         wait = 0.0
-        if self._joins and self.batching.max_wait:
+        if self.joins and self.batching.max_wait:
             rows = sum(request.rows for request in self._waiting)
             if rows < self.batching.max_rows:
                 oldest = min(request.arrived for request in self._waiting)
@@ -206,8 +243,6 @@ class Batcher:
         batch = self._next_batch()
         if not batch:
             return
-        if self.metrics is not None:
-            self.metrics.computed(sum(request.rows for request in batch))
         end = partial(self._end, batch, time.monotonic())
         self._executor.begin(partial(self._outcomes, batch), len(batch), end)
         self._plan()
@@ -218,13 +253,20 @@ class Batcher:
         now = time.monotonic()
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(batch)
+        rows = sum(request.rows for request in batch)
+        waited = sum(begun - request.arrived for request in batch)
+        self._sums.computed(rows, waited, now - begun)
+        if self.metrics is not None:
+            self.metrics.computed(rows)
         for request, outcome in zip(batch, outcomes, strict=True):
             if request.record is not None:
                 times = begun - request.arrived, now - begun
                 request.record.computed(self.version.name, self.version.number, request.rows, times)
             if request.future.done():  # whoever asked has gone
                 continue
-            if isinstance(outcome, BaseException):
+            failed = isinstance(outcome, BaseException)
+            self._sums.ended(now - request.arrived, failed)
+            if failed:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
@@ -252,12 +294,12 @@ class Batcher:
                     )
                 )
             elif batch and not (
-                self._joins
+                self.joins
                 and request.shapes == batch[0].shapes
                 and rows + request.rows <= self.batching.max_rows
             ):
                 left.append(request)
-                if not self._joins:
+                if not self.joins:
                     break
             else:
                 batch.append(request)
@@ -283,7 +325,7 @@ class Batcher:
     def _joined(self, batch: list[_Request]) -> list[Any]:
         places = sorted({place for request in batch for place in request.places})
         rows = sum(request.rows for request in batch)
-        wanted = next(n for n in self._steps if n >= rows) if self._joins else rows
+        wanted = next(n for n in self._steps if n >= rows) if self.joins else rows
         inputs = batch[0].inputs
         if len(batch) > 1 or wanted != rows:
             inputs = [
@@ -291,7 +333,7 @@ class Batcher:
                 for column in zip(*(request.inputs for request in batch), strict=True)
             ]
         found = dict(zip(places, self._executor.compute(inputs, places), strict=True))
-        if not self._joins:
+        if not self.joins:
             return [[found[i] for i in batch[0].places]]
         outcomes, begin = [], 0
         for request in batch:
@@ -304,10 +346,12 @@ class Batcher:
 
     async def drain(self) -> None:
         """Take no more requests, and return when all that came have their answers."""
-        self.is_open = False
-        while self.running:
+        for part in self.parts():
+            part.is_open = False
+        while self.is_busy:
             await asyncio.sleep(0.005)
-        await self._executor.release()
+        for part in self.parts():
+            await part._executor.release()
 
 
 def _filled(arrays: list[Any], more: int) -> Any:

@@ -47,6 +47,24 @@ class Metrics:
             labels,
             registry=self.registry,
         )
+        self.cached = client.Counter(
+            "eagerflow_cache_requests",
+            "Requests that asked the cache, by whether the answer was there, or under way",
+            ("model", "outcome"),
+            registry=self.registry,
+        )
+        self._shadows = client.Counter(
+            "eagerflow_shadow_answers",
+            "Answers that a shadow has computed again, by how it differed",
+            (*labels, "outcome"),
+            registry=self.registry,
+        )
+        self._differences = client.Gauge(
+            "eagerflow_shadow_largest_difference",
+            "The largest difference of a shadow's numbers from those that were answered",
+            labels,
+            registry=self.registry,
+        )
 
     def watch(self, workers: Workers) -> None:
         """Tell how many workers there are, and how many have ended unasked."""
@@ -55,6 +73,11 @@ class Metrics:
             ("eagerflow_workers_ended", "Processes that ended unasked", lambda: workers.ended),
         ):
             self._client.Gauge(name, told, registry=self.registry).set_function(count)
+
+    def shadowed(self, model: str, version: str, outcome: str, largest: float) -> None:
+        """Count an answer of a shadow, and note the largest difference until now."""
+        self._shadows.labels(model, version, outcome).inc()
+        self._differences.labels(model, version).set(largest)
 
     def refuse(self, model: str, error: BaseException) -> None:
         """Count an answer that is an error; names that no model has are counted as one."""
@@ -77,13 +100,18 @@ class VersionMetrics:
         labels = model, str(version)
         self._of: tuple[Any, ...] = metrics.seconds, metrics.rows, metrics.waiting
         self._labels = labels
+        self._running: list[Any] = []
         self.answered = metrics.seconds.labels(*labels).observe
         self.computed = metrics.rows.labels(*labels).observe
         self._waiting = metrics.waiting.labels(*labels)
 
     def watch(self, running: Any) -> None:
-        """Let ``running()`` tell how many requests are under way, when somebody asks."""
-        self._waiting.set_function(running)
+        """Let ``running()`` tell how many requests are under way, when somebody asks.
+
+        What several tell is added.
+        """
+        self._running.append(running)
+        self._waiting.set_function(lambda: sum(told() for told in self._running))
 
     def forget(self) -> None:
         """The version has left: its numbers go with it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections import defaultdict
@@ -29,6 +30,7 @@ __all__ = ["ModelVersion", "Row"]
 Row = Mapping[str, Any]
 """An array for each input, by name."""
 
+_SERIAL = itertools.count()
 _TRIALS = 5  # runs that are timed when a version is loaded
 
 
@@ -62,6 +64,8 @@ class ModelVersion:
         self.seconds = 0.0
         """The median time of a run of one row, from when it was tried."""
         self.numerics = numerics
+        self.serial = next(_SERIAL)
+        """A number that no other graph that is served has, also of the same version."""
         self._replay = replay_of(graph, numerics)
 
     @classmethod
@@ -70,6 +74,13 @@ class ModelVersion:
         made = cls(name, number, read(path))
         made.path = Path(path)
         return made
+
+    def signatures(self) -> dict[str, ModelVersion]:
+        """What the signatures of the file compute, as versions that share its weights."""
+        return {
+            name: ModelVersion(self.name, self.number, self.graph.signature(name), self.numerics)
+            for name in self.graph.signatures
+        }
 
     def arrays(self, given: Row) -> list[Tensor]:
         """A tensor for each input, in order; the errors name the input and what it expects.
@@ -82,6 +93,11 @@ class ModelVersion:
             for x, spec in zip(self.signature.ordered(given), specs, strict=True)
         ]
         return self._replay.checked(found)
+
+    def named(self, given: Row) -> dict[str, Any]:
+        """The arrays that ``arrays`` makes, by the inputs' names."""
+        found = [tensor.numpy() for tensor in self.arrays(given)]
+        return dict(zip(self.signature.inputs, found, strict=True))
 
     def compute(self, inputs: Sequence[Any], outputs: Iterable[int]) -> list[Any]:
         """The outputs of these places, as NumPy arrays, for what ``arrays`` gave."""

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.repository import Model, Repository
+from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import example
 
 __all__ = ["figures", "page"]
@@ -91,11 +92,25 @@ def _model(model: Model) -> str:
     head = "version", "state", "requests", "running", "median", "99th percentile"
     table = f"<table><tr>{''.join(f'<th>{word}</th>' for word in head)}</tr>{''.join(rows)}</table>"
     current = "" if model.current is None else _current(model, model.ready[model.current])
-    return f"<h2>{name}</h2>{table}{current}"
+    return f"<h2>{name}</h2>{table}{_shadow(model)}{current}"
+
+
+def _shadow(model: Model) -> str:
+    """How the answers of the shadow differed, if there is one."""
+    if model.shadowing is None:
+        return ""
+    counts = ", ".join(f"{n} {word}" for word, n in model.shadowing.counts.items() if n)
+    return (
+        f"<p>Version {model.shadowing.settings.version} is a shadow: {counts or 'no answers yet'}; "
+        f"largest difference {model.shadowing.largest:.3g}</p>"
+    )
 
 
 def _version(model: Model, number: int) -> str:
-    told = "answers" if number == model.current else "ready"
+    share = model.traffic.split.get(number, 0.0)
+    told = f"answers {share:.3%}" if share else "ready"
+    if number == model.current and not model.traffic.split:
+        told = "answers"
     labels = [label for label, n in model.labels.items() if n == number]
     told += f" ({escape(', '.join(labels))})" if labels else ""
     cells = "".join(
@@ -109,10 +124,9 @@ def _current(model: Model, batcher: Batcher) -> str:
     """What the version that answers takes and gives, its picture, and a form."""
     version = batcher.version
     signature = version.signature
-    rows = "".join(
-        f"<tr><td>{kind}</td><td><code>{escape(name)}</code></td><td>{escape(str(spec))}</td></tr>"
-        for kind, specs in (("input", signature.inputs), ("output", signature.outputs))
-        for name, spec in specs.items()
+    rows = _rows(signature) + "".join(
+        f'<tr><th colspan="3">signature {escape(name)}</th></tr>{_rows(part.version.signature)}'
+        for name, part in batcher.signatures.items()
     )
     joined = (
         f"up to {batcher.batching.max_rows} rows are computed together"
@@ -130,20 +144,30 @@ def _current(model: Model, batcher: Batcher) -> str:
     )
 
 
+def _rows(signature: Signature) -> str:
+    """A row for each input and output."""
+    return "".join(
+        f"<tr><td>{kind}</td><td><code>{escape(name)}</code></td><td>{escape(str(spec))}</td></tr>"
+        for kind, specs in (("input", signature.inputs), ("output", signature.outputs))
+        for name, spec in specs.items()
+    )
+
+
 def figures(repository: Repository) -> list[dict[str, Any]]:
     """What the page shows of each version, as texts."""
     rows = []
     for model in repository.models.values():
         for number, batcher in model.ready.items():
-            recent = sorted(batcher.recent)
+            parts = batcher.parts()
+            recent = sorted(seconds for part in parts for seconds in part.recent)
             times = [recent[len(recent) // 2], recent[len(recent) * 99 // 100]] if recent else []
             median, slow = [f"{t * 1e3:.2f} ms" for t in times] or ["", ""]
             rows.append(
                 {
                     "model": model.name,
                     "version": number,
-                    "answered": str(batcher.answered),
-                    "running": str(batcher.running),
+                    "answered": str(sum(part.answered for part in parts)),
+                    "running": str(sum(part.running for part in parts)),
                     "median": median,
                     "slow": slow,
                 }

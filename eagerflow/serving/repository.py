@@ -16,6 +16,8 @@ from eagerflow.serving.executors import Executor, InProcess
 from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
+from eagerflow.serving.routes import Routes
+from eagerflow.serving.traffic import Traffic
 
 __all__ = ["Model", "ModelOptions", "Models", "Policy", "Repository", "mark_of"]
 
@@ -69,23 +71,24 @@ Models = (
 )
 
 
-class Model:
-    """A model's versions: those that answer, those that are broken and why, and labels.
+class Model(Routes):
+    """A model in a file or a folder of versions, those that answer, and which answers what.
 
-    ``ready`` maps numbers to Batchers, ``broken`` numbers to sentences, ``labels`` names to
-    numbers. ``pinned`` is the version that answers where a request names none, if one was said.
+    ``policy`` says which versions are loaded, beside those that its traffic names.
     """
 
-    def __init__(self, name: str, path: Path, policy: Policy, batching: Batching) -> None:
-        self.name = name
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        policy: Policy,
+        batching: Batching,
+        metrics: Metrics | None = None,
+    ) -> None:
+        super().__init__(name, metrics)
         self.path = path
         self.policy = policy
         self.batching = batching
-        self.ready: dict[int, Batcher] = {}
-        self.loading: set[int] = set()
-        self.broken: dict[int, str] = {}
-        self.labels: dict[str, int] = {}
-        self.pinned: int | None = None
         self.is_wanted = True
         """Whether it is to be loaded; False once it was unloaded by a request."""
         self.marks: dict[int, _Mark] = {}
@@ -97,58 +100,12 @@ class Model:
             self.marks.clear()  # then all are loaded again, each beside the one before
         self.path, self.batching = path, batching
         self.policy = options.policy or policy
+        traffic = self.traffic
         if options.labels is not None:
-            self.labels, self.pinned = dict(options.labels), options.pinned
+            traffic = traffic._replace(labels=dict(options.labels), pinned=options.pinned)
         elif options.pinned is not None:
-            self.pinned = options.pinned
-
-    @property
-    def current(self) -> int | None:
-        """The version that answers where a request names none; None while none is ready."""
-        if self.pinned in self.ready:
-            return self.pinned
-        return max(self.ready, default=None)
-
-    def batcher(self, version: int | None = None, label: str | None = None) -> Batcher:
-        """What answers for a version, a label, or for the current version.
-
-        Raises UnknownModelError for numbers and labels that there are not, UnavailableError for
-        those that are loading or broken.
-        """
-        if label is not None:
-            if label not in self.labels:
-                known = ", ".join(self.labels) or "no labels"
-                raise UnknownModelError(
-                    f"{self.name!r} has no label {label[:80]!r}", expected=known
-                )
-            version = self.labels[label]
-        number = self.current if version is None else version
-        found = self.ready.get(number) if number is not None else None
-        if found is None:
-            self._refuse(number)
-        assert found is not None
-        return found
-
-    def _refuse(self, number: int | None) -> None:
-        if number is None:
-            why = "; ".join(f"version {n}: {told}" for n, told in sorted(self.broken.items()))
-            raise UnavailableError(f"no version of {self.name!r} is ready", received=why or None)
-        if number in self.broken:
-            raise UnavailableError(
-                f"version {number} of {self.name!r} is broken", received=self.broken[number]
-            )
-        if number in self.loading:
-            raise UnavailableError(f"version {number} of {self.name!r} is loading")
-        raise UnknownModelError(
-            f"{self.name!r} has no version {number}",
-            expected=", ".join(map(str, sorted(self.ready))) or "none is ready",
-        )
-
-    def pin(self, version: int | None) -> None:
-        """Let this version answer where a request names none; None for the highest again."""
-        if version is not None:
-            self.batcher(version)
-        self.pinned = version
+            traffic = traffic._replace(pinned=options.pinned)
+        self.traffic = traffic.checked()
 
 
 class Repository:
@@ -168,9 +125,11 @@ class Repository:
         batching: Batching | None = None,
         metrics: Metrics | None = None,
         executor: Callable[[ModelVersion], Executor] = InProcess,
+        cache: int | None = None,
     ) -> None:
         self.metrics = metrics
         self._executor = executor
+        self._cache = cache
         self.models: dict[str, Model] = {}
         self._loader = ThreadPoolExecutor(1, "eagerflow-loader")
         self._refreshing = asyncio.Lock()
@@ -200,7 +159,9 @@ class Repository:
 
     def _add(self, name: str, options: ModelOptions) -> None:
         if name not in self.models:
-            self.models[name] = Model(name, Path(options.path), self._policy, self._batching)
+            made = Model(name, Path(options.path), self._policy, self._batching, self.metrics)
+            made.keep_answers(self._cache)
+            self.models[name] = made
         self.models[name].configure(options, self._policy, self._batching)
 
     async def configure(
@@ -270,21 +231,33 @@ class Repository:
                 self._unload(model, number)
             model.broken.clear()
 
+    async def direct(self, name: str, change: Callable[[Model], Traffic]) -> Model:
+        """Change who answers for a model, when the versions that are to answer are loaded.
+
+        ``change`` gives the traffic that is wanted. Raises what ``Model.direct`` raises; nothing
+        is changed then.
+        """
+        async with self._refreshing:
+            model = self.model(name)
+            model.found = _versions(model.path) if model.is_wanted else {}
+            wanted = change(model).checked()
+            for number in sorted(wanted.versions() & model.found.keys() - model.ready.keys()):
+                await self._load_changed(model, number)
+            model.direct(wanted)
+            return model
+
     def _find_models(self, folder: Path) -> None:
         for name, path in _found_in(folder).items():
             if name not in self.models:
                 self._add(name, ModelOptions(path))
 
     async def _refresh_model(self, model: Model) -> list[str]:
-        found = _versions(model.path)
-        kept = {n for n in (model.pinned, *model.labels.values()) if n in found}
+        found = model.found = _versions(model.path)
+        kept = model.traffic.versions() & found.keys()
         chosen = model.policy.chosen(list(found)) | kept
         told = []
         for number in sorted(chosen):
-            mark = mark_of(found[number])
-            if mark is not None and mark != model.marks.get(number):
-                model.marks[number] = mark
-                told.append(await self._load(model, number, found[number]))
+            told += await self._load_changed(model, number)
         # What is no longer wanted leaves only when something else answers.
         answers = any(n in model.ready for n in chosen)
         for number in [n for n in model.ready if n not in chosen]:
@@ -292,7 +265,17 @@ class Repository:
                 told.append(self._unload(model, number))
         for number in [n for n in model.broken if n not in chosen]:
             del model.broken[number]
+        model.note()
         return list(filter(None, told))
+
+    async def _load_changed(self, model: Model, number: int) -> list[str]:
+        """Load a version whose file is another one than before."""
+        path = model.found[number]
+        mark = mark_of(path)
+        if mark is None or mark == model.marks.get(number):
+            return []
+        model.marks[number] = mark
+        return [await self._load(model, number, path)]
 
     async def _load(self, model: Model, number: int, path: Path) -> str:
         """Load a version beside the others; it answers from when it has been tried.
@@ -323,6 +306,10 @@ class Repository:
         version = ModelVersion.load(model.name, number, path)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
         made = Batcher(version, model.batching, counts, self._executor(version))
+        made.signatures = {
+            name: Batcher(part, model.batching, counts, self._executor(part))
+            for name, part in version.signatures().items()
+        }
         made.warm_up()
         return made
 

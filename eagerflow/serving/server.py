@@ -39,7 +39,8 @@ class Server:
     this machine alone, unless told otherwise; ``port=0`` takes a free one, and so does
     ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
     ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` who may
-    ask; files are looked at every ``poll`` seconds. ``workers`` processes compute, or the server
+    ask; files are looked at every ``poll`` seconds. ``cache`` is how many bytes of answers each
+    model keeps for equal requests (default: none). ``workers`` processes compute, or the server
     itself if it is 0 (a WorkerSettings says more). When it is to end, it first tells for ``leave``
     seconds that it is not ready, and answers; then it refuses connections, and what has come has
     ``grace`` seconds. ``log`` is a line for each request, on the standard error (``"text"``,
@@ -74,6 +75,7 @@ class Server:
         limits: Limits | None = None,
         access: Access | None = None,
         poll: float = 1.0,
+        cache: int | None = None,
         workers: int | WorkerSettings = 0,
         grace: float = 30.0,
         leave: float = 0.0,
@@ -89,6 +91,7 @@ class Server:
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
+        self._cache = cache
         self._grace = grace
         self._leave = leave
         self._log = log
@@ -212,7 +215,9 @@ class Server:
             pool = self.pool = Pool(self._workers) if self._workers.processes else None
             if pool is not None:
                 metrics.watch(pool.workers)
-            repository = self.repository = Repository(*self._options, metrics, pool or InProcess)
+            repository = self.repository = Repository(
+                *self._options, metrics, pool or InProcess, self._cache
+            )
             try:
                 await self._serve(listening, repository)
             finally:

@@ -34,7 +34,7 @@ def subcommand(parser, name):
 
 
 BY_HELP = commands_by_help()
-WITH_FILES = {"show", "run", "export", "diff", "check", "serve"}
+WITH_FILES = {"show", "run", "export", "join", "diff", "check", "serve"}
 
 
 def script(shell, capsys):

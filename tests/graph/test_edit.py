@@ -271,11 +271,22 @@ def test_named_sizes_take_on_what_they_are_fed_with():
     fixed.check()
 
 
+def test_names_of_the_second_go_into_a_scope():
+    first = ef.capture.trace(lambda x: {"y": ef.exp(x)}, spec(3))
+    w = ef.Variable(np.ones(3, "float32"), name="w")
+    second = ef.capture.trace(lambda y, z: ef.exp(y * w) + z * np.arange(3.0), spec(3), spec(3))
+    both = first.compose(second, scope="model")
+    assert [n.name for n in both.nodes if n.op.name == "exp"] == ["exp", "model/exp"]
+    assert both.inputs.names == ("x", "z") and list(both.variables) == ["model/w"]
+    assert all(v.name.startswith("model/") for v in both.constants)
+
+
 @pytest.mark.parametrize("other", [spec(4), spec(3, dtype="float64"), spec("n", 3)])
 def test_what_does_not_fit_is_refused(other):
-    first = ef.capture.trace(lambda x: ef.exp(x), spec(3))
-    second = ef.capture.trace(lambda x: ef.exp(x), other)
-    with pytest.raises(CaptureError, match="the input x does not fit what it is fed with"):
+    first = ef.capture.trace(lambda x: ef.exp(x), spec(3), name="first")
+    second = ef.capture.trace(lambda x: ef.exp(x), other, name="next")
+    words = r"(?s)input x of next does not fit.*received: exp of first: .*expected: x: "
+    with pytest.raises(CaptureError, match=words):
         first.compose(second)
 
 

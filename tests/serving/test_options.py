@@ -129,7 +129,7 @@ def test_models_change_while_requests_are_answered(tmp_path):
         try:
             model = server.repository.model("a")
             written(tmp_path, both.format(4, "pinned = 1\nversions = 2\nlabels = {old = 1}"))
-            until(lambda: model.pinned == 1 and model.current == 1)
+            until(lambda: model.traffic.pinned == 1 and model.current == 1)
             assert (
                 client.json("/v1/models/a/labels/old:predict", ROW)["predictions"][0]["total"] == 6
             )

@@ -74,7 +74,6 @@ def test_bytes():
         ({"instances": [{"x": 1}, 1]}, "row 1"),
         ({"instances": [{"b64": "!"}]}, "base64"),
         ({"instances": [{"b64": 3}]}, "b64"),
-        ({"instances": [[1, 2, 3]], "signature_name": "other"}, "signature"),
     ],
 )
 def test_wrong_bodies(body, words):
@@ -129,7 +128,7 @@ def body_of(array, binary, name="x", **more):
 )
 def test_arrays_keep_their_bits_both_ways(array, binary, binary_answer):
     body, size = body_of(array, binary, id="7", parameters={"binary_data_output": binary_answer})
-    asked = inference.request(body, size, SIGNATURE)
+    asked = inference.request(body, size)
     np.testing.assert_array_equal(asked.inputs["x"], array)
     assert asked.inputs["x"].dtype == array.dtype and asked.id == "7"
     asked = asked._replace(binary=frozenset({"y"} if binary_answer else ()))
@@ -154,7 +153,7 @@ def test_numbers_that_json_lacks(dtype):
 def test_small_floats():
     array = ef.tensor([1.0, 3.14], "bfloat16").numpy()
     body, size = body_of(array, True)
-    assert inference.request(body, size, SIGNATURE).inputs["x"].tolist() == array.tolist()
+    assert inference.request(body, size).inputs["x"].tolist() == array.tolist()
     assert loads(dumps({"y": array}, [array])) == {"y": array.astype("float32").tolist()}
 
 
@@ -190,20 +189,20 @@ WRONG = [
 @pytest.mark.parametrize(("body", "words"), WRONG)
 def test_wrong_requests(body, words):
     with pytest.raises(EagerflowError, match=words):
-        inference.request(json.dumps(body).encode(), None, SIGNATURE)
+        inference.request(json.dumps(body).encode(), None)
 
 
 @pytest.mark.parametrize("size", ["-1", "x", "1e3", "99999", "9" * 30, "", "²"])
 def test_wrong_lengths(size):
     body, _ = body_of(np.zeros((1, 3), "float32"), True)
     with pytest.raises(EagerflowError):
-        inference.request(body, size, SIGNATURE)
+        inference.request(body, size)
 
 
 def test_bytes_that_belong_to_nothing():
     body, size = body_of(np.zeros((1, 3), "float32"), True)
     with pytest.raises(EagerflowError, match="belong to none"):
-        inference.request(body + b"more", size, SIGNATURE)
+        inference.request(body + b"more", size)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +280,7 @@ def _read_tensorflow(data, size):
 
 
 def _read_inference(data, size):
-    asked = inference.request(data, size, SIGNATURE)
+    asked = inference.request(data, size)
     return asked.inputs, asked.outputs
 
 

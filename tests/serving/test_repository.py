@@ -136,7 +136,8 @@ def test_labels_and_roll_back(tmp_path):
         await repository.refresh()
         model = repository.model("scale")
         assert sorted(model.ready) == [2, 3]
-        model.labels = {"stable": 2, "canary": 3}
+        model.label("stable", 2)
+        model.label("canary", 3)
         model.pin(2)
         assert [await factor(model), await factor(model, label="canary")] == [2, 3]
         put_version(folder, 4)

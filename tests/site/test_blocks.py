@@ -57,6 +57,10 @@ NOT_RUN = {
     ("docs/saved-graphs.md", '{"attributes":['): "a part of a file",
     ("docs/saved-models.md", "Model:"): "a configuration; tests/nn/test_configuration.py reads it",
     ("docs/serving.md", "pip install"): "a command that fetches packages",
+    (
+        "docs/serving.md",
+        "curl --data-binary",
+    ): "a command for a server; tests/serving asks the like",
     ("docs/serving.md", "digits 1 is ready"): "what a command tells; tests/cli runs it",
     ("docs/serving.md", "eagerflow serve models --workers"): "likewise",
     ("docs/serving.md", "workers = 2"): "a part of examples/serving/serve.toml, which a test loads",

@@ -11,13 +11,14 @@ import math
 import mmap
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eagerflow.capture.gradient import gradient
+from eagerflow.capture.saving import signatures as named
 from eagerflow.capture.saving.decoding import Decoder, Entry
 from eagerflow.capture.saving.encoding import Encoder
 from eagerflow.capture.saving.examples import ExampleRows, made
@@ -67,6 +68,7 @@ def save(
     *,
     gradients: tuple[Any, Any] | None = None,
     examples: Iterable[Any] | None = None,
+    signatures: Mapping[str, Any] | None = None,
 ) -> None:
     """See ``Graph.save``."""
     name = as_path(path)
@@ -74,7 +76,8 @@ def save(
         graph = self if gradients is None else gradient(self, *_pair(gradients))
         check(graph)
         given = graph.examples if examples is None else with_recorder(None, made, graph, examples)
-        write_whole(name, with_recorder(None, lambda: _pieces(graph, given)))
+        called = named.made(graph, self.signatures if signatures is None else signatures)
+        write_whole(name, with_recorder(None, lambda: _pieces(graph, given, called)))
     except FileFormatError as error:
         _tell(error, "save", name)
         raise
@@ -90,23 +93,27 @@ def _pair(gradients: Any) -> tuple[Any, Any]:
     return gradients
 
 
-def _pieces(graph: Graph, examples: Sequence[Example] = ()) -> list[Any]:
+def _pieces(graph: Graph, examples: Sequence[Example], signatures: named.Signatures) -> list[Any]:
     encoder = Encoder()
     encoder.graph(graph)
     texts = {"format": "eagerflow", "graph": encoder.text(), "version": FORMAT}
     if examples:
         texts["examples"] = encode_examples(examples, encoder)
+    if signatures:
+        texts["signatures"] = named.encode(signatures)
     return list(pack(texts, {name: t.numpy() for name, t in encoder.tensors.items()}))
 
 
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
-    return concatenated(with_recorder(None, lambda: _pieces(graph, graph.examples)))
+    return concatenated(
+        with_recorder(None, lambda: _pieces(graph, graph.examples, graph.signatures))
+    )
 
 
 def write_open(graph: Graph, file: io.FileIO) -> None:
     """Write what the file of a graph holds into an open file, from where it is."""
-    for piece in with_recorder(None, lambda: _pieces(graph, graph.examples)):
+    for piece in with_recorder(None, lambda: _pieces(graph, graph.examples, graph.signatures)):
         left = memoryview(piece)
         while left:
             left = left[file.write(left) :]
@@ -212,6 +219,8 @@ def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
         _keeps_rules(graph)
         if examples is not None:
             graph.examples = examples.read(lambda entry: _tensor(container, entry, take))
+        if "signatures" in container.texts:
+            graph.signatures = named.decode(container.texts["signatures"], graph)
     except FileFormatError:
         raise
     except MemoryError as error:

@@ -30,6 +30,7 @@ ONNX = ""
 """The domain of ONNX's own operators, which files also call ``ai.onnx``."""
 PREVIEW = "ai.onnx.preview"
 TRAINING = "ai.onnx.preview.training"
+LEARNING = "ai.onnx.ml"
 
 
 class NotKnown(Exception):  # noqa: N818 - it asks for a value, and is no error of a user

@@ -12,7 +12,7 @@ from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
-from eagerflow.ops.family import ANY, STANDARD, batch_first
+from eagerflow.ops.family import ANY, STANDARD, batch_first, split_elementwise
 from eagerflow.ops.indexing.indexing import along_batch, getitem, index_scatter, ordered
 from eagerflow.ops.indexing.indices import ALL, check_values, indexing_op, signed
 from eagerflow.ops.indexing.positions import flat_positions, native, summed_at, taken_at
@@ -202,6 +202,18 @@ def _batched_along(args: Any, batched: Any, size: Any, axis: int) -> Any:
     return take_along_axis(x, indices, normalize_axis(axis, x.ndim - 1) + 1)
 
 
+def _along_split(x: TensorSpec, indices: TensorSpec, axis: Any = -1) -> list[Split]:
+    """Along the places, and along every other axis; what is broadcast there stays whole."""
+    at = normalize_axis(axis, x.ndim)
+    others = split_elementwise(x.like(_with(x, at)), indices.like(_with(indices, at)))
+    return [Split((None, at), at), *(split for split in others if split.axis != at)]
+
+
+def _with(spec: TensorSpec, at: int) -> Any:
+    """The shape with a single element along an axis."""
+    return (*spec.shape[:at], 1, *spec.shape[at + 1 :])
+
+
 def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]:
     def of(shape: Any, places: Any, axis: int) -> Sample:
         size = shape[axis]
@@ -238,6 +250,7 @@ def _along_samples(rng: np.random.Generator, dtype: DType | str) -> list[Sample]
         None,
     ),
     batch=_batched_along,
+    split=_along_split,
     onnx=_along_operator,
     samples=_along_samples,
     errors=lambda rng: [

@@ -17,9 +17,9 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
-from eagerflow.serving.batching import Batcher
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
+from eagerflow.serving.routes import Answering
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import dumps, loads
 
@@ -60,12 +60,12 @@ _DATATYPES = {name: datatype for datatype, name in _NAMES.items()}
 class Request(NamedTuple):
     """What is asked for: an array for each input, names of outputs (None: all), and how.
 
-    ``binary`` are the outputs that come as bytes; ``id`` goes back with the answer.
+    ``binary`` are the outputs that come as bytes (None: all); ``id`` goes back with the answer.
     """
 
     inputs: dict[str, Any]
     outputs: list[str] | None
-    binary: frozenset[str]
+    binary: frozenset[str] | None
     id: str | None
     parameters: dict[str, Any]
 
@@ -81,7 +81,7 @@ def datatype(dtype: Any) -> str:
     return found
 
 
-def request(body: bytes, header_size: str | None, signature: Signature) -> Request:
+def request(body: bytes, header_size: str | None) -> Request:
     """The request of a body: JSON, and behind it the bytes of tensors where ``header_size`` says.
 
     ``header_size`` is the value of the header Inference-Header-Content-Length, or None.
@@ -108,15 +108,15 @@ def request(body: bytes, header_size: str | None, signature: Signature) -> Reque
     wanted = _list(told, "outputs") if "outputs" in told else None
     names = None if wanted is None else [_text(output, "name") for output in wanted]
     every = parameters.get("binary_data_output") is True
-    binary = {
+    binary: frozenset[str] | None = frozenset(
         _text(output, "name")
         for output in wanted or ()
         if _object(output, "parameters").get("binary_data", every) is True
-    }
+    )
     if every and names is None:
-        binary = set(signature.outputs)
+        binary = None
     id = told.get("id")
-    return Request(inputs, names, frozenset(binary), None if id is None else str(id), parameters)
+    return Request(inputs, names, binary, None if id is None else str(id), parameters)
 
 
 def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
@@ -222,11 +222,11 @@ def _text(told: Any, key: str) -> str:
     return found
 
 
-async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
+async def infer(asked: Request, batcher: Answering) -> dict[str, Any]:
     """The outputs that a request asks for, by name.
 
-    Of its parameters, ``timeout`` is in microseconds until it is begun (0: any time), and a smaller
-    ``priority`` goes first.
+    Of its parameters, ``signature_name`` is the signature that is asked for, ``timeout`` how many
+    microseconds may pass until it is begun (0: any time), and a smaller ``priority`` goes first.
     """
     numbers = {}
     for name in ("timeout", "priority"):
@@ -236,6 +236,7 @@ async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
                 f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
             )
     timeout, priority = numbers["timeout"] / 1e6 or None, numbers["priority"]
+    batcher = batcher.by_signature(asked.parameters.get("signature_name"))
     return await batcher.run(asked.inputs, asked.outputs, timeout=timeout, priority=priority)
 
 
@@ -255,7 +256,7 @@ def answer(
             "datatype": datatype(array.dtype),
             "shape": list(array.shape),
         }
-        if name in asked.binary:
+        if asked.binary is None or name in asked.binary:
             parts.append(bytes_of(array))
             row["parameters"] = {"binary_data_size": len(parts[-1])}
         else:
@@ -280,7 +281,12 @@ def server() -> dict[str, Any]:
     return {
         "name": "eagerflow",
         "version": version,
-        "extensions": ["binary_tensor_data", "model_repository"],
+        "extensions": [
+            "binary_tensor_data",
+            "model_repository",
+            "model_configuration",
+            "statistics",
+        ],
     }
 
 

@@ -1,7 +1,8 @@
 """The messages of the Open Inference Protocol over gRPC, described as data.
 
-Source: the protocol's ``grpc_service.proto`` (package ``inference``): names and numbers of
-fields. Protobuf makes classes of the description when a server with gRPC starts.
+Sources: the protocol's ``grpc_service.proto`` (package ``inference``) and Triton's additions to
+it, ``model_config.proto``: names and numbers of fields. An enumeration is a number here. Protobuf
+makes classes of the description when a server with gRPC starts.
 """
 
 from __future__ import annotations
@@ -57,6 +58,20 @@ FIELDS = {
     "RepositoryModelLoadResponse": "",
     "RepositoryModelUnloadRequest": _CHANGE,
     "RepositoryModelUnloadResponse": "",
+    "ModelConfigRequest": _MODEL,
+    "ModelInput": "string name; int32 data_type; *int64 dims=4",
+    "ModelOutput": "string name; int32 data_type; *int64 dims",
+    "ModelDynamicBatching": "*int32 preferred_batch_size; uint64 max_queue_delay_microseconds",
+    "ModelConfig": "string name; string platform; int32 max_batch_size=4; *ModelInput input; "
+    "*ModelOutput output; ModelDynamicBatching dynamic_batching=11; string backend=17",
+    "ModelConfigResponse": "ModelConfig config",
+    "ModelStatisticsRequest": _MODEL,
+    "StatisticDuration": "uint64 count; uint64 ns",
+    "InferStatistics": "StatisticDuration success; StatisticDuration fail; "
+    "StatisticDuration queue; StatisticDuration compute_infer=5",
+    "ModelStatistics": "string name; string version; uint64 last_inference; "
+    "uint64 inference_count; uint64 execution_count; InferStatistics inference_stats",
+    "ModelStatisticsResponse": "*ModelStatistics model_stats",
 }
 
 

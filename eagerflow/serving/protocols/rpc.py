@@ -17,10 +17,11 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.journal import HEADER, Journal, current
-from eagerflow.serving.protocols import inference
+from eagerflow.serving.protocols import inference, triton
 from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Repository
+from eagerflow.serving.routes import Answering
 
 __all__ = ["start"]
 
@@ -175,6 +176,8 @@ class _Service:
             "RepositoryIndex": self.index,
             "RepositoryModelLoad": self.load,
             "RepositoryModelUnload": self.unload,
+            "ModelConfig": self.config,
+            "ModelStatistics": self.statistics,
         }
 
     def batcher(self, name: str, version: str) -> Batcher:
@@ -202,8 +205,25 @@ class _Service:
         told = inference.metadata(version.name, numbers, version.signature)
         return self.known["ModelMetadataResponse"](**told)
 
+    async def config(self, request: Any, context: Any) -> Any:
+        told = triton.config(self.batcher(request.name, request.version))
+        for part in told["input"] + told["output"]:
+            part["data_type"] = triton.DATA_TYPES[part["data_type"]]
+        return self.known["ModelConfigResponse"](config=told)
+
+    async def statistics(self, request: Any, context: Any) -> Any:
+        models = self.repository.models
+        asked = [self.repository.model(request.name)] if request.name else list(models.values())
+        number = inference.number(request.version) if request.version else None
+        return self.known["ModelStatisticsResponse"](**triton.statistics(list(asked), number))
+
     async def infer(self, request: Any, context: Any) -> Any:
-        batcher = self.batcher(request.model_name, request.model_version)
+        model, version = self.repository.model(request.model_name), request.model_version
+        sent = dict(context.invocation_metadata() or ()) if model.traffic.key else {}
+        batcher = model.next(
+            inference.number(version) if version else None,
+            header=lambda name: sent.get(name.lower()),
+        )
         asked = self._asked(request)
         left = context.time_remaining()
         if left is not None and "timeout" not in asked.parameters:
@@ -274,7 +294,7 @@ class _Service:
             )
         return np.asarray(getattr(given.contents, field))
 
-    def _answer(self, asked: inference.Request, batcher: Batcher, outputs: Any) -> Any:
+    def _answer(self, asked: inference.Request, batcher: Answering, outputs: Any) -> Any:
         version = batcher.version
         made = self.known["ModelInferResponse"](
             model_name=version.name, model_version=str(version.number), id=asked.id or ""

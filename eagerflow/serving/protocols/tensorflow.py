@@ -14,7 +14,9 @@ import numpy as np
 
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, EagerflowError
+from eagerflow.serving.batching import DEFAULT_SIGNATURE, Batcher
 from eagerflow.serving.repository import Model
+from eagerflow.serving.routes import Answering
 from eagerflow.serving.signature import Signature
 
 __all__ = [
@@ -23,12 +25,11 @@ __all__ = [
     "example_answer",
     "examples",
     "metadata",
+    "asked_for",
     "predict",
     "prediction",
     "status",
 ]
-
-SIGNATURE = "serving_default"
 
 
 class Request(NamedTuple):
@@ -36,6 +37,12 @@ class Request(NamedTuple):
 
     inputs: dict[str, Any]
     by_row: bool
+
+
+def asked_for(body: Any, batcher: Answering) -> Answering:
+    """What answers for the signature that a body names."""
+    _check_body(body)
+    return batcher.by_signature(body.get("signature_name"))
 
 
 def predict(body: Any, signature: Signature) -> Request:
@@ -69,13 +76,6 @@ def examples(body: Any, signature: Signature) -> Request:
 def _check_body(body: Any) -> None:
     if not isinstance(body, dict):
         raise ArgumentError("the body is a JSON object", received=type(body).__name__)
-    asked = body.get("signature_name", SIGNATURE)
-    if asked not in (SIGNATURE, ""):
-        raise ArgumentError(
-            f"there is no signature {str(asked)[:80]!r}",
-            argument="signature_name",
-            expected=SIGNATURE,
-        )
 
 
 def _columns(rows: Any, signature: Signature) -> dict[str, Any]:
@@ -191,16 +191,22 @@ _DTYPES = {
 }
 
 
-def metadata(model: str, version: int, signature: Signature) -> Any:
-    """The body that tells the inputs and outputs of a version."""
-    described = {
+def metadata(batcher: Batcher) -> Any:
+    """The body that tells the inputs and outputs of a version, by signature."""
+    version = batcher.version
+    parts = {DEFAULT_SIGNATURE: batcher, **batcher.signatures}
+    described = {name: _described(part.version.signature) for name, part in parts.items()}
+    return {
+        "model_spec": {"name": version.name, "signature_name": "", "version": str(version.number)},
+        "metadata": {"signature_def": {"signature_def": described}},
+    }
+
+
+def _described(signature: Signature) -> Any:
+    return {
         "inputs": {name: _tensor_info(name, spec) for name, spec in signature.inputs.items()},
         "outputs": {name: _tensor_info(name, spec) for name, spec in signature.outputs.items()},
         "method_name": "tensorflow/serving/predict",
-    }
-    return {
-        "model_spec": {"name": model, "signature_name": "", "version": str(version)},
-        "metadata": {"signature_def": {"signature_def": {SIGNATURE: described}}},
     }
 
 

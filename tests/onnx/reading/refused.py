@@ -182,12 +182,6 @@ REFUSED = {
         "training_dropout_default_mask",
         "training_dropout_mask",
     ),
-    "LabelEncoder: the operator is not supported; input: string tensors": (
-        "ai_onnx_ml_label_encoder_string_int",
-        "ai_onnx_ml_label_encoder_string_int_no_default",
-        "ai_onnx_ml_label_encoder_tensor_mapping",
-        "ai_onnx_ml_label_encoder_tensor_value_only_mapping",
-    ),
     "RegexFullMatch: the operator is not supported; input: string tensors": (
         "regex_full_match_basic",
         "regex_full_match_email_domain",
@@ -246,12 +240,14 @@ REFUSED = {
         "cast_e8m0_FLOAT8E8M0_to_FLOAT16",
     ),
     "input: string tensors": (
+        "ai_onnx_ml_label_encoder_string_int",
+        "ai_onnx_ml_label_encoder_string_int_no_default",
+        "ai_onnx_ml_label_encoder_tensor_mapping",
+        "ai_onnx_ml_label_encoder_tensor_value_only_mapping",
         "equal_string",
         "equal_string_broadcast",
     ),
-    "ArrayFeatureExtractor: the operator is not supported": ("ai_onnx_ml_array_feature_extractor",),
     "Bernoulli: a seed, whose numbers are those of another library": ("bernoulli_seed",),
-    "Binarizer: the operator is not supported": ("ai_onnx_ml_binarizer",),
     "RandomUniformLike: a seed, whose numbers are those of another library": (
         "bernoulli_seed_expanded",
     ),

@@ -12,6 +12,7 @@ for _name in (
     "grids",
     "images",
     "joining",
+    "learning",
     "linear_algebra",
     "losses",
     "normalization",
@@ -27,5 +28,6 @@ for _name in (
     "sizes",
     "sorting",
     "training",
+    "trees",
 ):
     import_module(f"{__name__}.{_name}")
