@@ -71,6 +71,7 @@ class Graph:
         self._is_one = alone and len(self.results) == 1 and type(self.results[0]) is Value
         self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
         self.examples: tuple[Example, ...] = ()  # that came with its file
+        self.state: Any = None  # the State that calls hand on, if one was declared
         self.rewrites: Any = None  # the Report of the passes that made it, if any did
 
     @property
@@ -361,6 +362,8 @@ class Graph:
         *,
         gradients: tuple[Any, Any] | None = None,
         examples: Iterable[Mapping[str, Any]] | None = None,
+        state: Mapping[str, Any] | None = None,
+        decoder: Mapping[str, Any] | None = None,
     ) -> None:
         """Save the graph, with the values that its Variables have now, as one safetensors file.
 
@@ -369,8 +372,13 @@ class Graph:
         sources as for ``graph.gradient``, whose larger graph is then saved. ``examples`` are
         inputs, each a mapping of names to arrays, which are kept with the outputs that they give
         now: a server runs them before it answers with the graph (default: those of its own file).
-        The same program gives the same bytes. Raises FileFormatError for what cannot be saved or
-        written, ArgumentError for examples that do not fit.
+        ``state`` maps inputs to the outputs that give their values for the next call, or to such
+        an output and the array of one row that a sequence begins with (default: zeros); a server
+        keeps them between the requests of a sequence. ``decoder`` names the ``tokens`` among the
+        inputs and the ``logits`` among the outputs of a graph that generates, and how many tokens
+        its ``context`` has. The same program gives the same bytes. Raises FileFormatError for what
+        cannot be saved or written, ArgumentError, ShapeError or DTypeError for examples and state
+        that do not fit.
 
         >>> w = ef.Variable([2.0, 3.0], name="w")
         >>> graph = ef.capture.trace(lambda x: {"y": (x * w).sum()}, ef.TensorSpec((2,), "float32"))
@@ -380,7 +388,9 @@ class Graph:
         ...     ef.capture.load(f"{folder}/model.ef").outputs.names
         ('y', 'gradient/w')
         """
-        _TOOLS["save"](self, path, gradients=gradients, examples=examples)
+        _TOOLS["save"](
+            self, path, gradients=gradients, examples=examples, state=state, decoder=decoder
+        )
 
     def _repr_html_(self) -> str:
         """The picture, and the listing below it, for a cell of a notebook."""

@@ -18,8 +18,10 @@ from eagerflow.serving.refusals import (
     TooLargeError,
     UnavailableError,
     UnknownModelError,
+    UnknownSequenceError,
 )
 from eagerflow.serving.repository import Policy
+from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
 
@@ -32,9 +34,11 @@ __all__ = [
     "Limits",
     "ModelVersion",
     "Policy",
+    "SequenceLimits",
     "Server",
     "Signature",
     "TooLargeError",
     "UnavailableError",
     "UnknownModelError",
+    "UnknownSequenceError",
 ]

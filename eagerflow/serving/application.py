@@ -204,10 +204,10 @@ class _Endpoints:
 
     async def infer(self, request: Any) -> Any:
         batcher, body = await self.asked(request)
-        version = batcher.version
         size = request.headers.get(inference.HEADER)
-        asked = inference.request(body, size, version.signature)
-        found = await inference.infer(asked, batcher)
+        asked = inference.request(body, size, batcher.version.signature)
+        is_named = "version" in request.path_params
+        version, found = await inference.infer(asked, batcher, is_named)
         body, length = inference.answer(asked, version.name, version.number, found)
         if length is None:
             return body, JSON

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple
@@ -69,8 +69,12 @@ class Batching(NamedTuple):
         return self
 
 
-class _Request(NamedTuple):
-    """A request that waits: in order of priority, then of arrival."""
+class Request(NamedTuple):
+    """A request that waits: in order of priority, then of arrival.
+
+    ``rows`` is how much of a batch it fills; ``sequence`` is whose state it goes on from, and
+    ``then`` makes its result of its outputs, where these are not the result.
+    """
 
     priority: int
     number: int
@@ -80,7 +84,9 @@ class _Request(NamedTuple):
     rows: int
     shapes: tuple[Any, ...]
     places: Sequence[int]
-    future: asyncio.Future[list[Any]]
+    future: asyncio.Future[Any]
+    sequence: Any = None
+    then: Callable[[list[Any]], Any] | None = None
 
 
 class Batcher:
@@ -103,7 +109,7 @@ class Batcher:
         self.is_open = True
         self._joins = version.signature.batch is not None and batching.max_rows > 1
         self._steps = batching.steps()
-        self._waiting: list[_Request] = []
+        self._waiting: list[Request] = []
         self._number = itertools.count().__next__
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._busy = False
@@ -111,7 +117,9 @@ class Batcher:
 
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
-        self.version.try_out(self._steps if self._joins else (1,))
+        batch = self.version.signature.batch
+        sizes = [{batch: n} for n in self._steps] if self._joins and batch else [{}]
+        self.version.try_out(sizes)
 
     async def run(
         self,
@@ -136,8 +144,30 @@ class Batcher:
             found = await self._queued(inputs, places, timeout, priority)
         finally:
             self.running -= 1
-        names = list(self.version.signature.outputs)
+        names = self.version.signature.all_outputs
         return dict(zip([names[i] for i in places], found, strict=True))
+
+    async def answer(
+        self,
+        given: Row,
+        outputs: Sequence[str] | None = None,
+        *,
+        step: Any = None,
+        is_named: bool = False,
+        timeout: float | None = None,
+        priority: int = 0,
+    ) -> tuple[ModelVersion, dict[str, Any]]:
+        """The version that answers, and what ``run`` gives; ArgumentError for a ``step``.
+
+        A step is what a request says of its sequence: see SequenceBatcher, for models with state.
+        """
+        if step is not None:
+            raise ArgumentError(
+                f"{self.version.name!r} has no state that a sequence could hand on",
+                argument="sequence_id",
+                hint="graph.save(path, state=...) declares it",
+            )
+        return self.version, await self.run(given, outputs, timeout=timeout, priority=priority)
 
     async def _queued(
         self, inputs: Sequence[Any], places: Sequence[int], timeout: float | None, priority: int
@@ -145,21 +175,37 @@ class Batcher:
         rows = inputs[0].shape[0] if self._joins else 1
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
-        if len(self._waiting) >= self.batching.max_queue:
+        self._check_queue(len(self._waiting))
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        return await self._put(inputs, places, rows, deadline, priority)
+
+    def _check_queue(self, waiting: int) -> None:
+        if waiting >= self.batching.max_queue:
             raise BusyError(
                 f"the queue of {self.version.name!r} is full",
-                received=f"{len(self._waiting)} requests are waiting",
+                received=f"{waiting} requests are waiting",
                 hint="send the request again, later",
             )
-        now = time.monotonic()
-        deadline = float("inf") if timeout is None else now + timeout
+
+    def _put(
+        self,
+        inputs: Sequence[Any],
+        places: Sequence[int],
+        rows: int,
+        deadline: float,
+        priority: int,
+        **more: Any,
+    ) -> asyncio.Future[Any]:
+        """What will be the outputs of a request that waits from now on."""
         shapes = tuple([x.shape[1:] for x in inputs]) if self._joins else ()
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        number = self._number()
-        request = _Request(priority, number, now, deadline, inputs, rows, shapes, places, future)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        number, now = self._number(), time.monotonic()
+        request = Request(
+            priority, number, now, deadline, inputs, rows, shapes, places, future, **more
+        )
         heapq.heappush(self._waiting, request)
         self._plan()
-        return await future
+        return future
 
     async def _cut(self, inputs: Sequence[Any], places: Sequence[int], *more: Any) -> list[Any]:
         """A request of many rows, as several."""
@@ -211,12 +257,12 @@ class Batcher:
         done = loop.run_in_executor(self._pool, self._outcomes, batch)
         done.add_done_callback(partial(self._computed, batch))
 
-    def _computed(self, batch: list[_Request], done: asyncio.Future[list[Any]]) -> None:
+    def _computed(self, batch: list[Request], done: asyncio.Future[list[Any]]) -> None:
         self._busy = False
         error = done.exception()
         self._end(batch, [error] * len(batch) if error is not None else done.result())
 
-    def _end(self, batch: list[_Request], outcomes: list[Any]) -> None:
+    def _end(self, batch: list[Request], outcomes: list[Any]) -> None:
         now = time.monotonic()
         for request, outcome in zip(batch, outcomes, strict=True):
             if request.future.done():  # whoever asked has gone
@@ -231,10 +277,10 @@ class Batcher:
                     self.metrics.answered(now - request.arrived)
         self._plan()
 
-    def _next_batch(self) -> list[_Request]:
+    def _next_batch(self) -> list[Request]:
         """The requests to compute together now: the first, and others of its shapes."""
-        batch: list[_Request] = []
-        left: list[_Request] = []
+        batch: list[Request] = []
+        left: list[Request] = []
         rows, now = 0, time.monotonic()
         while self._waiting and rows < self.batching.max_rows:
             request = heapq.heappop(self._waiting)
@@ -265,7 +311,7 @@ class Batcher:
 
     # Computing ---------------------------------------------------------------------------------
 
-    def _outcomes(self, batch: list[_Request]) -> list[Any]:
+    def _outcomes(self, batch: list[Request]) -> list[Any]:
         """The outputs of each request of a batch, or its error; called in any thread."""
         try:
             return with_recorder(None, self._joined, batch)
@@ -275,14 +321,14 @@ class Batcher:
         # One of them is at fault: each alone, so that the others have their answers.
         return [self._outcomes([request])[0] for request in batch]
 
-    def _joined(self, batch: list[_Request]) -> list[Any]:
+    def _joined(self, batch: list[Request]) -> list[Any]:
         places = sorted({place for request in batch for place in request.places})
         rows = sum(request.rows for request in batch)
         wanted = next(n for n in self._steps if n >= rows) if self._joins else rows
         inputs = batch[0].inputs
         if len(batch) > 1 or wanted != rows:
             inputs = [
-                _filled([x.numpy() for x in column], wanted - rows)
+                filled([x.numpy() for x in column], wanted - rows)
                 for column in zip(*(request.inputs for request in batch), strict=True)
             ]
         found = dict(zip(places, self.version.compute(inputs, places), strict=True))
@@ -307,7 +353,7 @@ class Batcher:
         self.version.release()
 
 
-def _filled(arrays: list[Any], more: int) -> Any:
+def filled(arrays: list[Any], more: int) -> Any:
     """Arrays joined, with the first row again for those that are missing."""
     extra = [np.broadcast_to(arrays[0][:1], (more, *arrays[0].shape[1:]))] if more else []
     return np.concatenate([*arrays, *extra])

@@ -47,6 +47,26 @@ class Metrics:
             registry=self.registry,
         )
 
+        self.sequences = client.Gauge(
+            "eagerflow_active_sequences",
+            "Sequences whose state is kept now",
+            labels,
+            registry=self.registry,
+        )
+        self.tokens = client.Counter(
+            "eagerflow_generated_tokens",
+            "Tokens that were generated",
+            labels,
+            registry=self.registry,
+        )
+        self.first_token = client.Histogram(
+            "eagerflow_first_token_seconds",
+            "Seconds from when a request was read to the first token that is generated",
+            labels,
+            buckets=_SECONDS,
+            registry=self.registry,
+        )
+
     def refuse(self, model: str, error: BaseException) -> None:
         """Count an answer that is an error; names that no model has are counted as one."""
         self.refused.labels(model, status_of(error)).inc()
@@ -66,7 +86,8 @@ class VersionMetrics:
 
     def __init__(self, metrics: Metrics, model: str, version: int) -> None:
         labels = model, str(version)
-        self._of: tuple[Any, ...] = metrics.seconds, metrics.rows, metrics.waiting
+        self._of: list[Any] = [metrics.seconds, metrics.rows, metrics.waiting]
+        self._metrics = metrics
         self._labels = labels
         self.answered = metrics.seconds.labels(*labels).observe
         self.computed = metrics.rows.labels(*labels).observe
@@ -75,6 +96,14 @@ class VersionMetrics:
     def watch(self, running: Any) -> None:
         """Let ``running()`` tell how many requests are under way, when somebody asks."""
         self._waiting.set_function(running)
+
+    def watch_sequences(self, active: Any) -> None:
+        """Let ``active()`` tell how many sequences there are; they may generate tokens."""
+        of = self._metrics
+        of.sequences.labels(*self._labels).set_function(active)
+        self.generated = of.tokens.labels(*self._labels).inc
+        self.first_token = of.first_token.labels(*self._labels).observe
+        self._of += [of.sequences, of.tokens, of.first_token]
 
     def forget(self) -> None:
         """The version has left: its numbers go with it."""

@@ -15,6 +15,8 @@ from eagerflow.serving.batching import Batcher, Batching
 from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
+from eagerflow.serving.sequences import SequenceLimits, Sequences
+from eagerflow.serving.stepping import SequenceBatcher
 
 __all__ = ["Model", "Policy", "Repository"]
 
@@ -46,16 +48,25 @@ class Policy(NamedTuple):
 class Model:
     """A model's versions: those that answer, those that are broken and why, and labels.
 
-    ``ready`` maps numbers to Batchers, ``broken`` numbers to sentences, ``labels`` names to
-    numbers. ``pinned`` is the version that answers where a request names none, if one was said.
+    ``ready`` and ``leaving`` map numbers to Batchers, ``broken`` numbers to sentences, ``labels``
+    names to numbers. ``pinned`` is the version that answers where a request names none, if one was said.
     """
 
-    def __init__(self, name: str, path: Path, policy: Policy, batching: Batching) -> None:
+    def __init__(
+        self,
+        name: str,
+        path: Path,
+        policy: Policy,
+        batching: Batching,
+        limits: SequenceLimits | None = None,
+    ) -> None:
         self.name = name
         self.path = path
         self.policy = policy
         self.batching = batching
         self.ready: dict[int, Batcher] = {}
+        self.leaving: dict[int, Batcher] = {}
+        self.sequences = Sequences(name, limits)
         self.loading: set[int] = set()
         self.broken: dict[int, str] = {}
         self.labels: dict[str, int] = {}
@@ -86,6 +97,8 @@ class Model:
             version = self.labels[label]
         number = self.current if version is None else version
         found = self.ready.get(number) if number is not None else None
+        if found is None and version is not None:
+            found = self.leaving.get(version)  # which has sequences, and refuses all else
         if found is None:
             self._refuse(number)
         assert found is not None
@@ -129,8 +142,10 @@ class Repository:
         policy: Policy | None = None,
         batching: Batching | None = None,
         metrics: Metrics | None = None,
+        sequences: SequenceLimits | None = None,
     ) -> None:
         self.metrics = metrics
+        self._sequences = (sequences or SequenceLimits()).checked()
         self.models: dict[str, Model] = {}
         self._policy = policy or Policy()
         self._batching = (batching or Batching()).checked()
@@ -156,7 +171,7 @@ class Repository:
                 argument=name,
                 expected="a file of graph.save or model.export, or a folder of versions",
             )
-        self.models[name] = Model(name, path, self._policy, self._batching)
+        self.models[name] = Model(name, path, self._policy, self._batching, self._sequences)
 
     def model(self, name: str) -> Model:
         """The model of this name; UnknownModelError where there is none."""
@@ -249,7 +264,7 @@ class Repository:
             model.loading.discard(number)
         model.broken.pop(number, None)
         old, model.ready[number] = model.ready.get(number), made
-        self._let_go(old)
+        self._let_go(model, old)
         return f"{model.name} {number} is ready ({made.version.seconds * 1e3:.3g} ms a request)"
 
     def _made(self, model: Model, number: int, path: Path) -> Batcher:
@@ -258,7 +273,11 @@ class Repository:
             raise FileFormatError("it is no file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
-        made = Batcher(version, model.batching, counts)
+        made = (
+            Batcher(version, model.batching, counts)
+            if version.signature.state is None
+            else SequenceBatcher(version, model.batching, counts, model.sequences)
+        )
         made.warm_up()
         return made
 
@@ -266,24 +285,36 @@ class Repository:
         gone = model.ready.pop(number)
         if gone.metrics is not None:
             gone.metrics.forget()
-        self._let_go(gone)
+        self._let_go(model, gone)
         model.marks.pop(number, None)
         return f"{model.name} {number} has left"
 
-    def _let_go(self, batcher: Batcher | None) -> None:
+    def _let_go(self, model: Model, batcher: Batcher | None) -> None:
         """Let a version finish what it has begun."""
         if batcher is not None:
-            task = asyncio.get_running_loop().create_task(batcher.drain())
+            task = asyncio.get_running_loop().create_task(_leave(model, batcher))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
     async def drain(self) -> None:
         """Answer what has come, and let all models go."""
         for model in self.models.values():
+            model.sequences.is_closing = True
             for number in list(model.ready):
                 self._unload(model, number)
         await asyncio.gather(*self._leaving)
         self._loader.shutdown(wait=False)
+
+
+async def _leave(model: Model, batcher: Batcher) -> None:
+    """Let a version finish what it has begun; requests that name it find it until then."""
+    number = batcher.version.number
+    model.leaving[number] = batcher
+    try:
+        await batcher.drain()
+    finally:
+        if model.leaving.get(number) is batcher:
+            del model.leaving[number]
 
 
 def _versions(path: Path) -> dict[int, Path]:

@@ -18,6 +18,7 @@ from eagerflow.serving.batching import Batching
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.protocols import rpc
 from eagerflow.serving.repository import Policy, Repository
+from eagerflow.serving.sequences import SequenceLimits
 
 __all__ = ["Server"]
 
@@ -32,10 +33,11 @@ class Server:
     with folders of versions, or a mapping of names to files or folders. ``host`` is this machine
     alone, unless told otherwise; ``port=0`` takes a free one, and so does ``grpc_port=0`` for
     gRPC, which None leaves out. ``policy`` says which versions are served, ``batching`` how
-    requests are joined, ``limits`` what a request may cost, ``access`` who may ask; files are
-    looked at every ``poll`` seconds. ``told`` is called with a line for each change. Raises
-    MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
-    EagerflowError for a port that is taken.
+    requests are joined, ``limits`` what a request may cost, ``access`` who may ask, ``sequences``
+    how much state is kept between requests, for models that have some; files are looked at every
+    ``poll`` seconds. ``told`` is called with a line for each change. Raises MissingExtraError
+    without the extra ``serving``, ArgumentError for paths that do not exist, and EagerflowError
+    for a port that is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
     Protocol (``/v2/models/NAME/infer``), over gRPC too.
@@ -62,6 +64,7 @@ class Server:
         batching: Batching | None = None,
         limits: Limits | None = None,
         access: Access | None = None,
+        sequences: SequenceLimits | None = None,
         poll: float = 1.0,
         told: Told | None = None,
     ) -> None:
@@ -70,6 +73,7 @@ class Server:
         self.port = port
         self.grpc_port = grpc_port
         self._options = models, policy, batching
+        self._sequences = (sequences or SequenceLimits()).checked()
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
@@ -134,7 +138,7 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        repository = self.repository = Repository(*self._options, Metrics())
+        repository = self.repository = Repository(*self._options, Metrics(), self._sequences)
         with self._bound() as listening:
             for line in await repository.refresh():
                 self._told(line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eagerflow.capture.gradient import gradient
@@ -18,6 +18,8 @@ from eagerflow.capture.saving.encoding import Encoder
 from eagerflow.capture.saving.examples import ExampleRows, made
 from eagerflow.capture.saving.examples import encode as encode_examples
 from eagerflow.capture.saving.layout import FORMAT
+from eagerflow.capture.saving.states import StateText
+from eagerflow.capture.saving.states import encode as encode_state
 from eagerflow.convert import from_array
 from eagerflow.errors import (
     EagerflowError,
@@ -39,6 +41,7 @@ from eagerflow.files.container import (
 )
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Example, Graph, graph_method
+from eagerflow.graph.state import State, declared
 from eagerflow.guard import OpenFile
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
@@ -57,6 +60,8 @@ def save(
     *,
     gradients: tuple[Any, Any] | None = None,
     examples: Iterable[Any] | None = None,
+    state: Mapping[str, Any] | None = None,
+    decoder: Mapping[str, Any] | None = None,
 ) -> None:
     """See ``Graph.save``."""
     name = as_path(path)
@@ -64,7 +69,8 @@ def save(
         graph = self if gradients is None else gradient(self, *_pair(gradients))
         check(graph)
         given = graph.examples if examples is None else with_recorder(None, made, graph, examples)
-        write_whole(name, with_recorder(None, lambda: _pieces(graph, given)))
+        known = _state(graph, state, decoder)
+        write_whole(name, with_recorder(None, lambda: _pieces(graph, given, known)))
     except FileFormatError as error:
         _tell(error, "save", name)
         raise
@@ -80,18 +86,30 @@ def _pair(gradients: Any) -> tuple[Any, Any]:
     return gradients
 
 
-def _pieces(graph: Graph, examples: Sequence[Example] = ()) -> list[Any]:
+def _state(graph: Graph, pairs: Any, decoder: Any) -> State | None:
+    """The state to save: what is declared now, else the graph's own."""
+    if pairs is None and decoder is None:
+        return graph.state
+    found: State = with_recorder(None, declared, graph, pairs, decoder)
+    return found
+
+
+def _pieces(
+    graph: Graph, examples: Sequence[Example] = (), state: State | None = None
+) -> list[Any]:
     encoder = Encoder()
     encoder.graph(graph)
     texts = {"format": "eagerflow", "graph": encoder.text(), "version": FORMAT}
     if examples:
         texts["examples"] = encode_examples(examples, encoder)
+    if state is not None:
+        texts["state"] = encode_state(state, encoder)
     return list(pack(texts, {name: t.numpy() for name, t in encoder.tensors.items()}))
 
 
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
-    return concatenated(with_recorder(None, lambda: _pieces(graph, graph.examples)))
+    return concatenated(with_recorder(None, lambda: _pieces(graph, graph.examples, graph.state)))
 
 
 # Loading -----------------------------------------------------------------------------------------
@@ -170,12 +188,19 @@ def _read(size: int, fill: Fill) -> Graph:
         graph = decoder.graph()
         text = container.texts.get("examples")
         examples = None if text is None else ExampleRows(text, graph, container)
-        tensors = list(_tensors(container, decoder, fill, examples.tensors if examples else ()))
+        text = container.texts.get("state")
+        state = None if text is None else StateText(text, graph, container)
+        others = [name for part in (examples, state) if part for name in part.tensors]
+        if len(set(others)) < len(others):
+            fail("a tensor belongs to an example and to the state")
+        tensors = list(_tensors(container, decoder, fill, others))
         decoder.fill(tensors, _variable)
         del tensors
         _keeps_rules(graph)
         if examples is not None:
             graph.examples = examples.read(lambda entry: _tensor(container, entry, fill))
+        if state is not None:
+            graph.state = state.read(lambda entry: _tensor(container, entry, fill))
     except FileFormatError:
         raise
     except MemoryError as error:

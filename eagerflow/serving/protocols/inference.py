@@ -18,8 +18,10 @@ from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
+from eagerflow.serving.sequences import Step
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.texts import dumps, loads
 
@@ -222,11 +224,14 @@ def _text(told: Any, key: str) -> str:
     return found
 
 
-async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
-    """The outputs that a request asks for, by name.
+async def infer(
+    asked: Request, batcher: Batcher, is_named: bool = False
+) -> tuple[ModelVersion, dict[str, Any]]:
+    """The version that answers, and the outputs that a request asks for, by name.
 
     Of its parameters, ``timeout`` is in microseconds until it is begun (0: any time), and a smaller
-    ``priority`` goes first.
+    ``priority`` goes first; those of sequences are explained at ``Step``. ``is_named`` tells that
+    the request names the version.
     """
     numbers = {}
     for name in ("timeout", "priority"):
@@ -236,7 +241,15 @@ async def infer(asked: Request, batcher: Batcher) -> dict[str, Any]:
                 f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
             )
     timeout, priority = numbers["timeout"] / 1e6 or None, numbers["priority"]
-    return await batcher.run(asked.inputs, asked.outputs, timeout=timeout, priority=priority)
+    step = Step.of(asked.parameters)
+    return await batcher.answer(
+        asked.inputs,
+        asked.outputs,
+        step=step,
+        is_named=is_named,
+        timeout=timeout,
+        priority=priority,
+    )
 
 
 # Answers ------------------------------------------------------------------------------------------
@@ -280,7 +293,7 @@ def server() -> dict[str, Any]:
     return {
         "name": "eagerflow",
         "version": version,
-        "extensions": ["binary_tensor_data", "model_repository"],
+        "extensions": ["binary_tensor_data", "model_repository", "sequence", "parameters"],
     }
 
 
