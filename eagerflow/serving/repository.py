@@ -49,7 +49,8 @@ class Model:
     """A model's versions: those that answer, those that are broken and why, and labels.
 
     ``ready`` and ``leaving`` map numbers to Batchers, ``broken`` numbers to sentences, ``labels``
-    names to numbers. ``pinned`` is the version that answers where a request names none, if one was said.
+    names to numbers. ``pinned`` is the version that answers where a request names none, if one was
+    said.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import UnavailableError, UnknownSequenceError
 from eagerflow.serving.sequences import Sequence as RequestSequence
-from eagerflow.serving.sequences import Sequences, Step
+from eagerflow.serving.sequences import Sequences
 
 __all__ = ["SequenceBatcher"]
 
