@@ -11,7 +11,8 @@ from eagerflow import extras
 from eagerflow.serving import page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.protocols import inference, tensorflow
+from eagerflow.serving.generation import Generation, decoder_of
+from eagerflow.serving.protocols import events, generate, inference, tensorflow
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
 from eagerflow.serving.repository import Repository
 from eagerflow.serving.texts import dumps, loads
@@ -27,12 +28,15 @@ _log = logging.getLogger("eagerflow.serving")
 class Limits(NamedTuple):
     """What a request may cost: bytes of its body, and seconds to send it.
 
+    ``heartbeat`` is how many seconds a stream of events is silent at most.
+
     >>> ef.serving.Limits(max_body=1 << 20).body_seconds
     30.0
     """
 
     max_body: int = 64 << 20
     body_seconds: float = 30.0
+    heartbeat: float = 15.0
 
 
 def application(
@@ -72,7 +76,7 @@ def _answering(
         try:
             access.check(request.headers.get("authorization"))
             body, headers = await endpoint(request)
-            return response(body, headers=headers)
+            return response(body, headers=headers) if isinstance(body, bytes) else body
         except disconnected:
             return response(status_code=499)
         except Exception as error:
@@ -123,6 +127,8 @@ class _Endpoints:
             path = "/v2/models/{model}" + place
             rows += [
                 ("POST", path + "/infer", self.infer, other),
+                ("POST", path + "/generate", self.generate, other),
+                ("POST", path + "/generate_stream", self.generate_stream, other),
                 ("GET", path + "/ready", self.model_ready, other),
                 ("GET", path, self.model_metadata, other),
             ]
@@ -215,6 +221,28 @@ class _Endpoints:
             "content-type": "application/octet-stream",
             inference.HEADER: str(length),
         }
+
+    async def generation(self, request: Any) -> tuple[Generation, generate.Asked]:
+        """What a request asks to be generated, once it has begun."""
+        batcher, body = await self.asked(request)
+        decoder = decoder_of(batcher)
+        asked = generate.request(loads(body), decoder.version.signature)
+        made = Generation(decoder, asked.generation)
+        await events.unless_gone(request.receive, made.start())
+        return made, asked
+
+    async def generate(self, request: Any) -> Any:
+        made, asked = await self.generation(request)
+        try:
+            tokens = await events.unless_gone(request.receive, made.all_tokens())
+            return dumps(generate.answer(asked, made, tokens)), JSON
+        finally:
+            made.end()
+
+    async def generate_stream(self, request: Any) -> Any:
+        made, asked = await self.generation(request)
+        told = generate.events(asked, made)
+        return events.EventStream(told, made.end, self.limits.heartbeat), {}
 
     async def page(self, request: Any) -> Any:
         return page.page(self.repository)

@@ -252,8 +252,9 @@ class Sequences:
 
 
 def _unknown(id: int | str | None, why: str | None) -> EagerflowError:
+    name = "sequence" if id is None else f"sequence {id!r:.80}"
     return UnknownSequenceError(
-        f"there is no sequence {id!r:.80}" if why is None else f"the sequence {id!r:.80} has ended",
+        f"there is no {name}" if why is None else f"the {name} has ended",
         received=why,
         hint="sequence_start in the parameters begins one",
     )

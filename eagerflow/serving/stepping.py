@@ -17,6 +17,7 @@ from eagerflow.serving.model import ModelVersion, Row
 from eagerflow.serving.refusals import UnavailableError, UnknownSequenceError
 from eagerflow.serving.sequences import Sequence as RequestSequence
 from eagerflow.serving.sequences import Sequences
+from eagerflow.serving.slots import Slots
 
 __all__ = ["SequenceBatcher"]
 
@@ -54,9 +55,23 @@ class SequenceBatcher(Batcher):
     ) -> None:
         super().__init__(version, batching, metrics)
         self.sequences = sequences or Sequences(version.name)
+        self.slots = Slots(self.batching.max_rows, self.batching.max_queue)
+        self._length = _free_length(version)
+        self.lengths = sorted({1, *self._steps}) if self._length else [1]
+        """How many tokens of a sequence a step takes, where it may be several: in order."""
         self._stack: _Stack | None = None
         if metrics is not None:
             metrics.watch_sequences(lambda: len(self.sequences.of(self)))
+
+    def warm_up(self) -> None:
+        """Make the plans of all sizes of batches, and time the smallest."""
+        batch = self.version.signature.batch if self._joins else None
+        self.version.try_out(
+            ({batch: rows} if batch else {}) | ({self._length: length} if self._length else {})
+            for rows in (self._steps if batch else [1])
+            for length in self.lengths
+            if rows * length <= self.batching.max_rows
+        )
 
     async def run(self, given: Row, outputs: Any = None, **options: Any) -> dict[str, Any]:
         """Refused: ArgumentError says that a request needs a sequence."""
@@ -180,10 +195,10 @@ class SequenceBatcher(Batcher):
 
     def _weight(self, inputs: Sequence[Any]) -> int:
         """How much of a batch a request fills: its length, where the graph leaves it free."""
-        specs = list(self.version.signature.inputs.values())
-        if specs and len(specs[0].shape) > 1 and isinstance(specs[0].shape[1], Dim):
-            return max(1, inputs[self.version.given_inputs[0]].shape[1])
-        return 1
+        if self._length is None:
+            return 1
+        length: int = inputs[self.version.given_inputs[0]].shape[1]
+        return max(1, length)
 
     # Computing ---------------------------------------------------------------------------------
 
@@ -263,6 +278,15 @@ class SequenceBatcher(Batcher):
         for sequence in sequences.of(self):
             sequences.end(sequence, f"version {self.version.number} has left")
         await super().drain()
+
+
+def _free_length(version: ModelVersion) -> str | None:
+    """The name of the second size of the first input, if it is free."""
+    first = next(iter(version.signature.inputs.values()), None)
+    if first is None or len(first.shape) < 2 or not isinstance(first.shape[1], Dim):
+        return None
+    name = str(first.shape[1])
+    return name if name.isidentifier() and name != str(first.shape[0]) else None
 
 
 def _row(array: Any, row: int) -> Any:

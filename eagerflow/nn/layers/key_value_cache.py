@@ -47,11 +47,37 @@ class KeyValueCache(Module):
         self.values = empty("values", heads, length, value_dim)
         self.counted = empty("counted", length, dtype="bool")
 
-    def write(self, keys: Tensor, values: Tensor, at: Tensor, counted: Any) -> None:
+    def write(
+        self, keys: Tensor, values: Tensor, at: Tensor, counted: Any
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Keep the keys and values of tokens, (batch, heads, tokens, width), at these positions.
 
-        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see.
+        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see. Gives the
+        keys and values of all positions, and masks of those that count.
         """
         self.keys.assign(self.keys.value.at[:, :, at].set(keys))
         self.values.assign(self.values.value.at[:, :, at].set(values))
         self.counted.assign(self.counted.value.at[:, at].set(counted))
+        return self.keys.value, self.values.value, [self.counted.value[:, None, None]]
+
+
+class KeyValueRows:
+    """Keys and values of sequences each of which is at a position of its own, as plain tensors.
+
+    ``keys`` and ``values`` have shape (batch, heads, length, width); a step of one token for each
+    sequence puts others in their place. What stands behind a sequence's token is never seen.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        self.keys = keys
+        self.values = values
+
+    def write(
+        self, keys: Tensor, values: Tensor, at: Tensor, counted: Any
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Keep those of one token of each sequence, at positions (batch, 1); all of them count."""
+        # An op for each element, by which rows are seen to be apart.
+        here = (ops.arange(self.keys.shape[2]) == at)[:, None, :, None]
+        self.keys = ops.where(here, keys, self.keys)
+        self.values = ops.where(here, values, self.values)
+        return self.keys, self.values, []

@@ -39,9 +39,11 @@ __all__ = [
     "infer",
     "metadata",
     "number",
+    "object_of",
     "request",
     "server",
     "shape_of",
+    "timing",
 ]
 
 HEADER = "inference-header-content-length"
@@ -95,7 +97,7 @@ def request(body: bytes, header_size: str | None, signature: Signature) -> Reque
     told, rest = loads(view[:size]), view[size:]
     if not isinstance(told, dict):
         raise ArgumentError("the body is a JSON object", received=type(told).__name__)
-    parameters = _object(told, "parameters")
+    parameters = object_of(told, "parameters")
     inputs = {}
     for given in _list(told, "inputs"):
         name = _text(given, "name")
@@ -113,7 +115,7 @@ def request(body: bytes, header_size: str | None, signature: Signature) -> Reque
     binary = {
         _text(output, "name")
         for output in wanted or ()
-        if _object(output, "parameters").get("binary_data", every) is True
+        if object_of(output, "parameters").get("binary_data", every) is True
     }
     if every and names is None:
         binary = set(signature.outputs)
@@ -125,7 +127,7 @@ def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
     """The array of an input, and the bytes behind it."""
     dtype = dtype_of(_text(given, "datatype"), name)
     shape = shape_of(given.get("shape"), name)
-    size = _object(given, "parameters").get("binary_data_size")
+    size = object_of(given, "parameters").get("binary_data_size")
     if size is None:
         data = given.get("data")
         if not isinstance(data, list):
@@ -210,7 +212,8 @@ def _list(told: Any, key: str) -> list[Any]:
     return found
 
 
-def _object(told: Any, key: str) -> dict[str, Any]:
+def object_of(told: Any, key: str) -> dict[str, Any]:
+    """An object in a JSON object; the empty one where it is missing."""
     found = told.get(key, {})
     if not isinstance(found, dict):
         raise ArgumentError(f"{key!r} is an object", received=type(found).__name__)
@@ -233,14 +236,7 @@ async def infer(
     ``priority`` goes first; those of sequences are explained at ``Step``. ``is_named`` tells that
     the request names the version.
     """
-    numbers = {}
-    for name in ("timeout", "priority"):
-        numbers[name] = value = asked.parameters.get(name, 0)
-        if type(value) is not int or (name == "timeout" and value < 0):
-            raise ArgumentError(
-                f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
-            )
-    timeout, priority = numbers["timeout"] / 1e6 or None, numbers["priority"]
+    timeout, priority = timing(asked.parameters)
     step = Step.of(asked.parameters)
     return await batcher.answer(
         asked.inputs,
@@ -250,6 +246,18 @@ async def infer(
         timeout=timeout,
         priority=priority,
     )
+
+
+def timing(parameters: Mapping[str, Any]) -> tuple[float | None, int]:
+    """The seconds that a request may wait, and its priority, as its parameters say."""
+    numbers = {}
+    for name in ("timeout", "priority"):
+        numbers[name] = value = parameters.get(name, 0)
+        if type(value) is not int or (name == "timeout" and value < 0):
+            raise ArgumentError(
+                f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
+            )
+    return numbers["timeout"] / 1e6 or None, numbers["priority"]
 
 
 # Answers ------------------------------------------------------------------------------------------
@@ -293,7 +301,7 @@ def server() -> dict[str, Any]:
     return {
         "name": "eagerflow",
         "version": version,
-        "extensions": ["binary_tensor_data", "model_repository", "sequence", "parameters"],
+        "extensions": ["binary_tensor_data", "model_repository", "sequence", "generate"],
     }
 
 
