@@ -11,7 +11,7 @@ from eagerflow import extras
 from eagerflow.serving import page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.generation import Generation, decoder_of
+from eagerflow.serving.generation import Generation
 from eagerflow.serving.protocols import events, generate, inference, tensorflow
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
 from eagerflow.serving.repository import Repository
@@ -225,9 +225,8 @@ class _Endpoints:
     async def generation(self, request: Any) -> tuple[Generation, generate.Asked]:
         """What a request asks to be generated, once it has begun."""
         batcher, body = await self.asked(request)
-        decoder = decoder_of(batcher)
-        asked = generate.request(loads(body), decoder.version.signature)
-        made = Generation(decoder, asked.generation)
+        asked = generate.request(loads(body), batcher.version)
+        made = Generation(batcher, asked.generation)
         await events.unless_gone(request.receive, made.start())
         return made, asked
 

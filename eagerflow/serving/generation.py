@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
+from eagerflow.graph.state import Decoder
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.sampling import Sampler, Sampling
 from eagerflow.serving.sequences import Sequence
@@ -37,15 +40,15 @@ class Asked(NamedTuple):
     priority: int = 0
 
 
-def decoder_of(batcher: Batcher) -> SequenceBatcher:
-    """The same, if it can generate; ArgumentError for a model that is no decoder."""
-    state = batcher.version.signature.state
-    if not isinstance(batcher, SequenceBatcher) or state is None or state.decoder is None:
+def decoder_of(version: ModelVersion) -> Decoder:
+    """What the tokens and logits of a version are; ArgumentError for one that is no decoder."""
+    state = version.signature.state
+    if state is None or state.decoder is None:
         raise ArgumentError(
-            f"{batcher.version.name!r} is no decoder: it cannot generate",
+            f"{version.name!r} is no decoder: it cannot generate",
             hint="graph.save(path, state=..., decoder=...) tells what the tokens and logits are",
         )
-    return batcher
+    return state.decoder
 
 
 class Generation:
@@ -54,10 +57,15 @@ class Generation:
     ``finish_reason`` is ``"stop"`` or ``"length"`` once all tokens have come.
     """
 
-    def __init__(self, batcher: SequenceBatcher, asked: Asked) -> None:
+    def __init__(self, batcher: Batcher, asked: Asked) -> None:
+        decoder = decoder_of(batcher.version)
+        assert isinstance(batcher, SequenceBatcher)  # as versions with state have
         self.batcher = batcher
         self.asked = asked
         self.finish_reason: str | None = None
+        signature = batcher.version.signature
+        self._spec = signature.inputs[decoder.tokens]
+        self._places = signature.outputs_of([decoder.logits])
         self._arrived = time.monotonic()
         self._sequence: Sequence | None = None
         self._has_slot = False
@@ -124,15 +132,12 @@ class Generation:
 
     async def _step(self, tokens: list[int], then: Any) -> Any:
         assert self._sequence is not None
-        signature = self.batcher.version.signature
-        state = signature.state
-        assert state is not None and state.decoder is not None
-        spec = signature.inputs[state.decoder.tokens]
-        array = np.asarray(tokens, spec.dtype).reshape(1, *[len(tokens)] * (len(spec.shape) - 1))
-        return await self.batcher.step(
+        array = np.asarray(tokens, self._spec.dtype)
+        shape = (1, *[len(tokens)] * (len(self._spec.shape) - 1))
+        return await self.batcher.advance(
             self._sequence,
-            {state.decoder.tokens: array},
-            [state.decoder.logits],
+            [as_tensor(array.reshape(shape))],
+            self._places,
             priority=self.asked.priority,
             then=then,
         )

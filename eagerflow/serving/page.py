@@ -13,8 +13,8 @@ from typing import Any
 from urllib.parse import quote
 
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.protocols.first_request import first_request
 from eagerflow.serving.repository import Model, Repository
-from eagerflow.serving.texts import example
 
 __all__ = ["figures", "page"]
 
@@ -48,7 +48,8 @@ for (const form of document.forms) form.addEventListener("submit", async event =
 async function look() {
   try {
     const rows = await (await fetch("figures")).json();
-    for (const row of rows) for (const key of ["answered", "running", "median", "slow"]) {
+    for (const row of rows) for (const key of ["answered", "running", "sequences", "median",
+      "slow"]) {
       const cell = document.getElementById([row.model, row.version, key].join("/"));
       if (cell) cell.textContent = row[key];
     }
@@ -88,7 +89,7 @@ def _model(model: Model) -> str:
         for n, told in sorted(model.broken.items())
     ]
     rows += [f"<tr><td>{n}</td><td>loading</td></tr>" for n in sorted(model.loading)]
-    head = "version", "state", "requests", "running", "median", "99th percentile"
+    head = "version", "state", "requests", "running", "sequences", "median", "99th percentile"
     table = f"<table><tr>{''.join(f'<th>{word}</th>' for word in head)}</tr>{''.join(rows)}</table>"
     current = "" if model.current is None else _current(model, model.ready[model.current])
     return f"<h2>{name}</h2>{table}{current}"
@@ -100,7 +101,7 @@ def _version(model: Model, number: int) -> str:
     told += f" ({escape(', '.join(labels))})" if labels else ""
     cells = "".join(
         f'<td class="number" id="{escape(f"{model.name}/{number}/{key}", quote=True)}"></td>'
-        for key in ("answered", "running", "median", "slow")
+        for key in ("answered", "running", "sequences", "median", "slow")
     )
     return f"<tr><td>{number}</td><td>{told}</td>{cells}</tr>"
 
@@ -119,8 +120,8 @@ def _current(model: Model, batcher: Batcher) -> str:
         if signature.batch is not None
         else f"requests run one by one: {escape(signature.alone)}"
     )
-    path = escape(f"v1/models/{quote(model.name)}:predict", quote=True)
-    body = escape(json.dumps({"inputs": example(signature.inputs)}))
+    path, first = first_request(quote(model.name), signature)
+    path, body = escape(path, quote=True), escape(json.dumps(first))
     return (
         f"<table>{rows}</table><p>{joined}</p>"
         f'<form action="{path}"><textarea name="body" aria-label="request">{body}</textarea>'
@@ -144,6 +145,7 @@ def figures(repository: Repository) -> list[dict[str, Any]]:
                     "version": number,
                     "answered": str(batcher.answered),
                     "running": str(batcher.running),
+                    "sequences": str(len(model.sequences.of(batcher)) or ""),
                     "median": median,
                     "slow": slow,
                 }

@@ -129,10 +129,12 @@ class Sequence:
             self.state, self.stack, self.row = [], stack, row
 
     def rows(self) -> list[Any]:
-        """Its state, as arrays of one row."""
-        if self.stack is None:
+        """Its state, as arrays of one row; UnknownSequenceError if it has ended."""
+        self.check()
+        stack = self.stack
+        if stack is None:
             return self.state
-        return [array[self.row : self.row + 1] for array in self.stack.arrays]
+        return [array[self.row : self.row + 1] for array in stack.arrays]
 
 
 class Sequences:

@@ -139,46 +139,56 @@ class SequenceBatcher(Batcher):
         is_last: bool = False,
         timeout: float | None = None,
         priority: int = 0,
-        then: Callable[[list[Any]], Any] | None = None,
-    ) -> Any:
-        """The outputs by name of the next step of a sequence, or what ``then`` makes of them.
+    ) -> dict[str, Any]:
+        """The outputs by name of the next step of a sequence.
 
         Steps of a sequence are computed in the order of these calls. One that fails leaves the
         state as it was; where that is the first one, the sequence has ended.
         """
-        deadline = float("inf") if timeout is None else time.monotonic() + timeout
-        sequence.pending += 1
-        self.running += 1
         try:
-            self._check_queue(self.running - 1)
             places = self.version.signature.outputs_of(outputs)
             self._check_rows(given)
-            inputs = self.version.arrays(given)
-            async with sequence.turn:
-                sequence.check()
-                found = await self._put(
-                    inputs,
-                    places,
-                    min(self._weight(inputs), self.batching.max_rows),
-                    deadline,
-                    priority,
-                    sequence=sequence,
-                    then=then,
-                )
+            arrays = self.version.arrays(given)
+            inputs = [arrays[place] for place in self.version.given_inputs]
+            found = await self.advance(sequence, inputs, places, timeout=timeout, priority=priority)
         except BaseException:
             if is_first:
                 self.sequences.end(sequence, "its first request failed")
             raise
+        if is_last:
+            self.sequences.end(sequence, "a request ended it")
+        names = self.version.signature.all_outputs
+        return dict(zip([names[i] for i in places], found, strict=True))
+
+    async def advance(
+        self,
+        sequence: RequestSequence,
+        inputs: Sequence[Any],
+        places: Sequence[int],
+        *,
+        timeout: float | None = None,
+        priority: int = 0,
+        then: Callable[[list[Any]], Any] | None = None,
+    ) -> Any:
+        """The outputs of these places, or what ``then`` makes of them, for tensors that fit.
+
+        ``then`` is called in any thread.
+        """
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        rows = min(self._weight(inputs), self.batching.max_rows)
+        sequence.pending += 1
+        self.running += 1
+        try:
+            self._check_queue(self.running - 1)
+            async with sequence.turn:
+                sequence.check()
+                return await self._put(
+                    inputs, places, rows, deadline, priority, sequence=sequence, then=then
+                )
         finally:
             sequence.pending -= 1
             self.running -= 1
             self.sequences.settle(sequence)
-        if is_last:
-            self.sequences.end(sequence, "a request ended it")
-        if then is not None:
-            return found
-        names = self.version.signature.all_outputs
-        return dict(zip([names[i] for i in places], found, strict=True))
 
     def _check_rows(self, given: Row) -> None:
         batch = self.version.signature.batch
@@ -197,7 +207,7 @@ class SequenceBatcher(Batcher):
         """How much of a batch a request fills: its length, where the graph leaves it free."""
         if self._length is None:
             return 1
-        length: int = inputs[self.version.given_inputs[0]].shape[1]
+        length: int = inputs[0].shape[1]
         return max(1, length)
 
     # Computing ---------------------------------------------------------------------------------
@@ -208,8 +218,8 @@ class SequenceBatcher(Batcher):
         wanted = next(n for n in self._steps if n >= len(batch)) if self._joins else 1
         state = self._gathered(members, wanted)
         given = [
-            self._column([request.inputs[place].numpy() for request in batch], wanted)
-            for place in version.given_inputs
+            self._column([x.numpy() for x in column], wanted)
+            for column in zip(*(request.inputs for request in batch), strict=True)
         ]
         places = sorted({place for request in batch for place in request.places})
         computed = version.compute(

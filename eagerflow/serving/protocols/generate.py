@@ -12,14 +12,13 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, DTypeError
-from eagerflow.graph.state import Decoder
 from eagerflow.serving.generation import Asked as Wanted
-from eagerflow.serving.generation import Generation
+from eagerflow.serving.generation import Generation, decoder_of
+from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference
 from eagerflow.serving.protocols.events import event
 from eagerflow.serving.refusals import status_of
 from eagerflow.serving.sampling import Sampling
-from eagerflow.serving.signature import Signature
 
 __all__ = ["Asked", "answer", "events", "request"]
 
@@ -36,7 +35,7 @@ class Asked(NamedTuple):
     id: str | None
 
 
-def request(told: Any, signature: Signature) -> Asked:
+def request(told: Any, version: ModelVersion) -> Asked:
     """What the JSON of a body asks a decoder for; the errors name the field.
 
     ``tokens`` are integers of the vocabulary, at least one. ``max_tokens`` more of them (16) are
@@ -49,9 +48,8 @@ def request(told: Any, signature: Signature) -> Asked:
     strange = told.keys() - {*_FIELDS, "id", "parameters"}
     if strange:
         _refuse(min(strange), told, "one of " + ", ".join((*_FIELDS, "id", "parameters")))
-    assert signature.state is not None and signature.state.decoder is not None
-    decoder: Decoder = signature.state.decoder
-    vocabulary = int(signature.outputs[decoder.logits].shape[-1])
+    decoder = decoder_of(version)
+    vocabulary = int(version.signature.outputs[decoder.logits].shape[-1])
     tokens = _tokens(told.get("tokens"), vocabulary, "tokens")
     timeout, priority = inference.timing(inference.object_of(told, "parameters"))
     id = told.get("id")
