@@ -73,7 +73,7 @@ class Request(NamedTuple):
     """A request that waits: in order of priority, then of arrival.
 
     ``rows`` is how much of a batch it fills; ``sequence`` is whose state it goes on from, and
-    ``then`` makes its result of its outputs, where these are not the result.
+    ``then`` makes its result of its outputs, where it is a part of a request.
     """
 
     priority: int
@@ -271,11 +271,16 @@ class Batcher:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
-                self.answered += 1
-                self.recent.append(now - request.arrived)
-                if self.metrics is not None:
-                    self.metrics.answered(now - request.arrived)
+                if request.then is None:
+                    self.count(now - request.arrived)
         self._plan()
+
+    def count(self, seconds: float) -> None:
+        """Count a request that was answered after so many seconds."""
+        self.answered += 1
+        self.recent.append(seconds)
+        if self.metrics is not None:
+            self.metrics.answered(seconds)
 
     def _next_batch(self) -> list[Request]:
         """The requests to compute together now: the first, and others of its shapes."""

@@ -115,6 +115,8 @@ class Generation:
                 self.finish_reason = "stop"
             elif len(made) == asked.max_tokens:
                 self.finish_reason = "length"
+            if self.finish_reason is not None:
+                self.batcher.count(time.monotonic() - self._arrived)
             yield token
 
     async def all_tokens(self) -> list[int]:

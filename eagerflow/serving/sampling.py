@@ -35,7 +35,7 @@ class Sampler:
     1
     >>> sampler = Sampler(Sampling(temperature=1.0, top_k=2, seed=0))
     >>> [sampler.draw(logits) for _ in range(8)]
-    [2, 1, 1, 1, 2, 1, 1, 2]
+    [1, 2, 2, 1, 1, 2, 1, 1]
     """
 
     def __init__(self, sampling: Sampling) -> None:

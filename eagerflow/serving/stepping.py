@@ -200,7 +200,7 @@ class SequenceBatcher(Batcher):
                     op=self.version.name,
                     argument=name,
                     received=f"shape {shape}",
-                    expected=f"(1, {str(spec.shape[1:])[1:]}",
+                    expected=f"shape {(1, *spec.shape[1:])}",
                 )
 
     def _weight(self, inputs: Sequence[Any]) -> int:

@@ -19,6 +19,7 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.graph.state import declared
 from eagerflow.serving import Batching, BusyError, LateError, Limits, ModelVersion, SequenceLimits
 from eagerflow.serving.generation import Asked, Generation
+from eagerflow.serving.protocols import generate as protocol
 from eagerflow.serving.protocols.events import EventStream
 from eagerflow.serving.sampling import Sampler, Sampling
 from eagerflow.serving.sequences import Sequences
@@ -457,13 +458,11 @@ def test_a_slow_stream_has_heartbeats(server):
 
 def test_an_error_in_the_middle_is_an_event():
     async def events():
-        from eagerflow.serving.protocols import generate
-
         batcher = batcher_of()
         made = Generation(batcher, Asked([1], 5))
         await made.start()
         sent = []
-        async for part in generate.events(generate.Asked(made.asked, None), made):
+        async for part in protocol.events(protocol.Asked(made.asked, None), made):
             sent.append(part)
             if len(sent) == 2:
                 batcher.sequences.end(made._sequence, "version 1 has left")
@@ -504,7 +503,9 @@ def test_a_reader_who_stalls_holds_no_slot():
 
 
 def test_figures(server):
+    before = batcher_in(server).answered
     httpx.post(url_of(server), json={"tokens": [1], "max_tokens": 3})
+    assert batcher_in(server).answered == before + 1
     text = httpx.get(f"{server.url}/metrics").text
     labels = '{model="hashing",version="1"}'
     lines = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
