@@ -1,13 +1,13 @@
 """Tokens a second of a served GPT: sequences that share each step, against one after the other.
 
-    python benchmarks/generation.py [--rounds 4] [--sequences 64] [--rows 32] [--json]
+    python benchmarks/generation.py [--rounds 4] [--sequences 128] [--rows 32] [--json]
 
 The GPT has the size of `works.py`: 4 layers of width 256 with 8 heads, a context of 128 and a
-vocabulary of 256. All sequences are asked for at once, in one process without a network; prompts
-have 4 to 40 tokens, of which each takes a step, answers 16 to 80. Half of the sequences take the
-most probable token, the others are drawn. Both contestants have to give the same tokens. Nothing
-waits for others (`max_wait=0`), so what a sequence pays for sharing is longer steps: the time
-between two of its tokens is told.
+vocabulary of 256. Sequences are asked for all at once, or each when the one before has ended, in
+one process without a network; prompts have 4 to 40 tokens, answers 16 to 80. Half of the sequences
+take the most probable token, the others are drawn. Both contestants have to give the same tokens.
+Nothing waits for others (`max_wait=0`), so what a sequence pays for sharing is longer steps: the
+time between two of its tokens is told.
 """
 
 import asyncio
@@ -54,13 +54,16 @@ async def generate(batcher, asked, gaps):
         made.end()
 
 
-def run(version, rows, asked):
+def run(version, rows, asked, together):
     """Tokens of all sequences, seconds that they took, and seconds between tokens."""
 
     async def go():
         batcher, gaps = SequenceBatcher(version, Batching(rows)), []
         begin = time.perf_counter()
-        found = await asyncio.gather(*(generate(batcher, one, gaps) for one in asked))
+        if together:
+            found = await asyncio.gather(*(generate(batcher, one, gaps) for one in asked))
+        else:
+            found = [await generate(batcher, one, gaps) for one in asked]
         seconds = time.perf_counter() - begin
         await batcher.drain()
         return found, seconds, gaps
@@ -71,24 +74,21 @@ def run(version, rows, asked):
 def main():
     made = harness.parser(__doc__)
     made.set_defaults(rounds=4)
-    made.add_argument("--sequences", type=int, default=64)
+    made.add_argument("--sequences", type=int, default=128)
     made.add_argument("--rows", type=int, default=32, help="sequences in a step, at most")
     options = made.parse_args()
     ef.random.seed(0)
     gpt = ef.nn.networks.GPT(vocabulary=256, context=128, width=256, depth=4, heads=8)
-    graph = ef.nn.networks.decoding_graph(gpt)
     asked = jobs(options.sequences)
-    contestants = {}
-    for name, rows in (("one by one", 1), ("together", options.rows)):
-        version = ModelVersion("gpt", 1, graph)
-        SequenceBatcher(version, Batching(rows)).warm_up()
-        contestants[name] = version, rows
+    contestants = {"one by one": False, "together": True}
+    version = ModelVersion("gpt", 1, ef.nn.networks.decoding_graph(gpt))
+    SequenceBatcher(version, Batching(options.rows)).warm_up()
     times = {name: [] for name in contestants}
     waits = {name: [] for name in contestants}
     for _ in range(options.rounds):
         answers = {}
-        for name, (version, rows) in contestants.items():
-            answers[name], seconds, gaps = run(version, rows, asked)
+        for name, together in contestants.items():
+            answers[name], seconds, gaps = run(version, options.rows, asked, together)
             times[name].append(seconds / sum(map(len, answers[name])))
             waits[name] += gaps
         if answers["together"] != answers["one by one"]:

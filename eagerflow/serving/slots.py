@@ -25,11 +25,13 @@ class Slots:
         if self._free:
             self._free -= 1
             return
-        waiting = [entry for entry in self._waiting if not entry[2].done()]
-        if len(waiting) >= self._max_waiting:
+        if len(self._waiting) >= self._max_waiting:  # some of whom may have gone
+            self._waiting = [entry for entry in self._waiting if not entry[2].done()]
+            heapq.heapify(self._waiting)
+        if len(self._waiting) >= self._max_waiting:
             raise BusyError(
                 f"too many sequences wait for {name!r}",
-                received=f"{len(waiting)} are waiting",
+                received=f"{len(self._waiting)} are waiting",
                 hint="send the request again, later",
             )
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()

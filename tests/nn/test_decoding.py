@@ -39,6 +39,8 @@ def beginning(graph, rows):
 
 
 def advance(graph, tokens, state):
+    """Logits and state after tokens (batch, length), or (batch,) where a row has one."""
+    tokens = tokens.reshape(len(tokens), *[-1] * (len(graph.inputs["tokens"].shape) - 1))
     outputs = graph(tokens, *state.values())
     return outputs["logits"].numpy(), {n: outputs[o].numpy() for n, o in graph.state.pairs.items()}
 
@@ -54,6 +56,19 @@ def test_steps_are_the_whole_sequence(name):
     for i in range(12):
         logits, state = advance(graph, tokens[:, i], state)
         assert units(logits, whole[:, i]) < 64
+
+
+@pytest.mark.parametrize("parts", [(12,), (5, 1, 6), (1, 8, 3)])
+def test_several_tokens_at_once(parts):
+    model = gpt()
+    graph = networks.decoding_graph(model)
+    tokens = np.random.default_rng(2).integers(0, 20, (3, 12))
+    whole, state, at = model(tokens, training=False).numpy(), beginning(graph, 3), 0
+    for length in parts:
+        logits, state = advance(graph, tokens[:, at : at + length], state)
+        at += length
+        assert units(logits, whole[:, at - 1]) < 64
+        assert state["position"].tolist() == [at] * 3
 
 
 def test_each_row_is_at_a_position_of_its_own():

@@ -64,8 +64,8 @@ class KeyValueCache(Module):
 class KeyValueRows:
     """Keys and values of sequences each of which is at a position of its own, as plain tensors.
 
-    ``keys`` and ``values`` have shape (batch, heads, length, width); a step of one token for each
-    sequence puts others in their place. What stands behind a sequence's token is never seen.
+    ``keys`` and ``values`` have shape (batch, heads, length, width); a step puts others in their
+    place. What stands behind a sequence's last token is never seen.
     """
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:
@@ -75,9 +75,17 @@ class KeyValueRows:
     def write(
         self, keys: Tensor, values: Tensor, at: Tensor, counted: Any
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """Keep those of one token of each sequence, at positions (batch, 1); all of them count."""
-        # An op for each element, by which rows are seen to be apart.
-        here = (ops.arange(self.keys.shape[2]) == at)[:, None, :, None]
-        self.keys = ops.where(here, keys, self.keys)
-        self.values = ops.where(here, values, self.values)
+        """Keep those of tokens at positions (batch, tokens), none of them twice; all count.
+
+        It is done by ops for each element and a sum, by which rows are seen to be apart: a copy of
+        all that is kept takes as long.
+        """
+        here = ops.arange(self.keys.shape[2])[:, None] == at[:, None]  # (batch, length, tokens)
+        any_here = ops.any(here, axis=-1)[:, None, :, None]
+
+        def put(new: Tensor, old: Tensor) -> Tensor:
+            moved = ops.where(here[:, None, :, :, None], new[:, :, None], 0.0)
+            return ops.where(any_here, ops.sum(moved, axis=3), old)
+
+        self.keys, self.values = put(keys, self.keys), put(values, self.values)
         return self.keys, self.values, []

@@ -28,13 +28,14 @@ Step = Callable[[Tensor, list[Tensor]], tuple[Tensor, list[Tensor]]]
 
 
 def decoding_graph(model: Model, context: int | None = None) -> Graph:
-    """The graph of a step of a language model: logits and new state for one token of each row.
+    """The graph of a step of a language model: logits and new state for tokens of each row.
 
     ``model`` is a ``GPT``, or a ``Sequential`` of an embedding, recurrent layers and others that
-    see one token at a time, such as ``lstm_language_model``. Inputs are ``tokens``, int64
-    (batch,), and the state; outputs are ``logits`` (batch, vocabulary) and the state after the
-    token. Each row is at a position of its own. The state of a GPT has room for ``context`` tokens,
-    by default the model's. The graph knows which is the state, which goes into its file, so that
+    see one token at a time, such as ``lstm_language_model``. Inputs are ``tokens``, int64, and
+    the state; outputs are ``logits`` (batch, vocabulary) and the state after the tokens. Tokens are
+    (batch, length) for a GPT, any number of each row's next ones, and (batch,) for others. Each row
+    is at a position of its own. The state of a GPT has room for ``context`` tokens, by default the
+    model's. The graph knows which is the state, which goes into its file, so that
     ``eagerflow serve`` generates with it. Raises ArgumentError for other models and contexts.
 
     >>> gpt = ef.nn.networks.GPT(vocabulary=50, context=16, width=8, depth=1, heads=2)
@@ -66,8 +67,8 @@ def decoding_graph(model: Model, context: int | None = None) -> Graph:
             f"{spec.name}_next": x for spec, x in zip(specs, after, strict=True)
         }
 
-    tokens = TensorSpec((Dim("batch"),), "int64", "tokens")
-    graph = trace(decode, tokens, *specs, name=model.name)
+    shape = (Dim("batch"), Dim("length")) if isinstance(model, GPT) else (Dim("batch"),)
+    graph = trace(decode, TensorSpec(shape, "int64", "tokens"), *specs, name=model.name)
     pairs = {name: (f"{name}_next", *begin.get(name, ())) for name in (str(s.name) for s in specs)}
     fields = {"tokens": "tokens", "logits": "logits", "context": most}
     graph.state = declared(graph, pairs, fields)
@@ -87,9 +88,9 @@ def _of_gpt(model: GPT, context: int) -> tuple[list[TensorSpec], Step]:
         position, *kept = state
         caches = [KeyValueRows(*kept[i : i + 2]) for i in range(0, len(kept), 2)]
         at = position[:, None]
-        logits = model(tokens[:, None], caches=caches, position=at, training=False)[:, 0]
+        logits = model(tokens, caches=caches, position=at, training=False)[:, -1]
         after = [x for cache in caches for x in (cache.keys, cache.values)]
-        return logits, [ops.add(position, 1), *after]
+        return logits, [ops.add(position, tokens.shape[1]), *after]
 
     return specs, step
 
