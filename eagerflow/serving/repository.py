@@ -293,6 +293,7 @@ class Repository:
     def _let_go(self, model: Model, batcher: Batcher | None) -> None:
         """Let a version finish what it has begun."""
         if batcher is not None:
+            model.leaving[batcher.version.number] = batcher
             task = asyncio.get_running_loop().create_task(_leave(model, batcher))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
@@ -309,13 +310,11 @@ class Repository:
 
 async def _leave(model: Model, batcher: Batcher) -> None:
     """Let a version finish what it has begun; requests that name it find it until then."""
-    number = batcher.version.number
-    model.leaving[number] = batcher
     try:
         await batcher.drain()
     finally:
-        if model.leaving.get(number) is batcher:
-            del model.leaving[number]
+        if model.leaving.get(batcher.version.number) is batcher:
+            del model.leaving[batcher.version.number]
 
 
 def _versions(path: Path) -> dict[int, Path]:

@@ -8,7 +8,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.graph.state import declared
 from tests.serving.models import Client, put_version, remove_version
-from tests.serving.test_generation import GRAPHS, wait_for
+from tests.serving.test_generation import GRAPHS
+from tests.serving.test_generation_requests import wait_for
 from tests.serving.test_rpc import KNOWN, call  # noqa: F401 (a fixture)
 
 
