@@ -57,7 +57,7 @@ class SequenceBatcher(Batcher):
         self.sequences = sequences or Sequences(version.name)
         self.slots = Slots(self.batching.max_rows, self.batching.max_queue)
         self._length = _free_length(version)
-        self.lengths = sorted({1, *self._steps}) if self._length else [1]
+        self.lengths = _lengths(version, self._steps) if self._length else [1]
         """How many tokens of a sequence a step takes, where it may be several: in order."""
         self._stack: _Stack | None = None
         if metrics is not None:
@@ -297,6 +297,13 @@ def _free_length(version: ModelVersion) -> str | None:
         return None
     name = str(first.shape[1])
     return name if name.isidentifier() and name != str(first.shape[0]) else None
+
+
+def _lengths(version: ModelVersion, steps: list[int]) -> list[int]:
+    """The lengths of these that a sequence can have, with 1."""
+    state = version.signature.state
+    most = None if state is None or state.decoder is None else state.decoder.context
+    return sorted({1, *(n for n in steps if most is None or n <= most)})
 
 
 def _row(array: Any, row: int) -> Any:

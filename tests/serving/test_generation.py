@@ -144,6 +144,16 @@ def test_prompts_take_no_more_of_a_step_than_sequences_do():
     assert list(map(len, Generation(batcher_of(), Asked([0], 1))._parts([0] * 3))) == [1, 1, 1]
 
 
+def test_no_part_of_a_prompt_is_longer_than_the_context():
+    gpt = ef.nn.networks.GPT(vocabulary=7, context=3, width=8, depth=1, heads=2)
+    version = ModelVersion("gpt", 1, ef.nn.networks.decoding_graph(gpt))
+    batcher = SequenceBatcher(version, Batching(8))
+    batcher.warm_up()
+    assert batcher.lengths == [1, 2]
+    tokens, _ = run(generate(batcher, Asked([5, 1], 1)))
+    assert tokens == gpt.generate([[5, 1]], 1, temperature=0)[0, 2:].tolist()
+
+
 def test_prompts_and_sequences_take_turns():
     batcher, shapes = batcher_of(lengths=True, slow=True), []
     compute = batcher.version.compute
