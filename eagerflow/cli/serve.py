@@ -13,7 +13,7 @@ from typing import Any
 from eagerflow import serving
 from eagerflow.errors import ArgumentError, printable
 from eagerflow.serving.options import OPTIONS, Configuration
-from eagerflow.serving.texts import example
+from eagerflow.serving.protocols.first_request import first_request
 
 __all__ = ["add_serve"]
 
@@ -112,6 +112,7 @@ def _greeting(server: serving.Server) -> Iterable[str]:
         yield f"{model.name} (version {version.number}): {inputs} -> {outputs}"
         if signature.batch is None:
             yield f"  requests run one by one: {signature.alone}"
-        body = json.dumps({"inputs": example(signature.inputs)})
+        path, first = first_request(model.name, signature)
+        body = json.dumps(first)
         if len(body) < MAX_SHOWN_BODY:
-            yield f"  curl -d '{body}' {server.url}/v1/models/{model.name}:predict"
+            yield f"  curl -d '{body}' {server.url}/{path}"

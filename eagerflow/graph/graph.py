@@ -72,6 +72,7 @@ class Graph:
         self.cache: dict[Any, Any] = {}  # what follows from the graph: see graph/cache.py
         self.examples: tuple[Example, ...] = ()  # that came with its file
         self.signatures: dict[str, dict[str, str]] = {}  # likewise: see ``signature``
+        self.state: Any = None  # the State that calls hand on, if one was declared
         self.rewrites: Any = None  # the Report of the passes that made it, if any did
 
     @property
@@ -386,6 +387,8 @@ class Graph:
         gradients: tuple[Any, Any] | None = None,
         examples: Iterable[Mapping[str, Any]] | None = None,
         signatures: Mapping[str, Iterable[str] | Mapping[str, str]] | None = None,
+        state: Mapping[str, Any] | None = None,
+        decoder: Mapping[str, Any] | None = None,
     ) -> None:
         """Save the graph, with the values that its Variables have now, as one safetensors file.
 
@@ -395,9 +398,14 @@ class Graph:
         inputs, each a mapping of names to arrays, which are kept with the outputs that they give
         now: a server runs them before it answers with the graph (default: those of its own file).
         ``signatures`` names choices of outputs for ``graph.signature`` and for those who ask a
-        server: lists of names of values, or mappings of new names to them; likewise kept. The
-        same program gives the same bytes. Raises FileFormatError for what cannot be saved or
-        written, ArgumentError for examples that do not fit.
+        server: lists of names of values, or mappings of new names to them; likewise kept.
+        ``state`` maps inputs to the outputs that give their values for the next call, or to such
+        an output and the array of one row that a sequence begins with (default: zeros); a server
+        keeps them between the requests of a sequence. ``decoder`` names the ``tokens`` among the
+        inputs and the ``logits`` among the outputs of a graph that generates, and how many tokens
+        its ``context`` has. The same program gives the same bytes. Raises FileFormatError for what
+        cannot be saved or written, ArgumentError, ShapeError or DTypeError for examples and state
+        that do not fit.
 
         >>> w = ef.Variable([2.0, 3.0], name="w")
         >>> graph = ef.capture.trace(lambda x: {"y": (x * w).sum()}, ef.TensorSpec((2,), "float32"))
@@ -407,7 +415,8 @@ class Graph:
         ...     ef.capture.load(f"{folder}/model.ef").outputs.names
         ('y', 'gradient/w')
         """
-        _TOOLS["save"](self, path, gradients=gradients, examples=examples, signatures=signatures)
+        kept = {"examples": examples, "signatures": signatures, "state": state, "decoder": decoder}
+        _TOOLS["save"](self, path, gradients=gradients, **kept)
 
     def _repr_html_(self) -> str:
         """The picture, and the listing below it, for a cell of a notebook."""

@@ -20,8 +20,10 @@ from eagerflow.serving.refusals import (
     TooLargeError,
     UnavailableError,
     UnknownModelError,
+    UnknownSequenceError,
 )
 from eagerflow.serving.repository import ModelOptions, Policy
+from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.server import Server
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.traffic import Shadowing, Traffic
@@ -37,6 +39,7 @@ __all__ = [
     "ModelOptions",
     "ModelVersion",
     "Policy",
+    "SequenceLimits",
     "Server",
     "Shadowing",
     "Signature",
@@ -44,5 +47,6 @@ __all__ = [
     "Traffic",
     "UnavailableError",
     "UnknownModelError",
+    "UnknownSequenceError",
     "WorkerSettings",
 ]

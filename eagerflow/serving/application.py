@@ -11,7 +11,8 @@ from eagerflow import extras
 from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.protocols import arrays, inference, tensorflow, triton
+from eagerflow.serving.generation import Generation
+from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
@@ -28,12 +29,15 @@ _log = logging.getLogger("eagerflow.serving")
 class Limits(NamedTuple):
     """What a request may cost: bytes of its body, and seconds to send it.
 
+    ``heartbeat`` is how many seconds a stream of events is silent at most.
+
     >>> ef.serving.Limits(max_body=1 << 20).body_seconds
     30.0
     """
 
     max_body: int = 64 << 20
     body_seconds: float = 30.0
+    heartbeat: float = 15.0
 
 
 def application(
@@ -73,7 +77,7 @@ def _answering(
         try:
             access.check(request.headers.get("authorization"))
             body, headers = await endpoint(request)
-            return response(body, headers=headers)
+            return response(body, headers=headers) if isinstance(body, bytes) else body
         except disconnected:
             return response(status_code=499)
         except Exception as error:
@@ -128,6 +132,8 @@ class _Endpoints:
             path = "/v2/models/{model}" + place
             rows += [
                 ("POST", path + "/infer", self.infer, other),
+                ("POST", path + "/generate", self.generate, other),
+                ("POST", path + "/generate_stream", self.generate_stream, other),
                 ("GET", path + "/ready", self.model_ready, other),
                 ("GET", path + "/config", self.config, other),
                 ("GET", path + "/stats", self.statistics, other),
@@ -220,7 +226,6 @@ class _Endpoints:
 
     async def infer(self, request: Any) -> Any:
         batcher, body = await self.asked(request)
-        version = batcher.version
         form = arrays.form_of(request.headers.get("content-type"))
         if form is None:
             asked = inference.request(body, request.headers.get(inference.HEADER))
@@ -229,7 +234,8 @@ class _Endpoints:
             asked = arrays.request(
                 body, form, named.version.signature, request.query_params, self.limits.max_body
             )
-        found = await inference.infer(asked, batcher)
+        is_named = "version" in request.path_params
+        version, found = await inference.infer(asked, batcher, is_named)
         form = arrays.wanted_form(request.headers.get("accept"), form, len(found))
         if form is not None:
             return arrays.write(found, form), {"content-type": form}
@@ -240,6 +246,28 @@ class _Endpoints:
             "content-type": "application/octet-stream",
             inference.HEADER: str(length),
         }
+
+    async def generation(self, request: Any) -> tuple[Generation, generate.Asked]:
+        """What a request asks to be generated, once it has begun."""
+        batcher, body = await self.asked(request)
+        asked = generate.request(loads(body), batcher.version)
+        assert isinstance(batcher, Batcher)  # neither a cache nor a shadow comes before state
+        made = Generation(batcher, asked.generation)
+        await events.unless_gone(request.receive, made.start())
+        return made, asked
+
+    async def generate(self, request: Any) -> Any:
+        made, asked = await self.generation(request)
+        try:
+            tokens = await events.unless_gone(request.receive, made.all_tokens())
+            return dumps(generate.answer(asked, made, tokens)), JSON
+        finally:
+            made.end()
+
+    async def generate_stream(self, request: Any) -> Any:
+        made, asked = await self.generation(request)
+        told = generate.events(asked, made)
+        return events.EventStream(told, made.end, self.limits.heartbeat), {}
 
     async def page(self, request: Any) -> Any:
         return page.page(self.repository)

@@ -7,7 +7,7 @@ import heapq
 import itertools
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -70,8 +70,12 @@ class Batching(NamedTuple):
         return self
 
 
-class _Request(NamedTuple):
-    """A request that waits: in order of priority, then of arrival."""
+class Request(NamedTuple):
+    """A request that waits: in order of priority, then of arrival.
+
+    ``rows`` is how much of a batch it fills; ``sequence`` is whose state it goes on from, and
+    ``then`` makes its result of its outputs, where it is a part of a request.
+    """
 
     priority: int
     number: int
@@ -81,8 +85,10 @@ class _Request(NamedTuple):
     rows: int
     shapes: tuple[Any, ...]
     places: Sequence[int]
-    future: asyncio.Future[list[Any]]
-    record: Record | None
+    future: asyncio.Future[Any]
+    record: Record | None = None
+    sequence: Any = None
+    then: Callable[[list[Any]], Any] | None = None
 
 
 class Batcher:
@@ -112,7 +118,7 @@ class Batcher:
         self.joins = version.signature.batch is not None and batching.max_rows > 1
         self._sums = Statistics()
         self._steps = batching.steps()
-        self._waiting: list[_Request] = []
+        self._waiting: list[Request] = []
         self._number = itertools.count().__next__
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self._executor = executor or InProcess(version)
@@ -120,7 +126,12 @@ class Batcher:
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
         for part in self.parts():
-            part._executor.prepare(part._steps if part.joins else (1,))
+            part._executor.prepare(part._sizes())
+
+    def _sizes(self) -> list[dict[str, int]]:
+        """The free sizes that have plans, the smallest first."""
+        batch = self.version.signature.batch
+        return [{batch: n} for n in self._steps] if self.joins and batch else [{}]
 
     def parts(self) -> list[Batcher]:
         """This one, and those of the signatures."""
@@ -175,7 +186,7 @@ class Batcher:
             found = await self._queued(inputs, places, timeout, priority)
         finally:
             self.running -= 1
-        names = list(self.version.signature.outputs)
+        names = self.version.signature.all_outputs
         return dict(zip([names[i] for i in places], found, strict=True))
 
     async def _queued(
@@ -184,24 +195,47 @@ class Batcher:
         rows = inputs[0].shape[0] if self.joins else 1
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
-        if len(self._waiting) >= self.batching.max_queue:
+        self._check_queue(len(self._waiting))
+        deadline = float("inf") if timeout is None else time.monotonic() + timeout
+        return await self._put(inputs, places, rows, deadline, priority)
+
+    def _check_queue(self, waiting: int) -> None:
+        if waiting >= self.batching.max_queue:
             raise BusyError(
                 f"the queue of {self.version.name!r} is full",
-                received=f"{len(self._waiting)} requests are waiting",
+                received=f"{waiting} requests are waiting",
                 hint="send the request again, later",
             )
-        now = time.monotonic()
-        deadline = float("inf") if timeout is None else now + timeout
+
+    def _put(
+        self,
+        inputs: Sequence[Any],
+        places: Sequence[int],
+        rows: int,
+        deadline: float,
+        priority: int,
+        **more: Any,
+    ) -> asyncio.Future[Any]:
+        """What will be the outputs of a request that waits from now on."""
         shapes = tuple([x.shape[1:] for x in inputs]) if self.joins else ()
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-        number = self._number()
-        record = current.get()
-        request = _Request(
-            priority, number, now, deadline, inputs, rows, shapes, places, future, record
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        number, now = self._number(), time.monotonic()
+        request = Request(
+            priority,
+            number,
+            now,
+            deadline,
+            inputs,
+            rows,
+            shapes,
+            places,
+            future,
+            current.get(),
+            **more,
         )
         heapq.heappush(self._waiting, request)
         self._plan()
-        return await future
+        return future
 
     async def _cut(self, inputs: Sequence[Any], places: Sequence[int], *more: Any) -> list[Any]:
         """A request of many rows, as several."""
@@ -247,9 +281,7 @@ class Batcher:
         self._executor.begin(partial(self._outcomes, batch), len(batch), end)
         self._plan()
 
-    def _end(
-        self, batch: list[_Request], begun: float, outcomes: list[Any] | BaseException
-    ) -> None:
+    def _end(self, batch: list[Request], begun: float, outcomes: list[Any] | BaseException) -> None:
         now = time.monotonic()
         if isinstance(outcomes, BaseException):
             outcomes = [outcomes] * len(batch)
@@ -270,16 +302,21 @@ class Batcher:
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
-                self.answered += 1
-                self.recent.append(now - request.arrived)
-                if self.metrics is not None:
-                    self.metrics.answered(now - request.arrived)
+                if request.then is None:
+                    self.count(now - request.arrived)
         self._plan()
 
-    def _next_batch(self) -> list[_Request]:
+    def count(self, seconds: float) -> None:
+        """Count a request that was answered after so many seconds."""
+        self.answered += 1
+        self.recent.append(seconds)
+        if self.metrics is not None:
+            self.metrics.answered(seconds)
+
+    def _next_batch(self) -> list[Request]:
         """The requests to compute together now: the first, and others of its shapes."""
-        batch: list[_Request] = []
-        left: list[_Request] = []
+        batch: list[Request] = []
+        left: list[Request] = []
         rows, now = 0, time.monotonic()
         while self._waiting and rows < self.batching.max_rows:
             request = heapq.heappop(self._waiting)
@@ -310,7 +347,7 @@ class Batcher:
 
     # Computing ---------------------------------------------------------------------------------
 
-    def _outcomes(self, batch: list[_Request]) -> list[Any]:
+    def _outcomes(self, batch: list[Request]) -> list[Any]:
         """The outputs of each request of a batch, or its error; called in any thread."""
         try:
             return with_recorder(None, self._joined, batch)
@@ -322,14 +359,14 @@ class Batcher:
         # One of them is at fault: each alone, so that the others have their answers.
         return [self._outcomes([request])[0] for request in batch]
 
-    def _joined(self, batch: list[_Request]) -> list[Any]:
+    def _joined(self, batch: list[Request]) -> list[Any]:
         places = sorted({place for request in batch for place in request.places})
         rows = sum(request.rows for request in batch)
         wanted = next(n for n in self._steps if n >= rows) if self.joins else rows
         inputs = batch[0].inputs
         if len(batch) > 1 or wanted != rows:
             inputs = [
-                _filled([x.numpy() for x in column], wanted - rows)
+                filled([x.numpy() for x in column], wanted - rows)
                 for column in zip(*(request.inputs for request in batch), strict=True)
             ]
         found = dict(zip(places, self._executor.compute(inputs, places), strict=True))
@@ -354,7 +391,7 @@ class Batcher:
             await part._executor.release()
 
 
-def _filled(arrays: list[Any], more: int) -> Any:
+def filled(arrays: list[Any], more: int) -> Any:
     """Arrays joined, with the first row again for those that are missing."""
     extra = [np.broadcast_to(arrays[0][:1], (more, *arrays[0].shape[1:]))] if more else []
     return np.concatenate([*arrays, *extra])

@@ -7,7 +7,7 @@ import io
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -36,8 +36,8 @@ class Executor(ABC):
         self.version = version
 
     @abstractmethod
-    def prepare(self, rows: Iterable[int]) -> None:
-        """Try the version with these numbers of rows; called in any thread, and takes long."""
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Try the version with these free sizes; called in any thread, and takes long."""
 
     @abstractmethod
     def is_free(self, later: Callable[[], None]) -> bool:
@@ -74,9 +74,9 @@ class InProcess(Executor):
         self._busy = False
         self._pool: ThreadPoolExecutor | None = None
 
-    def prepare(self, rows: Iterable[int]) -> None:
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """See ``Executor.prepare``."""
-        self.version.try_out(rows)
+        self.version.try_out(sizes)
 
     def is_free(self, later: Callable[[], None]) -> bool:
         """See ``Executor.is_free``."""
@@ -167,7 +167,7 @@ class InWorkers(Executor):
         self._pool = pool
         self._key: int | None = None
 
-    def prepare(self, rows: Iterable[int]) -> None:
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
         """Give the workers the version, and let go of weights of our own.
 
         Its graph goes into a file without a name, which all map. The file that it came from is
@@ -179,7 +179,7 @@ class InWorkers(Executor):
             write_open(version.graph, file)
             mapped = map_open(file)
             put_together(_variables(version.graph), [v.value for v in _variables(mapped)])
-            told = version.name, version.number, version.numerics, tuple(rows)
+            told = version.name, version.number, version.numerics, sizes
             self._key, version.seconds = self._pool.workers.load(file, *told)
         except BaseException:
             file.close()

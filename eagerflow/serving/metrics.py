@@ -19,51 +19,54 @@ class Metrics:
 
     def __init__(self) -> None:
         self._client = client = extras.load("prometheus_client", "serving", "ef.serving")
-        self.registry = client.CollectorRegistry()
-        labels = ("model", "version")
-        self.seconds = client.Histogram(
-            "eagerflow_request_seconds",
+        self.registry = registry = client.CollectorRegistry()
+        of_version = ("model", "version")
+
+        def made(kind: Any, name: str, told: str, labels: Any = of_version, **more: Any) -> Any:
+            return kind(f"eagerflow_{name}", told, labels, registry=registry, **more)
+
+        self.seconds = made(
+            client.Histogram,
+            "request_seconds",
             "Seconds from when a request was read to its answer",
-            labels,
             buckets=_SECONDS,
-            registry=self.registry,
         )
-        self.rows = client.Histogram(
-            "eagerflow_batch_rows",
-            "Rows of the batches that were computed",
-            labels,
-            buckets=_ROWS,
-            registry=self.registry,
+        self.rows = made(
+            client.Histogram, "batch_rows", "Rows of the batches that were computed", buckets=_ROWS
         )
-        self.refused = client.Counter(
-            "eagerflow_refused_requests",
+        self.refused = made(
+            client.Counter,
+            "refused_requests",
             "Requests that had an error for an answer, by its HTTP status",
             ("model", "status"),
-            registry=self.registry,
         )
-        self.waiting = client.Gauge(
-            "eagerflow_waiting_requests",
-            "Requests that wait or are computed now",
-            labels,
-            registry=self.registry,
+        self.waiting = made(
+            client.Gauge, "waiting_requests", "Requests that wait or are computed now"
         )
-        self.cached = client.Counter(
-            "eagerflow_cache_requests",
+        self.cached = made(
+            client.Counter,
+            "cache_requests",
             "Requests that asked the cache, by whether the answer was there, or under way",
             ("model", "outcome"),
-            registry=self.registry,
         )
-        self._shadows = client.Counter(
-            "eagerflow_shadow_answers",
+        self._shadows = made(
+            client.Counter,
+            "shadow_answers",
             "Answers that a shadow has computed again, by how it differed",
-            (*labels, "outcome"),
-            registry=self.registry,
+            (*of_version, "outcome"),
         )
-        self._differences = client.Gauge(
-            "eagerflow_shadow_largest_difference",
+        self._differences = made(
+            client.Gauge,
+            "shadow_largest_difference",
             "The largest difference of a shadow's numbers from those that were answered",
-            labels,
-            registry=self.registry,
+        )
+        self.sequences = made(client.Gauge, "active_sequences", "Sequences whose state is kept now")
+        self.tokens = made(client.Counter, "generated_tokens", "Tokens that were generated")
+        self.first_token = made(
+            client.Histogram,
+            "first_token_seconds",
+            "Seconds from when a request was read to the first token that is generated",
+            buckets=_SECONDS,
         )
 
     def watch(self, workers: Workers) -> None:
@@ -98,7 +101,8 @@ class VersionMetrics:
 
     def __init__(self, metrics: Metrics, model: str, version: int) -> None:
         labels = model, str(version)
-        self._of: tuple[Any, ...] = metrics.seconds, metrics.rows, metrics.waiting
+        self._of: list[Any] = [metrics.seconds, metrics.rows, metrics.waiting]
+        self._metrics = metrics
         self._labels = labels
         self._running: list[Any] = []
         self.answered = metrics.seconds.labels(*labels).observe
@@ -112,6 +116,14 @@ class VersionMetrics:
         """
         self._running.append(running)
         self._waiting.set_function(lambda: sum(told() for told in self._running))
+
+    def watch_sequences(self, active: Any) -> None:
+        """Let ``active()`` tell how many sequences there are; they may generate tokens."""
+        of = self._metrics
+        of.sequences.labels(*self._labels).set_function(active)
+        self.generated = of.tokens.labels(*self._labels).inc
+        self.first_token = of.first_token.labels(*self._labels).observe
+        self._of += [of.sequences, of.tokens, of.first_token]
 
     def forget(self) -> None:
         """The version has left: its numbers go with it."""

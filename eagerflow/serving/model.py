@@ -19,6 +19,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.state import State, row_shape
 from eagerflow.plan.replay import replay_of
 from eagerflow.recorder import with_recorder
 from eagerflow.serving.numbers import array_of
@@ -67,6 +68,16 @@ class ModelVersion:
         self.serial = next(_SERIAL)
         """A number that no other graph that is served has, also of the same version."""
         self._replay = replay_of(graph, numerics)
+        state = graph.state
+        pairs = {} if state is None else state.pairs
+        self.state_inputs = [graph.inputs.names.index(name) for name in pairs]
+        """The places of the state among the graph's inputs."""
+        self.state_outputs = [graph.outputs.names.index(name) for name in pairs.values()]
+        """The places among the graph's outputs of what the state is next."""
+        self.beginning = [] if state is None else beginnings(graph, state)
+        """What the state of a sequence begins with, in the order of ``state_inputs``."""
+        self.given_inputs = [i for i, n in enumerate(graph.inputs.names) if n not in pairs]
+        """The places of the other inputs, which requests give."""
 
     @classmethod
     def load(cls, name: str, number: int, path: str | os.PathLike[str]) -> ModelVersion:
@@ -92,7 +103,15 @@ class ModelVersion:
             x if type(x) is np.ndarray else array_of(x, spec.dtype, str(spec.name), self.name)
             for x, spec in zip(self.signature.ordered(given), specs, strict=True)
         ]
-        return self._replay.checked(found)
+        return self._replay.checked(self.inputs_of(found, self.beginning))
+
+    def inputs_of(self, given: Sequence[Any], state: Sequence[Any]) -> list[Any]:
+        """The graph's inputs, of those that requests give and of the state."""
+        if not state:
+            return list(given)
+        found = dict(zip(self.given_inputs, given, strict=True))
+        found |= zip(self.state_inputs, state, strict=True)
+        return [found[i] for i in range(len(found))]
 
     def named(self, given: Row) -> dict[str, Any]:
         """The arrays that ``arrays`` makes, by the inputs' names."""
@@ -107,26 +126,24 @@ class ModelVersion:
     def run(self, given: Row, outputs: Sequence[str] | None = None) -> dict[str, Any]:
         """The outputs by name, or those of these names, for an array for each input.
 
-        Raises ArgumentError, ShapeError or DTypeError for what does not fit the signature.
+        State is what it begins with. Raises ArgumentError, ShapeError or DTypeError for what does
+        not fit the signature.
         """
         places = self.signature.outputs_of(outputs)
         found = with_recorder(None, self.compute, self.arrays(given), places)
-        names = list(self.signature.outputs)
+        names = self.signature.all_outputs
         return dict(zip([names[i] for i in places], found, strict=True))
 
-    def try_out(self, rows: Iterable[int] = (1,)) -> None:
-        """Run the examples of the file, make plans for these numbers of rows, time the first.
+    def try_out(self, sizes: Iterable[Mapping[str, int]] = ({},)) -> None:
+        """Run the examples of the file, make plans for these free sizes, time the first.
 
-        What is timed has zeros for values, and 1 for sizes that are free beside the rows. Raises
-        SessionError for an example that gives another result than it should.
+        What is timed has zeros for values, and 1 for sizes that are not said. Raises SessionError
+        for an example that gives another result than it should.
         """
         examples.check(self.graph, self.numerics)
-        every = self.signature.outputs_of(None)
-        for position, count in enumerate(rows):
-            inputs = [
-                as_tensor(np.zeros([self._size(n, count) for n in spec.shape], spec.dtype))
-                for spec in self.signature.inputs.values()
-            ]
+        every = [*self.signature.outputs_of(None), *self.state_outputs]
+        for position, known in enumerate(sizes):
+            inputs = self.inputs_of(*self._trial(known))
             times = []
             for _ in range(_TRIALS if position == 0 else 1):
                 begin = time.perf_counter()
@@ -135,16 +152,44 @@ class ModelVersion:
             if position == 0:
                 self.seconds = median(times)
 
-    def _size(self, size: Any, rows: int) -> int:
-        if not isinstance(size, Dim):
-            return int(size)
-        known = defaultdict(lambda: 1, {self.signature.batch or "": rows})
-        return size.evaluate(known)
+    def _trial(self, known: Mapping[str, int]) -> tuple[list[Any], list[Any]]:
+        """Zeros for what requests give, and state as it begins, of these sizes."""
+        sizes = defaultdict(lambda: 1, known)
+        zeros = [
+            as_tensor(
+                np.zeros([n.evaluate(sizes) if isinstance(n, Dim) else n for n in s.shape], s.dtype)
+            )
+            for s in self.signature.inputs.values()
+        ]
+        rows = sizes[self.signature.batch or ""]
+        return zeros, [as_tensor(repeated(x, rows)) for x in self.beginning]
 
     def release(self) -> None:
         """Give back the memory of its plans."""
         for plan in list(self._replay.plans.items.values()):
             plan.release()
 
+    @property
+    def state_bytes(self) -> int:
+        """How much memory the state of one sequence takes."""
+        return sum(x.nbytes for x in self.beginning)
+
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name!r} {self.number}>"
+
+
+def beginnings(graph: Graph, state: State) -> list[Any]:
+    """An array for each input of state: what the file says, or zeros, as one row."""
+    inputs = dict(zip(graph.inputs.names, graph.inputs, strict=True))
+    found = []
+    for name in state.pairs:
+        value, given = inputs[name], state.initial.get(name)
+        shape = row_shape(value)
+        array = np.zeros(shape, value.dtype) if given is None else given.numpy()
+        found.append(array.reshape(shape if shape == value.shape else (1, *shape)))
+    return found
+
+
+def repeated(array: Any, rows: int) -> Any:
+    """One row as several; an array without rows is what it is."""
+    return array if rows == 1 else np.ascontiguousarray(np.repeat(array, rows, axis=0))

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import quote
 
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.protocols.first_request import first_request
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.signature import Signature
-from eagerflow.serving.texts import example
 
 __all__ = ["figures", "page"]
 
@@ -49,7 +49,8 @@ for (const form of document.forms) form.addEventListener("submit", async event =
 async function look() {
   try {
     const rows = await (await fetch("figures")).json();
-    for (const row of rows) for (const key of ["answered", "running", "median", "slow"]) {
+    for (const row of rows) for (const key of ["answered", "running", "sequences", "median",
+      "slow"]) {
       const cell = document.getElementById([row.model, row.version, key].join("/"));
       if (cell) cell.textContent = row[key];
     }
@@ -89,7 +90,7 @@ def _model(model: Model) -> str:
         for n, told in sorted(model.broken.items())
     ]
     rows += [f"<tr><td>{n}</td><td>loading</td></tr>" for n in sorted(model.loading)]
-    head = "version", "state", "requests", "running", "median", "99th percentile"
+    head = "version", "state", "requests", "running", "sequences", "median", "99th percentile"
     table = f"<table><tr>{''.join(f'<th>{word}</th>' for word in head)}</tr>{''.join(rows)}</table>"
     current = "" if model.current is None else _current(model, model.ready[model.current])
     return f"<h2>{name}</h2>{table}{_shadow(model)}{current}"
@@ -115,7 +116,7 @@ def _version(model: Model, number: int) -> str:
     told += f" ({escape(', '.join(labels))})" if labels else ""
     cells = "".join(
         f'<td class="number" id="{escape(f"{model.name}/{number}/{key}", quote=True)}"></td>'
-        for key in ("answered", "running", "median", "slow")
+        for key in ("answered", "running", "sequences", "median", "slow")
     )
     return f"<tr><td>{number}</td><td>{told}</td>{cells}</tr>"
 
@@ -133,8 +134,8 @@ def _current(model: Model, batcher: Batcher) -> str:
         if signature.batch is not None
         else f"requests run one by one: {escape(signature.alone)}"
     )
-    path = escape(f"v1/models/{quote(model.name)}:predict", quote=True)
-    body = escape(json.dumps({"inputs": example(signature.inputs)}))
+    path, first = first_request(quote(model.name), signature)
+    path, body = escape(path, quote=True), escape(json.dumps(first))
     return (
         f"<table>{rows}</table><p>{joined}</p>"
         f'<form action="{path}"><textarea name="body" aria-label="request">{body}</textarea>'
@@ -168,6 +169,7 @@ def figures(repository: Repository) -> list[dict[str, Any]]:
                     "version": number,
                     "answered": str(sum(part.answered for part in parts)),
                     "running": str(sum(part.running for part in parts)),
+                    "sequences": str(len(model.sequences.of(batcher)) or ""),
                     "median": median,
                     "slow": slow,
                 }

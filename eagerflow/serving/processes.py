@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ class Loaded(NamedTuple):
     name: str
     number: int
     numerics: str
-    rows: tuple[int, ...]
+    sizes: Sequence[Mapping[str, int]]
 
 
 class Worker:

@@ -12,6 +12,7 @@ __all__ = [
     "TooLargeError",
     "UnavailableError",
     "UnknownModelError",
+    "UnknownSequenceError",
     "status_of",
 ]
 
@@ -24,6 +25,17 @@ class UnknownModelError(EagerflowError, LookupError):
     ...
     eagerflow.serving.refusals.UnknownModelError: there is no model 'digit'
       expected: one of digits
+    """
+
+
+class UnknownSequenceError(EagerflowError, LookupError):
+    """There is no sequence of the id that a request says: it was never begun, or has ended.
+
+    >>> raise ef.serving.UnknownSequenceError("the sequence 7 has ended", received="it was idle")
+    Traceback (most recent call last):
+    ...
+    eagerflow.serving.refusals.UnknownSequenceError: the sequence 7 has ended
+      received: it was idle
     """
 
 
@@ -81,7 +93,7 @@ class TooLargeError(EagerflowError, ValueError):
 
 _STATUS = (
     (ForbiddenError, 401),
-    (UnknownModelError, 404),
+    ((UnknownModelError, UnknownSequenceError), 404),
     (TooLargeError, 413),
     (BusyError, 429),
     (UnavailableError, 503),

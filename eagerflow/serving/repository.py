@@ -17,6 +17,8 @@ from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 from eagerflow.serving.routes import Routes
+from eagerflow.serving.sequences import SequenceLimits
+from eagerflow.serving.stepping import SequenceBatcher
 from eagerflow.serving.traffic import Traffic
 
 __all__ = ["Model", "ModelOptions", "Models", "Policy", "Repository", "mark_of"]
@@ -84,8 +86,9 @@ class Model(Routes):
         policy: Policy,
         batching: Batching,
         metrics: Metrics | None = None,
+        limits: SequenceLimits | None = None,
     ) -> None:
-        super().__init__(name, metrics)
+        super().__init__(name, metrics, limits)
         self.path = path
         self.policy = policy
         self.batching = batching
@@ -126,10 +129,12 @@ class Repository:
         metrics: Metrics | None = None,
         executor: Callable[[ModelVersion], Executor] = InProcess,
         cache: int | None = None,
+        sequences: SequenceLimits | None = None,
     ) -> None:
         self.metrics = metrics
         self._executor = executor
         self._cache = cache
+        self._sequences = (sequences or SequenceLimits()).checked()
         self.models: dict[str, Model] = {}
         self._loader = ThreadPoolExecutor(1, "eagerflow-loader")
         self._refreshing = asyncio.Lock()
@@ -159,7 +164,8 @@ class Repository:
 
     def _add(self, name: str, options: ModelOptions) -> None:
         if name not in self.models:
-            made = Model(name, Path(options.path), self._policy, self._batching, self.metrics)
+            own = self._policy, self._batching, self.metrics, self._sequences
+            made = Model(name, Path(options.path), *own)
             made.keep_answers(self._cache)
             self.models[name] = made
         self.models[name].configure(options, self._policy, self._batching)
@@ -296,7 +302,7 @@ class Repository:
             model.loading.discard(number)
         model.broken.pop(number, None)
         old, model.ready[number] = model.ready.get(number), made
-        self._let_go(old)
+        self._let_go(model, old)
         return f"{model.name} {number} is ready ({made.version.seconds * 1e3:.3g} ms a request)"
 
     def _made(self, model: Model, number: int, path: Path) -> Batcher:
@@ -305,7 +311,10 @@ class Repository:
             raise FileFormatError("it is no file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
-        made = Batcher(version, model.batching, counts, self._executor(version))
+        if version.signature.state is not None:
+            made: Batcher = SequenceBatcher(version, model.batching, counts, model.sequences)
+        else:
+            made = Batcher(version, model.batching, counts, self._executor(version))
         made.signatures = {
             name: Batcher(part, model.batching, counts, self._executor(part))
             for name, part in version.signatures().items()
@@ -317,20 +326,22 @@ class Repository:
         gone = model.ready.pop(number)
         if gone.metrics is not None:
             gone.metrics.forget()
-        self._let_go(gone)
+        self._let_go(model, gone)
         model.marks.pop(number, None)
         return f"{model.name} {number} has left"
 
-    def _let_go(self, batcher: Batcher | None) -> None:
+    def _let_go(self, model: Model, batcher: Batcher | None) -> None:
         """Let a version finish what it has begun."""
         if batcher is not None:
-            task = asyncio.get_running_loop().create_task(batcher.drain())
+            model.leaving[batcher.version.number] = batcher
+            task = asyncio.get_running_loop().create_task(_leave(model, batcher))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
 
     async def drain(self) -> None:
         """Answer what has come, and let all models go."""
         for model in self.models.values():
+            model.sequences.is_closing = True
             for number in list(model.ready):
                 self._unload(model, number)
         await asyncio.gather(*self._leaving)
@@ -360,6 +371,15 @@ def _found_in(folder: Path) -> dict[str, Path]:
         elif path.suffix in _ENDINGS:
             found.setdefault(path.stem, path)
     return found
+
+
+async def _leave(model: Model, batcher: Batcher) -> None:
+    """Let a version finish what it has begun; requests that name it find it until then."""
+    try:
+        await batcher.drain()
+    finally:
+        if model.leaving.get(batcher.version.number) is batcher:
+            del model.leaving[batcher.version.number]
 
 
 def _versions(path: Path) -> dict[int, Path]:

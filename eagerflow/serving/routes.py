@@ -11,6 +11,7 @@ from eagerflow.serving.batching import Batcher
 from eagerflow.serving.cache import Cache, Cached
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError
+from eagerflow.serving.sequences import SequenceLimits, Sequences
 from eagerflow.serving.shadow import Shadow, Shadowed
 from eagerflow.serving.traffic import Shadowing, Shares, Traffic
 
@@ -25,15 +26,20 @@ MAX_HISTORY = 100
 class Routes:
     """A model's versions, and which of them answers which request.
 
-    ``ready`` maps numbers to Batchers, ``loading`` has those that are loaded now, ``broken`` maps
-    numbers to sentences, ``found`` has the files. ``traffic`` says who answers; a version that it
-    names is loaded if it has a file, whatever the policy says.
+    ``ready`` and ``leaving`` map numbers to Batchers, ``loading`` has those that are loaded now,
+    ``broken`` maps numbers to sentences, ``found`` has the files. ``traffic`` says who answers; a
+    version that it names is loaded if it has a file, whatever the policy says. ``sequences`` are
+    those of all versions.
     """
 
-    def __init__(self, name: str, metrics: Metrics | None = None) -> None:
+    def __init__(
+        self, name: str, metrics: Metrics | None = None, limits: SequenceLimits | None = None
+    ) -> None:
         self.name = name
         self.metrics = metrics
+        self.sequences = Sequences(name, limits)
         self.ready: dict[int, Batcher] = {}
+        self.leaving: dict[int, Batcher] = {}
         self.loading: set[int] = set()
         self.broken: dict[int, str] = {}
         self.found: dict[int, Path] = {}
@@ -74,6 +80,8 @@ class Routes:
             version = self.labels[label]
         number = self.current if version is None else version
         found = self.ready.get(number) if number is not None else None
+        if found is None and version is not None:
+            found = self.leaving.get(version)  # which has sequences, and refuses all else
         if found is None:
             raise self._refusal(number)
         return found
@@ -113,6 +121,8 @@ class Routes:
                 else self._shares.pick_for(key, self.ready)
             )
         batcher, shadow = self.batcher(version, label), self.shadowing
+        if batcher.version.signature.state is not None:
+            return batcher  # an answer follows from those before: nothing else can tell it
         shadowed = shadow is not None and shadow.settings.version != batcher.version.number
         found = Shadowed(batcher, shadow) if shadow is not None and shadowed else batcher
         return found if self.cache is None else Cached(found, self.cache)

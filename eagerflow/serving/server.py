@@ -25,6 +25,7 @@ from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.protocols import rpc
 from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Models, Policy, Repository, mark_of
+from eagerflow.serving.sequences import SequenceLimits
 
 __all__ = ["Server"]
 
@@ -39,15 +40,16 @@ class Server:
     this machine alone, unless told otherwise; ``port=0`` takes a free one, and so does
     ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
     ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` who may
-    ask; files are looked at every ``poll`` seconds. ``cache`` is how many bytes of answers each
-    model keeps for equal requests (default: none). ``workers`` processes compute, or the server
-    itself if it is 0 (a WorkerSettings says more). When it is to end, it first tells for ``leave``
-    seconds that it is not ready, and answers; then it refuses connections, and what has come has
-    ``grace`` seconds. ``log`` is a line for each request, on the standard error (``"text"``,
-    ``"json"``) or for handlers of ``logging`` (``"logging"``), and ``trace`` spans for
-    OpenTelemetry. ``told`` is called with a line for each change. Raises MissingExtraError without
-    the extra ``serving``, ArgumentError for paths that do not exist, and EagerflowError for a port
-    that is taken.
+    ask, ``sequences`` how much state is kept between requests, for models that have some; files
+    are looked at every ``poll`` seconds. ``cache`` is how many bytes of answers each model keeps
+    for equal requests (default: none). ``workers`` processes compute, or the server itself if it
+    is 0 (a WorkerSettings says more); models with state are computed by the server. When it is to
+    end, it first tells for ``leave`` seconds that it is not ready, and answers; then it refuses
+    connections, and what has come has ``grace`` seconds. ``log`` is a line for each request, on the
+    standard error (``"text"``, ``"json"``) or for handlers of ``logging`` (``"logging"``), and
+    ``trace`` spans for OpenTelemetry. ``told`` is called with a line for each change. Raises
+    MissingExtraError without the extra ``serving``, ArgumentError for paths that do not exist, and
+    EagerflowError for a port that is taken.
 
     It speaks TensorFlow Serving's REST API (``/v1/models/NAME:predict``) and the Open Inference
     Protocol (``/v2/models/NAME/infer``), over gRPC too.
@@ -74,6 +76,7 @@ class Server:
         batching: Batching | None = None,
         limits: Limits | None = None,
         access: Access | None = None,
+        sequences: SequenceLimits | None = None,
         poll: float = 1.0,
         cache: int | None = None,
         workers: int | WorkerSettings = 0,
@@ -88,6 +91,7 @@ class Server:
         self.port = port
         self.grpc_port = grpc_port
         self._options = models, policy, batching
+        self._sequences = (sequences or SequenceLimits()).checked()
         self._limits = limits
         self._access = (access or Access()).checked()
         self._poll = poll
@@ -216,7 +220,7 @@ class Server:
             if pool is not None:
                 metrics.watch(pool.workers)
             repository = self.repository = Repository(
-                *self._options, metrics, pool or InProcess, self._cache
+                *self._options, metrics, pool or InProcess, self._cache, self._sequences
             )
             try:
                 await self._serve(listening, repository)

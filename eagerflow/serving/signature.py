@@ -9,6 +9,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
 from eagerflow.graph.rows import mixing
+from eagerflow.graph.state import State
 from eagerflow.spec import TensorSpec
 
 __all__ = ["Signature"]
@@ -19,7 +20,8 @@ class Signature:
 
     ``inputs`` and ``outputs`` map names to TensorSpecs. ``batch`` is the name of the free
     dimension that is the first of every input and every output, if the graph provably computes
-    each of its rows apart; None where it does not, and each request runs alone.
+    each of its rows apart; None where it does not, and each request runs alone. ``state`` is the
+    graph's; what it takes and gives stands neither among the inputs nor among the outputs.
 
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x), ef.TensorSpec(("batch", 3), "float32"))
     >>> signature = ef.serving.Signature(graph)
@@ -29,9 +31,14 @@ class Signature:
 
     def __init__(self, graph: Graph) -> None:
         self.name = graph.name
-        self.inputs = _specs(zip(graph.inputs.names, graph.inputs, strict=True))
-        self.outputs = _specs(zip(graph.outputs.names, graph.outputs, strict=True))
-        self.batch = _first_size([*self.inputs.values(), *self.outputs.values()])
+        self.state: State | None = graph.state
+        inputs = _specs(zip(graph.inputs.names, graph.inputs, strict=True))
+        outputs = _specs(zip(graph.outputs.names, graph.outputs, strict=True))
+        self.batch = _first_size([*inputs.values(), *outputs.values()])
+        taken = {} if self.state is None else self.state.pairs
+        self.inputs = {name: spec for name, spec in inputs.items() if name not in taken}
+        self.outputs = {name: spec for name, spec in outputs.items() if name not in taken.values()}
+        self.all_outputs = graph.outputs.names
         self.alone = "inputs and outputs do not all begin with one free size"
         """Why each request runs alone, where ``batch`` is None."""
         if self.batch is not None:
@@ -69,18 +76,16 @@ class Signature:
         return next(iter(self.inputs))
 
     def outputs_of(self, names: Iterable[str] | None) -> list[int]:
-        """The places of these outputs, or of all; ArgumentError for a name that there is not."""
-        known = list(self.outputs)
-        if names is None:
-            return list(range(len(known)))
-        wanted = list(names)
+        """The places in the graph of these outputs, or of all; ArgumentError for other names."""
+        known = self.all_outputs
+        wanted = list(self.outputs if names is None else names)
         strange = [name for name in wanted if name not in self.outputs]
         if strange:
             raise ArgumentError(
                 f"there is no output {str(strange[0])[:80]!r}",
                 op=self.name,
                 argument=str(strange[0])[:80],
-                expected="one of " + ", ".join(known),
+                expected="one of " + ", ".join(self.outputs),
             )
         return [known.index(name) for name in wanted]
 

@@ -45,7 +45,7 @@ class _Worker:
             graph = map_open(file)
         name, number, numerics = (message[key] for key in ("name", "number", "numerics"))
         version = ModelVersion(name, number, graph, numerics)
-        with_recorder(None, version.try_out, message["rows"])
+        with_recorder(None, version.try_out, message["sizes"])
         self.versions[message["key"]] = version
         return {"seconds": version.seconds}, ()
 

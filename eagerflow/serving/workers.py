@@ -13,7 +13,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -135,13 +135,18 @@ class Workers:
     # Versions -----------------------------------------------------------------------------------
 
     def load(
-        self, file: io.FileIO, name: str, number: int, numerics: str, rows: Sequence[int]
+        self,
+        file: io.FileIO,
+        name: str,
+        number: int,
+        numerics: str,
+        sizes: Sequence[Mapping[str, int]],
     ) -> tuple[int, float]:
         """Let all workers load and try a version: the key that it has, and its seconds of a row.
 
         Raises what a worker raised, and CrashedError where the version ends workers.
         """
-        version = Loaded(self._number(), file, name, number, numerics, tuple(rows))
+        version = Loaded(self._number(), file, name, number, numerics, sizes)
         seconds = 0.0
         lost = 0
         try:

@@ -24,6 +24,8 @@ from eagerflow.capture.saving.encoding import Encoder
 from eagerflow.capture.saving.examples import ExampleRows, made
 from eagerflow.capture.saving.examples import encode as encode_examples
 from eagerflow.capture.saving.layout import FORMAT
+from eagerflow.capture.saving.states import StateText
+from eagerflow.capture.saving.states import encode as encode_state
 from eagerflow.convert import from_array
 from eagerflow.dtypes import DType
 from eagerflow.errors import (
@@ -48,6 +50,7 @@ from eagerflow.files.container import (
 )
 from eagerflow.graph.check import check
 from eagerflow.graph.graph import Example, Graph, graph_method
+from eagerflow.graph.state import State, declared
 from eagerflow.guard import OpenFile
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
@@ -69,6 +72,8 @@ def save(
     gradients: tuple[Any, Any] | None = None,
     examples: Iterable[Any] | None = None,
     signatures: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
+    decoder: Mapping[str, Any] | None = None,
 ) -> None:
     """See ``Graph.save``."""
     name = as_path(path)
@@ -77,7 +82,8 @@ def save(
         check(graph)
         given = graph.examples if examples is None else with_recorder(None, made, graph, examples)
         called = named.made(graph, self.signatures if signatures is None else signatures)
-        write_whole(name, with_recorder(None, lambda: _pieces(graph, given, called)))
+        known = _state(graph, state, decoder)
+        write_whole(name, with_recorder(None, lambda: _pieces(graph, given, called, known)))
     except FileFormatError as error:
         _tell(error, "save", name)
         raise
@@ -93,7 +99,17 @@ def _pair(gradients: Any) -> tuple[Any, Any]:
     return gradients
 
 
-def _pieces(graph: Graph, examples: Sequence[Example], signatures: named.Signatures) -> list[Any]:
+def _state(graph: Graph, pairs: Any, decoder: Any) -> State | None:
+    """The state to save: what is declared now, else the graph's own."""
+    if pairs is None and decoder is None:
+        return graph.state
+    found: State = with_recorder(None, declared, graph, pairs, decoder)
+    return found
+
+
+def _pieces(
+    graph: Graph, examples: Sequence[Example], signatures: named.Signatures, state: State | None
+) -> list[Any]:
     encoder = Encoder()
     encoder.graph(graph)
     texts = {"format": "eagerflow", "graph": encoder.text(), "version": FORMAT}
@@ -101,19 +117,23 @@ def _pieces(graph: Graph, examples: Sequence[Example], signatures: named.Signatu
         texts["examples"] = encode_examples(examples, encoder)
     if signatures:
         texts["signatures"] = named.encode(signatures)
+    if state is not None:
+        texts["state"] = encode_state(state, encoder)
     return list(pack(texts, {name: t.numpy() for name, t in encoder.tensors.items()}))
 
 
 def encode(graph: Graph) -> bytes:
     """What the file of a graph holds."""
-    return concatenated(
-        with_recorder(None, lambda: _pieces(graph, graph.examples, graph.signatures))
-    )
+    return concatenated(with_recorder(None, _own_pieces, graph))
+
+
+def _own_pieces(graph: Graph) -> list[Any]:
+    return _pieces(graph, graph.examples, graph.signatures, graph.state)
 
 
 def write_open(graph: Graph, file: io.FileIO) -> None:
     """Write what the file of a graph holds into an open file, from where it is."""
-    for piece in with_recorder(None, lambda: _pieces(graph, graph.examples, graph.signatures)):
+    for piece in with_recorder(None, _own_pieces, graph):
         left = memoryview(piece)
         while left:
             left = left[file.write(left) :]
@@ -213,7 +233,12 @@ def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
         graph = decoder.graph()
         text = container.texts.get("examples")
         examples = None if text is None else ExampleRows(text, graph, container)
-        tensors = list(_tensors(container, decoder, take, examples.tensors if examples else ()))
+        text = container.texts.get("state")
+        state = None if text is None else StateText(text, graph, container)
+        others = [name for part in (examples, state) if part for name in part.tensors]
+        if len(set(others)) < len(others):
+            fail("a tensor belongs to an example and to the state")
+        tensors = list(_tensors(container, decoder, take, others))
         decoder.fill(tensors, _variable)
         del tensors
         _keeps_rules(graph)
@@ -221,6 +246,8 @@ def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
             graph.examples = examples.read(lambda entry: _tensor(container, entry, take))
         if "signatures" in container.texts:
             graph.signatures = named.decode(container.texts["signatures"], graph)
+        if state is not None:
+            graph.state = state.read(lambda entry: _tensor(container, entry, take))
     except FileFormatError:
         raise
     except MemoryError as error:

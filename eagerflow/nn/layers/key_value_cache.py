@@ -47,11 +47,45 @@ class KeyValueCache(Module):
         self.values = empty("values", heads, length, value_dim)
         self.counted = empty("counted", length, dtype="bool")
 
-    def write(self, keys: Tensor, values: Tensor, at: Tensor, counted: Any) -> None:
+    def write(
+        self, keys: Tensor, values: Tensor, at: Tensor, counted: Any
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Keep the keys and values of tokens, (batch, heads, tokens, width), at these positions.
 
-        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see.
+        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see. Gives the
+        keys and values of all positions, and masks of those that count.
         """
         self.keys.assign(self.keys.value.at[:, :, at].set(keys))
         self.values.assign(self.values.value.at[:, :, at].set(values))
         self.counted.assign(self.counted.value.at[:, at].set(counted))
+        return self.keys.value, self.values.value, [self.counted.value[:, None, None]]
+
+
+class KeyValueRows:
+    """Keys and values of sequences each of which is at a position of its own, as plain tensors.
+
+    ``keys`` and ``values`` have shape (batch, heads, length, width); a step puts others in their
+    place. What stands behind a sequence's last token is never seen.
+    """
+
+    def __init__(self, keys: Tensor, values: Tensor) -> None:
+        self.keys = keys
+        self.values = values
+
+    def write(
+        self, keys: Tensor, values: Tensor, at: Tensor, counted: Any
+    ) -> tuple[Tensor, Tensor, list[Tensor]]:
+        """Keep those of tokens at positions (batch, tokens), none of them twice; all count.
+
+        It is done by ops for each element and a sum, by which rows are seen to be apart: a copy of
+        all that is kept takes as long.
+        """
+        here = ops.arange(self.keys.shape[2])[:, None] == at[:, None]  # (batch, length, tokens)
+        any_here = ops.any(here, axis=-1)[:, None, :, None]
+
+        def put(new: Tensor, old: Tensor) -> Tensor:
+            moved = ops.where(here[:, None, :, :, None], new[:, :, None], 0.0)
+            return ops.where(any_here, ops.sum(moved, axis=3), old)
+
+        self.keys, self.values = put(keys, self.keys), put(values, self.values)
+        return self.keys, self.values, []

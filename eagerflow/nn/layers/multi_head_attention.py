@@ -16,7 +16,7 @@ from eagerflow.nn.layers.attention_axes import AttentionAxes
 from eagerflow.nn.layers.cells import build_part
 from eagerflow.nn.layers.core import KernelBase, KernelOptions, Rate
 from eagerflow.nn.layers.einsum_dense import EinsumDense
-from eagerflow.nn.layers.key_value_cache import KeyValueCache
+from eagerflow.nn.layers.key_value_cache import KeyValueCache, KeyValueRows
 from eagerflow.nn.layers.positions import places
 from eagerflow.nn.masks import hidden_score
 from eagerflow.ops import random
@@ -174,7 +174,7 @@ class _HeadAttention(KernelBase):
         return_attention_scores: bool = False,
         training: bool = False,
         use_causal_mask: bool = False,
-        cache: KeyValueCache | None = None,
+        cache: KeyValueCache | KeyValueRows | None = None,
         position: Any = 0,
     ) -> Any:
         self._refuse_flash(return_attention_scores, "return_attention_scores")
@@ -233,21 +233,28 @@ class _HeadAttention(KernelBase):
         return ops.matmul(kept, v), weights
 
     def _continued(
-        self, cache: KeyValueCache, k: Tensor, v: Tensor, position: Any, masks: list[Any]
+        self,
+        cache: KeyValueCache | KeyValueRows,
+        k: Tensor,
+        v: Tensor,
+        position: Any,
+        masks: list[Any],
     ) -> Any:
         """Keys, values and masks of all tokens up to these, which the cache keeps."""
-        require(isinstance(cache, KeyValueCache), cache, "not a cache", self._label, "cache")
+        kinds = (KeyValueCache, KeyValueRows)
+        require(isinstance(cache, kinds), cache, "not a cache", self._label, "cache")
         if not self._axes.held.plain:
             raise self._misfit(
                 "a cache needs inputs of one sequence", "several", "(batch, length, width)"
             )
         counted = reduce(ops.logical_and, masks)[:, 0, 0] if masks else True
-        cache.write(k, v, places(k, 2) + position, counted)
-        return cache.keys.value, cache.values.value, [cache.counted.value[:, None, None]]
+        return cache.write(k, v, places(k, 2) + position, counted)
 
     def _near(self, rows: Tensor, columns: Tensor, causal: bool) -> list[Tensor]:
-        """Masks that the places of queries and keys give."""
-        apart = rows[:, None] - columns
+        """Masks that the places of queries, (length) or (batch, length), and of keys give."""
+        apart = rows[..., None] - columns
+        if apart.ndim > 2:
+            apart = apart[:, None]
         found = [apart >= 0] if causal else []
         if self.sliding_window is not None:
             found.append(ops.abs(apart) < self.sliding_window)

@@ -9,12 +9,13 @@
 ``unet``                          a class for each pixel
 ``autoencoder``                   a code of a few numbers
 ``wide_and_deep``                 categories and numbers in tables
-``lstm_language_model``, ``GPT``  the next word of a text
 ``bert``                          a vector for each word of a text
+``lstm_language_model``, ``GPT``  the next word of a text
 ================================  ==============================================================
 
-All but ``GPT``, a class, are functions that make a ``Sequential`` or a ``Model`` from symbolic
-tensors. Those that tell classes apart give logits. Images are channels-last.
+All of these but ``GPT``, a class, are functions that make a ``Sequential`` or a ``Model`` from
+symbolic tensors. Those that tell classes apart give logits. Images are channels-last.
+``decoding_graph`` is the graph by which a network of the last row goes on with texts.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 from eagerflow.nn.networks.alexnet import alexnet
 from eagerflow.nn.networks.autoencoder import autoencoder
 from eagerflow.nn.networks.bert import bert
+from eagerflow.nn.networks.decoding import decoding_graph
 from eagerflow.nn.networks.gpt import GPT
 from eagerflow.nn.networks.inception import inception_v3
 from eagerflow.nn.networks.language import lstm_language_model
@@ -37,6 +39,7 @@ __all__ = [
     "alexnet",
     "autoencoder",
     "bert",
+    "decoding_graph",
     "inception_v3",
     "lenet5",
     "lstm_language_model",

@@ -16,7 +16,7 @@ from eagerflow.nn.initializers import RandomNormal
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.layers.core import Dense, Input, Rate
 from eagerflow.nn.layers.embedding import ReversibleEmbedding
-from eagerflow.nn.layers.key_value_cache import KeyValueCache
+from eagerflow.nn.layers.key_value_cache import KeyValueCache, KeyValueRows
 from eagerflow.nn.layers.multi_head_attention import MultiHeadAttention
 from eagerflow.nn.layers.noise import Dropout
 from eagerflow.nn.layers.normalization import LayerNormalization
@@ -48,7 +48,12 @@ class _Block(Layer):
         self.narrow = Dense(width, **how)
         self.drop = Dropout(dropout, dtype=self.dtype_policy)
 
-    def call(self, inputs: Tensor, cache: KeyValueCache | None = None, position: Any = 0) -> Tensor:
+    def call(
+        self,
+        inputs: Tensor,
+        cache: KeyValueCache | KeyValueRows | None = None,
+        position: Any = 0,
+    ) -> Tensor:
         x = self.attention_norm(inputs)
         x = self.attention(x, x, use_causal_mask=True, cache=cache, position=position)
         x = inputs + self.drop(x)
@@ -107,7 +112,7 @@ class GPT(Model):
     def call(
         self,
         inputs: Tensor,
-        caches: Sequence[KeyValueCache | None] | None = None,
+        caches: Sequence[KeyValueCache | KeyValueRows | None] | None = None,
         position: Any = 0,
     ) -> Tensor:
         x = self.tokens(inputs)

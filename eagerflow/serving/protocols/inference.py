@@ -17,10 +17,13 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
 from eagerflow.serving.routes import Answering
+from eagerflow.serving.sequences import Step
 from eagerflow.serving.signature import Signature
+from eagerflow.serving.stepping import SequenceBatcher
 from eagerflow.serving.texts import dumps, loads
 
 __all__ = [
@@ -37,9 +40,11 @@ __all__ = [
     "infer",
     "metadata",
     "number",
+    "object_of",
     "request",
     "server",
     "shape_of",
+    "timing",
 ]
 
 HEADER = "inference-header-content-length"
@@ -93,7 +98,7 @@ def request(body: bytes, header_size: str | None) -> Request:
     told, rest = loads(view[:size]), view[size:]
     if not isinstance(told, dict):
         raise ArgumentError("the body is a JSON object", received=type(told).__name__)
-    parameters = _object(told, "parameters")
+    parameters = object_of(told, "parameters")
     inputs = {}
     for given in _list(told, "inputs"):
         name = _text(given, "name")
@@ -111,7 +116,7 @@ def request(body: bytes, header_size: str | None) -> Request:
     binary: frozenset[str] | None = frozenset(
         _text(output, "name")
         for output in wanted or ()
-        if _object(output, "parameters").get("binary_data", every) is True
+        if object_of(output, "parameters").get("binary_data", every) is True
     )
     if every and names is None:
         binary = None
@@ -123,7 +128,7 @@ def _tensor(given: Any, name: str, rest: memoryview) -> tuple[Any, memoryview]:
     """The array of an input, and the bytes behind it."""
     dtype = dtype_of(_text(given, "datatype"), name)
     shape = shape_of(given.get("shape"), name)
-    size = _object(given, "parameters").get("binary_data_size")
+    size = object_of(given, "parameters").get("binary_data_size")
     if size is None:
         data = given.get("data")
         if not isinstance(data, list):
@@ -208,7 +213,8 @@ def _list(told: Any, key: str) -> list[Any]:
     return found
 
 
-def _object(told: Any, key: str) -> dict[str, Any]:
+def object_of(told: Any, key: str) -> dict[str, Any]:
+    """An object in a JSON object; the empty one where it is missing."""
     found = told.get(key, {})
     if not isinstance(found, dict):
         raise ArgumentError(f"{key!r} is an object", received=type(found).__name__)
@@ -222,22 +228,40 @@ def _text(told: Any, key: str) -> str:
     return found
 
 
-async def infer(asked: Request, batcher: Answering) -> dict[str, Any]:
-    """The outputs that a request asks for, by name.
+async def infer(
+    asked: Request, batcher: Answering, is_named: bool = False
+) -> tuple[ModelVersion, dict[str, Any]]:
+    """The version that answers, and the outputs that a request asks for, by name.
 
-    Of its parameters, ``signature_name`` is the signature that is asked for, ``timeout`` how many
-    microseconds may pass until it is begun (0: any time), and a smaller ``priority`` goes first.
+    Of its parameters, ``signature_name`` is the signature that is asked for, ``timeout`` is in
+    microseconds until it is begun (0: any time), and a smaller ``priority`` goes first; those of
+    sequences are explained at ``Step``. ``is_named`` tells that the request names the version.
     """
+    timeout, priority = timing(asked.parameters)
+    step = Step.of(asked.parameters)
+    how: Any = {"timeout": timeout, "priority": priority}
+    batcher = batcher.by_signature(asked.parameters.get("signature_name"))
+    if isinstance(batcher, SequenceBatcher):
+        return await batcher.answer(asked.inputs, asked.outputs, step, is_named=is_named, **how)
+    if step is not None:
+        raise ArgumentError(
+            f"{batcher.version.name!r} has no state that a sequence could hand on",
+            argument="sequence_id",
+            hint="graph.save(path, state=...) declares it",
+        )
+    return batcher.version, await batcher.run(asked.inputs, asked.outputs, **how)
+
+
+def timing(parameters: Mapping[str, Any]) -> tuple[float | None, int]:
+    """The seconds that a request may wait, and its priority, as its parameters say."""
     numbers = {}
     for name in ("timeout", "priority"):
-        numbers[name] = value = asked.parameters.get(name, 0)
+        numbers[name] = value = parameters.get(name, 0)
         if type(value) is not int or (name == "timeout" and value < 0):
             raise ArgumentError(
                 f"the parameter {name} is {value!r:.40}", argument=name, expected="an integer"
             )
-    timeout, priority = numbers["timeout"] / 1e6 or None, numbers["priority"]
-    batcher = batcher.by_signature(asked.parameters.get("signature_name"))
-    return await batcher.run(asked.inputs, asked.outputs, timeout=timeout, priority=priority)
+    return numbers["timeout"] / 1e6 or None, numbers["priority"]
 
 
 # Answers ------------------------------------------------------------------------------------------
@@ -286,6 +310,8 @@ def server() -> dict[str, Any]:
             "model_repository",
             "model_configuration",
             "statistics",
+            "sequence",
+            "generate",
         ],
     }
 

@@ -17,11 +17,11 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.journal import HEADER, Journal, current
+from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference, triton
 from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Repository
-from eagerflow.serving.routes import Answering
 
 __all__ = ["start"]
 
@@ -228,7 +228,8 @@ class _Service:
         left = context.time_remaining()
         if left is not None and "timeout" not in asked.parameters:
             asked.parameters["timeout"] = max(1, int(left * 1e6))
-        return self._answer(asked, batcher, await inference.infer(asked, batcher))
+        is_named = bool(request.model_version)
+        return self._answer(asked, *await inference.infer(asked, batcher, is_named))
 
     async def stream(self, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
         """An answer for each request of a stream, in their order; errors do not end it."""
@@ -294,8 +295,7 @@ class _Service:
             )
         return np.asarray(getattr(given.contents, field))
 
-    def _answer(self, asked: inference.Request, batcher: Answering, outputs: Any) -> Any:
-        version = batcher.version
+    def _answer(self, asked: inference.Request, version: ModelVersion, outputs: Any) -> Any:
         made = self.known["ModelInferResponse"](
             model_name=version.name, model_version=str(version.number), id=asked.id or ""
         )

@@ -182,11 +182,11 @@ def test_tensors_that_nothing_uses_are_refused_still(data):
         file.decode(with_texts(data, lambda header: header["__metadata__"].pop("examples")))
 
 
-def check_mutants(data, count, seed):
+def check_mutants(data, count, seed, first=b"examples"):
     rng = random.Random(seed)
     loaded = refused = 0
     end = 8 + int.from_bytes(data[:8], "little")
-    begin = data.index(b"examples")
+    begin = data.index(first)
     for _ in range(count):
         mutant = bytearray(data)
         for _ in range(rng.randint(1, 3)):

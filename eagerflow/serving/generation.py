@@ -1,0 +1,151 @@
+"""Generation: sequences that go on token by token, many of them in each step.
+
+A new sequence joins at the next step, one that has ended leaves; no step waits for a sequence.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.convert import as_tensor
+from eagerflow.errors import ArgumentError
+from eagerflow.graph.state import Decoder
+from eagerflow.serving.batching import Batcher
+from eagerflow.serving.model import ModelVersion
+from eagerflow.serving.refusals import UnavailableError
+from eagerflow.serving.sampling import Sampler, Sampling
+from eagerflow.serving.sequences import Sequence
+from eagerflow.serving.stepping import SequenceBatcher
+
+__all__ = ["Asked", "Generation", "decoder_of"]
+
+
+class Asked(NamedTuple):
+    """What is to be generated: how many tokens behind which, how they are drawn, until when.
+
+    Tokens end with the first of the sequences ``stop`` that comes, which is told too. ``timeout``
+    is how many seconds may pass until it begins; a smaller ``priority`` goes first.
+    """
+
+    tokens: list[int]
+    max_tokens: int
+    sampling: Sampling = Sampling()
+    stop: tuple[tuple[int, ...], ...] = ()
+    timeout: float | None = None
+    priority: int = 0
+
+
+def decoder_of(version: ModelVersion) -> Decoder:
+    """What the tokens and logits of a version are; ArgumentError for one that is no decoder."""
+    state = version.signature.state
+    if state is None or state.decoder is None:
+        raise ArgumentError(
+            f"{version.name!r} is no decoder: it cannot generate",
+            hint="graph.save(path, state=..., decoder=...) tells what the tokens and logits are",
+        )
+    return state.decoder
+
+
+class Generation:
+    """A sequence that is generated: ``start`` takes a slot, ``tokens`` gives them, ``end`` ends it.
+
+    ``finish_reason`` is ``"stop"`` or ``"length"`` once all tokens have come.
+    """
+
+    def __init__(self, batcher: Batcher, asked: Asked) -> None:
+        decoder = decoder_of(batcher.version)
+        assert isinstance(batcher, SequenceBatcher)  # as versions with state have
+        self.batcher = batcher
+        self.asked = asked
+        self.finish_reason: str | None = None
+        signature = batcher.version.signature
+        self._spec = signature.inputs[decoder.tokens]
+        self._places = signature.outputs_of([decoder.logits])
+        self._arrived = time.monotonic()
+        self._sequence: Sequence | None = None
+        self._has_slot = False
+
+    async def start(self) -> None:
+        """Wait for a slot; BusyError, LateError or UnavailableError where there will be none."""
+        batcher, asked = self.batcher, self.asked
+        if not batcher.is_open:
+            raise UnavailableError(f"{batcher.version!r} is leaving", hint="send the request again")
+        await batcher.slots.take(batcher.version.name, asked.timeout, asked.priority)
+        self._has_slot = True
+        try:
+            self._sequence = batcher.begin()
+            self._sequence.pending += 1
+        except BaseException:
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Free the slot and the state, at once."""
+        sequence, self._sequence = self._sequence, None
+        if sequence is not None:
+            sequence.pending -= 1
+            self.batcher.sequences.end(sequence, "its generation has ended")
+        if self._has_slot:
+            self._has_slot = False
+            self.batcher.slots.give_back()
+
+    async def tokens(self) -> AsyncIterator[int]:
+        """The tokens, as they come."""
+        asked, sampler = self.asked, Sampler(self.asked.sampling)
+        made: list[int] = []
+        parts = self._parts(asked.tokens)
+        for part in parts[:-1]:
+            await self._step(part, lambda outputs: None)
+        part = parts[-1]
+        metrics = self.batcher.metrics
+        while self.finish_reason is None:
+            token = await self._step(part, partial(_drawn, sampler))
+            if metrics is not None:
+                metrics.generated()
+                if not made:
+                    metrics.first_token(time.monotonic() - self._arrived)
+            made.append(token)
+            part = [token]
+            if any(tuple(made[-len(stop) :]) == stop for stop in asked.stop):
+                self.finish_reason = "stop"
+            elif len(made) == asked.max_tokens:
+                self.finish_reason = "length"
+            if self.finish_reason is not None:
+                self.batcher.count(time.monotonic() - self._arrived)
+            yield token
+
+    async def all_tokens(self) -> list[int]:
+        """The tokens, when all have come."""
+        return [token async for token in self.tokens()]
+
+    def _parts(self, tokens: list[int]) -> list[list[int]]:
+        """The prompt in parts that a step takes: powers of two, the same ones whenever it comes."""
+        found, at = [], 0
+        for size in reversed(self.batcher.lengths):
+            while len(tokens) - at >= size:
+                found.append(tokens[at : at + size])
+                at += size
+        return found
+
+    async def _step(self, tokens: list[int], then: Any) -> Any:
+        assert self._sequence is not None
+        array = np.asarray(tokens, self._spec.dtype)
+        shape = (1, *[len(tokens)] * (len(self._spec.shape) - 1))
+        return await self.batcher.advance(
+            self._sequence,
+            [as_tensor(array.reshape(shape))],
+            self._places,
+            priority=self.asked.priority,
+            then=then,
+        )
+
+
+def _drawn(sampler: Sampler, outputs: list[Any]) -> int:
+    """The next token, of the logits of a row or of its last place."""
+    (logits,) = outputs
+    return sampler.draw(logits.reshape(-1, logits.shape[-1])[-1])

@@ -1,0 +1,114 @@
+"""Server-Sent Events: an answer that comes in parts, and whoever asked having gone.
+
+Source: the HTML standard, section "Server-sent events".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from eagerflow import extras
+from eagerflow.serving.texts import dumps
+
+__all__ = ["EventStream", "event", "unless_gone"]
+
+Receive = Callable[[], Awaitable[Any]]
+T = TypeVar("T")
+
+_HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",  # proxies pass each event on at once
+}
+
+
+def event(data: Any, kind: str | None = None) -> bytes:
+    r"""An event with JSON for its data; ``kind`` is its name, where it is no "message".
+
+    >>> from eagerflow.serving.protocols.events import event
+    >>> event({"token": 7}), event({"error": "late"}, "error")
+    (b'data: {"token":7}\n\n', b'event: error\ndata: {"error":"late"}\n\n')
+    """
+    name = b"" if kind is None else b"event: %s\n" % kind.encode()
+    return name + b"data: %s\n\n" % dumps(data)
+
+
+async def _gone(receive: Receive) -> None:
+    """Return when the client has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
+    """What the work gives; it is cancelled when the client goes, and ClientDisconnect raised.
+
+    The body of the request has been read already.
+    """
+    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_gone(receive))
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        raise extras.load("starlette.requests", "serving", "ef.serving").ClientDisconnect()
+    finally:
+        await _cancel(task, gone)
+
+
+async def _cancel(*tasks: asyncio.Future[Any]) -> None:
+    for task in tasks:
+        task.cancel()
+    for task in tasks:
+        with suppress(asyncio.CancelledError, Exception):
+            await task
+
+
+class EventStream:
+    """An answer of events, in the form that ASGI servers call.
+
+    Events are made whether the client reads them or not, so that one who reads slowly holds
+    nothing up. ``close`` is called once, when the last one was made or the client has gone; after
+    ``heartbeat`` seconds without an event a comment is sent.
+    """
+
+    def __init__(
+        self, events: AsyncIterator[bytes], close: Callable[[], None], heartbeat: float
+    ) -> None:
+        self._events = events
+        self._close = close
+        self._heartbeat = heartbeat
+
+    async def __call__(self, scope: Any, receive: Receive, send: Any) -> None:
+        """Answer, as an ASGI application."""
+        made: asyncio.Queue[bytes | None] = asyncio.Queue()
+        making = asyncio.ensure_future(self._make(made))
+        gone = asyncio.ensure_future(_gone(receive))
+        sending = asyncio.ensure_future(self._send(made, send))
+        try:
+            await asyncio.wait([sending, gone], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            await _cancel(sending, making, gone)
+            self._close()
+
+    async def _make(self, made: asyncio.Queue[bytes | None]) -> None:
+        try:
+            async for part in self._events:
+                made.put_nowait(part)
+        finally:
+            self._close()
+            made.put_nowait(None)
+
+    async def _send(self, made: asyncio.Queue[bytes | None], send: Any) -> None:
+        headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        part: bytes | None = b""
+        while part is not None:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+            try:
+                async with asyncio.timeout(self._heartbeat):
+                    part = await made.get()
+            except TimeoutError:
+                part = b":\n\n"
+        await send({"type": "http.response.body", "body": b""})
