@@ -569,7 +569,7 @@ def run_deployments(tmp_path, examples, steps):
 
 
 def test_whatever_is_done_no_answer_is_lost_or_mixed(tmp_path):
-    run_deployments(tmp_path, 12, 25)
+    run_deployments(tmp_path, 40, 30)
 
 
 @pytest.mark.soak
