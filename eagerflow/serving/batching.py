@@ -323,6 +323,7 @@ class Batcher:
             if request.future.done():
                 continue
             if request.deadline < now:
+                self._sums.ended(now - request.arrived, failed=True)
                 request.future.set_exception(
                     LateError(
                         "the deadline passed before the request was begun",

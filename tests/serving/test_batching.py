@@ -150,6 +150,7 @@ def test_late_busy_and_leaving_requests_are_refused():
 
     run(go())
     assert version.batches == [1, 1]
+    assert (batcher.statistics().success, batcher.statistics().fail) == (2, 1)
 
 
 def test_who_comes_first_is_a_matter_of_priority():
