@@ -154,6 +154,19 @@ def test_models_change_while_requests_are_answered(tmp_path):
         assert not wrong, wrong[:2]
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"grace": -1}, {"poll": 0}, {"log": "xml"}, {"leave": "a"}, {"workers": -1}]
+)
+def test_programs_are_told_the_same(folder, wrong):
+    name = next(iter(wrong))
+    with pytest.raises(ArgumentError, match=name):
+        Server(folder, port=0, **wrong)
+    with pytest.raises(ArgumentError, match=name):
+        Configuration(folder, wrong).arguments()
+    with pytest.raises(FileFormatError, match="no option 'prot'"):
+        Server.of_file(written(folder.parent, "models = 'models'"), prot=1)
+
+
 def test_a_server_without_a_file_has_nothing_to_read_again(folder):
     with Server(folder, port=0) as server, pytest.raises(ArgumentError, match="configuration file"):
         server.reload()
