@@ -144,7 +144,7 @@ def test_models_change_while_requests_are_answered(tmp_path):
             path = written(tmp_path, "poll = 0.02\nworkers = 1\n[models.a]\npath = 'a'\n")
             until(lambda: "b" not in server.repository.models)
             assert client.call("/v1/models/b:predict", ROW)[0] == 404
-            assert any("workers: what changed takes effect" in line for line in told)
+            until(lambda: any("workers: what changed takes effect" in line for line in told))
             assert client.json("/v1/models/a:predict", ROW)["predictions"][0]["total"] == 12
             assert all("takes effect" in line for line in server.reload())
         finally:
