@@ -75,6 +75,7 @@ class Together:
 @pytest.fixture(scope="module")
 def two():
     made = Together(WorkerSettings(2, seconds=30.0, attempts=2))
+    until(lambda: len(made.pool.workers.pids) == 2, 60)
     yield made
     made.close()
 
