@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from eagerflow import extras
-from eagerflow.errors import ArgumentError, printable
+from eagerflow.errors import printable
 from eagerflow.serving.texts import dumps
 
 __all__ = ["FORMS", "HEADER", "Journal", "Record", "current", "written"]
@@ -188,13 +188,6 @@ def written(form: str) -> Iterator[None]:
 
     ``logging`` leaves it to the handlers that the program has, and ``off`` is for warnings alone.
     """
-    if form not in FORMS:
-        raise ArgumentError(
-            f"there is no log {form!r:.40}",
-            op="serve",
-            argument="log",
-            expected="one of " + ", ".join(FORMS),
-        )
     if form in ("off", "logging"):
         yield
         return

@@ -19,7 +19,7 @@ from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.settings import named_by_user
 
-__all__ = ["OPTIONS", "Configuration", "Option"]
+__all__ = ["OPTIONS", "Configuration", "Option", "checked"]
 
 
 class Option(NamedTuple):
@@ -45,7 +45,7 @@ class Option(NamedTuple):
 
     def checked(self, value: Any) -> Any:
         """A value of a file; ArgumentError for one of another kind or below the least."""
-        kinds = {float: (int, float), Path: (str,)}.get(self.kind, (self.kind,))
+        kinds = {float: (int, float), Path: (str, Path)}.get(self.kind, (self.kind,))
         fits = isinstance(value, kinds) and (self.kind is bool or not isinstance(value, bool))
         if fits and self.kind in (int, float):
             fits = self.least <= value < float("inf")
@@ -170,7 +170,8 @@ class Configuration(NamedTuple):
 
     def arguments(self) -> dict[str, Any]:
         """The arguments of ``Server``; ArgumentError or FileFormatError for what cannot be."""
-        of = {option.name: self.values.get(option.name, option.default) for option in OPTIONS}
+        of = {option.name: option.default for option in OPTIONS}
+        of |= {name: checked(name, value) for name, value in self.values.items()}
         return {
             "models": self.models,
             "host": of["host"],
@@ -195,6 +196,15 @@ class Configuration(NamedTuple):
         """The names of options that another configuration sets otherwise, models' own aside."""
         a, b = ({n: c.values.get(n, _OF[n].default) for n in _FIXED} for c in (self, other))
         return sorted(name for name in _FIXED if a[name] != b[name])
+
+
+def checked(name: str, value: Any) -> Any:
+    """The value of an option; ArgumentError for a name that there is not, or if it does not fit.
+
+    >>> checked("poll", 2)
+    2
+    """
+    return _checked(_OF, name, value, "", Path(), known=_OF)
 
 
 def _batching(of: Mapping[str, Any]) -> Batching:

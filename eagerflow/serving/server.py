@@ -20,7 +20,7 @@ from eagerflow.serving.batching import Batching
 from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.metrics import Metrics
-from eagerflow.serving.options import Configuration
+from eagerflow.serving.options import Configuration, checked
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.protocols import rpc
 from eagerflow.serving.refusals import UnavailableError
@@ -94,11 +94,11 @@ class Server:
         self._sequences = (sequences or SequenceLimits()).checked()
         self._limits = limits
         self._access = (access or Access()).checked()
-        self._poll = poll
         self._cache = cache
-        self._grace = grace
-        self._leave = leave
-        self._log = log
+        self._poll = checked("poll", poll)
+        self._grace = checked("grace", grace)
+        self._leave = checked("leave", leave)
+        self._log = checked("log", log)
         self._journal = Journal(trace) if trace or log != "off" else None
         self._workers = (
             workers if isinstance(workers, WorkerSettings) else WorkerSettings(workers)

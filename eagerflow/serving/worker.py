@@ -87,7 +87,10 @@ def main(computing: int, managing: int, thread_count: int) -> None:
         functions[0](thread_count)
     worker = _Worker()
     channels = [Channel(socket.socket(fileno=file)) for file in (computing, managing)]
-    channels[1].send({"pid": os.getpid()})
+    try:
+        channels[1].send({"pid": os.getpid()})
+    except EOFError:  # the server has ended meanwhile
+        return
     handlers: dict[str, Handler] = {"load": worker.load, "drop": worker.drop}
     threading.Thread(target=_answer, args=(channels[1], handlers), daemon=True).start()
     _answer(channels[0], {"compute": worker.compute})

@@ -144,7 +144,7 @@ def test_models_change_while_requests_are_answered(tmp_path):
             path = written(tmp_path, "poll = 0.02\nworkers = 1\n[models.a]\npath = 'a'\n")
             until(lambda: "b" not in server.repository.models)
             assert client.call("/v1/models/b:predict", ROW)[0] == 404
-            assert any("workers: what changed takes effect" in line for line in told)
+            until(lambda: any("workers: what changed takes effect" in line for line in told))
             assert client.json("/v1/models/a:predict", ROW)["predictions"][0]["total"] == 12
             assert all("takes effect" in line for line in server.reload())
         finally:
@@ -152,6 +152,19 @@ def test_models_change_while_requests_are_answered(tmp_path):
             asking.join()
             client.close()
         assert not wrong, wrong[:2]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"grace": -1}, {"poll": 0}, {"log": "xml"}, {"leave": "a"}, {"workers": -1}]
+)
+def test_programs_are_told_the_same(folder, wrong):
+    name = next(iter(wrong))
+    with pytest.raises(ArgumentError, match=name):
+        Server(folder, port=0, **wrong)
+    with pytest.raises(ArgumentError, match=name):
+        Configuration(folder, wrong).arguments()
+    with pytest.raises(FileFormatError, match="no option 'prot'"):
+        Server.of_file(written(folder.parent, "models = 'models'"), prot=1)
 
 
 def test_a_server_without_a_file_has_nothing_to_read_again(folder):

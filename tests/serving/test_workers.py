@@ -75,6 +75,7 @@ class Together:
 @pytest.fixture(scope="module")
 def two():
     made = Together(WorkerSettings(2, seconds=30.0, attempts=2))
+    until(lambda: len(made.pool.workers.pids) == 2, 60)
     yield made
     made.close()
 
@@ -332,9 +333,11 @@ def test_a_worker_that_hangs_does_not_keep_the_server_from_its_end(folder):
 
 
 CRASHING = """
-import os, signal, sys
+import os, signal, sys, time
 import eagerflow as ef
 server = ef.serving.Server(sys.argv[1], port=0, workers=2).start()
+while len(server.pool.workers.pids) < 2:
+    time.sleep(0.01)
 print(*server.pool.workers.pids, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """

@@ -188,15 +188,17 @@ def _reader(file: io.FileIO) -> Fill:
 
 def decode(data: bytes) -> Graph:
     """The graph of a file that holds these bytes."""
-    whole = memoryview(data)
+    graph: Graph = with_recorder(None, _read, len(data), _memory_reader(memoryview(data)))
+    return graph
 
+
+def _memory_reader(whole: memoryview) -> Fill:
     def fill(start: int, memory: memoryview) -> int:
         part = whole[start : start + len(memory)]
         memory[: len(part)] = part
         return len(part)
 
-    graph: Graph = with_recorder(None, _read, len(data), fill)
-    return graph
+    return fill
 
 
 def map_open(file: io.FileIO) -> Graph:
@@ -205,13 +207,14 @@ def map_open(file: io.FileIO) -> Graph:
     Processes that map one file share its memory. Whoever has the file must not write to it any
     more. Raises FileFormatError as ``load`` does.
     """
+    # All is read from the mapping: processes that share an open file share its position.
     memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def take(start: int, place: Place, dtype: DType) -> Any:
         shape = shape_as(place, dtype)
         return np.frombuffer(memory, dtype, math.prod(shape), start).reshape(shape)
 
-    graph: Graph = with_recorder(None, _read, len(memory), _reader(file), take)
+    graph: Graph = with_recorder(None, _read, len(memory), _memory_reader(memoryview(memory)), take)
     return graph
 
 
