@@ -2,10 +2,10 @@
 
     python benchmarks/summaries.py [--rounds 25] [--json]
 
-Each case is the same step twice: alone, and with the loss and the accuracy written at every tenth
-step and the histograms of all gradients at every hundredth. Both begin from the same weights, and
-must have the same ones after as many steps. Apart from that, 1,000 scalars are written, from
-the first call to the end of ``flush``.
+Each case is the same step twice: alone, and with the loss written at every tenth step and the
+histograms of all gradients at every hundredth. Both begin from the same weights, and must have the
+same ones after as many steps. The steps are those of the four works, and one of 0.2 ms. Apart from
+that, 1,000 scalars are written, from the first call to the end of ``flush``.
 """
 
 import statistics
@@ -14,61 +14,69 @@ import time
 
 import harness
 import numpy as np
-from fit_overhead import CASES, compiled, data
+from work_cases import EPSILON, RATE, WORKS, perceptron
 
 import eagerflow as ef
 
-SECONDS = 0.2  # of each timed block
-TARGET = {"perceptron": 1.03, "convolutions": 1.03}  # small batches: steps of 0.2 ms
+CASES = {
+    **{name: WORKS[name] for name in ("perceptron", "cnn", "gpt", "lstm")},
+    "small perceptron": lambda: perceptron(16, (64, 64, 10)),
+}
+TARGET = dict.fromkeys(WORKS, 1.03)
+STEPS = 100  # in each timed block, so that all kinds of steps are in it
 SCALARS, MILLISECONDS = 1000, 60.0
-MANY = 100  # steps that are compared
 
 
-def looped(name, writer):
-    """A call is one step of training, with summaries where there is a writer."""
-    model = compiled(name)
-    _, shape, batch = CASES[name]
-    x, y = (ef.tensor(part[:batch]) for part in data(shape, batch))
+def looped(work, writer):
+    """A call is 100 steps of training, with summaries where there is a writer."""
+    weights = [ef.Variable(w, name=f"weight_{i}") for i, w in enumerate(work.weights)]
+    optimizer = ef.nn.optimizers.Adam(learning_rate=RATE, epsilon=EPSILON)
 
     @ef.function
-    def step(x, y, number):
+    def step(number, *batch):
         with ef.GradientTape() as tape:
-            guess = model(x, training=True)
-            loss = model.loss(y, guess)
-        weights = model.trainable_weights
+            loss = work.ours(weights, *batch)
         gradients = tape.gradient(loss, weights)
-        model.optimizer.apply(gradients, weights)
+        optimizer.apply(gradients, weights)
         if writer is not None:
-            right = ef.argmax(guess, axis=-1) == y
             writer.scalar("loss", loss, number, every=10)
-            writer.scalar("accuracy", right.astype("float32").mean(), number, every=10)
             for weight, gradient in zip(weights, gradients, strict=True):
                 writer.histogram(f"{weight.name}/gradient", gradient, number, every=100)
         return loss
 
+    batch = list(map(ef.tensor, work.batch))
     number = 0
 
     def call():
         nonlocal number
-        step(x, y, number)
-        number += 1
+        for _ in range(STEPS):
+            step(number, *batch)
+            number += 1
 
-    return call, model
+    return call, weights
 
 
 def step_row(name, rounds, folder):
     """Check that both ways train alike, and time them."""
     with ef.summary.Writer(f"{folder}/{name}") as writer:
-        ways = {"with": looped(name, writer), "without": looped(name, None)}
+        ways = {who: looped(CASES[name](), w) for who, w in (("with", writer), ("without", None))}
         for call, _ in ways.values():
-            for _ in range(MANY):
-                call()
-        weights = {who: model.get_weights() for who, (_, model) in ways.items()}
-        harness.agree(f"{name}, weights after {MANY} steps", weights, 1e-4)
-        calls = {who: call for who, (call, _) in ways.items()}
-        title = f"{name}, batch {CASES[name][2]}"
-        target = TARGET.get(name)
-        return harness.compare(title, calls, "with", "without", rounds, SECONDS, target)
+            call()
+        weights = {who: [w.numpy() for w in found] for who, (_, found) in ways.items()}
+        harness.agree(f"{name}, weights after {STEPS} steps", weights, 1e-3)
+        times = {who: [] for who in ways}
+        for number in range(rounds):
+            for who in list(ways)[:: 1 if number % 2 else -1]:
+                times[who].append(harness.time_round(ways[who][0], 1) / STEPS)
+    middle, spread = harness.ratio(times["with"], times["without"])
+    return {
+        "name": name,
+        "microseconds": {who: round(statistics.median(t) * 1e6, 3) for who, t in times.items()},
+        "ratio": middle,
+        "spread": spread,
+        "peer": "without",
+        "target": TARGET.get(name),
+    }
 
 
 def scalars(rounds, folder):

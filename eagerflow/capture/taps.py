@@ -4,11 +4,15 @@ Code that is traced hands values to a sink (``Recorder.emit``). They become outp
 behind those that the function returns and outside of their nest, so that graphs stay plain data
 and need nothing else for them. Who runs the graph that he has traced, and only he, calls the sinks
 with what came out, once the run has succeeded and the Variables have their new values.
+
+A sink that has an attribute ``every`` does nothing unless its last value, a step, is a multiple of
+that. Where inputs tell the steps of all sinks, the graph without taps is run until one is due: what
+has to come out as a result costs memory and time in each run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,7 +20,9 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import needed, returned
+from eagerflow.plan.replay import Replay, replay_of
 from eagerflow.recorder import recording, with_recorder
+from eagerflow.tensor import Tensor
 
 
 class Tap(NamedTuple):
@@ -57,6 +63,43 @@ class Taps:
         places = {value: first + i for i, value in enumerate(self._names)}
         rows = [(tap.sink, tuple(places[v] for v in tap.values)) for tap in self._taps]
         return partial(_told, graph, rows)
+
+    def idle(self, graph: Graph, numerics: str) -> Idle | None:
+        """What is run while no sink has anything to do; None where that cannot be told before."""
+        places = {value: i for i, value in enumerate(graph.inputs)}
+        steps = {(places.get(tap.values[-1]), getattr(tap.sink, "every", 1)) for tap in self._taps}
+        if not steps or any(place is None or every == 1 for place, every in steps):
+            return None
+        return Idle(without_taps(graph), numerics, steps)
+
+
+class Idle:
+    """The graph without taps, for runs in which no sink has anything to do.
+
+    ``steps`` has the input that is a step, and of which number it is a multiple when a sink is due.
+    """
+
+    def __init__(self, graph: Graph, numerics: str, steps: Iterable[tuple[Any, int]]) -> None:
+        self.nest = graph.nest
+        self._steps = [
+            (place, every)
+            for place, every in steps
+            if not any(p == place and n < every and every % n == 0 for p, n in steps)
+        ]
+        self._graph, self._numerics = graph, numerics
+
+    @property
+    def replay(self) -> Replay:
+        """Of the graph, made when it is first needed."""
+        return replay_of(self._graph, self._numerics)
+
+    def holds(self, inputs: Sequence[Any]) -> bool:
+        """Whether no sink is due with these inputs."""
+        for place, every in self._steps:
+            step = inputs[place]
+            if not int(step._array if type(step) is Tensor else step) % every:
+                return False
+        return True
 
 
 def without_taps(graph: Graph) -> Graph:

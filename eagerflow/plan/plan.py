@@ -287,9 +287,13 @@ class Plan:
                 self.run(arrays)
         return found
 
+    def rest(self) -> None:
+        """Give the buffers back; the next run takes others."""
+        self._frames.clear()
+
     def release(self) -> None:
         """Give the buffers back, and recordings of segments; the next runs make new ones."""
-        self._frames.clear()
+        self.rest()
         for thing in self._program.globals.values():
             if isinstance(thing, DeviceSegment):
                 thing.release()

@@ -98,6 +98,11 @@ class Replay:
         plan.run(arrays, partial(self._finish, kinds, tensors, made))
         return made
 
+    def rest(self) -> None:
+        """Give back the buffers of its plans, for it is not to be run again soon."""
+        for plan in list(self.plans.items.values()):
+            plan.rest()
+
     def _planned(self, inputs: Sequence[Any], tensors: list[Tensor]) -> tuple[Plan, list[Any]]:
         """The plan for these inputs and values of Variables, and the arrays of all."""
         try:

@@ -290,3 +290,76 @@ def test_nothing_is_kept_where_nothing_is_told():
     step(ef.ones(3))
     (entry,) = step._entries.items.values()
     assert entry.nest.__func__ is type(entry.graph).nest
+
+
+# Sinks that have something to do at every so many steps -------------------------------------------
+
+
+class Every:
+    """Told at every so many steps, which are its last value."""
+
+    def __init__(self, rows, every):
+        self.rows, self.every = rows, every
+
+    def __call__(self, value, step):
+        number = int(step)
+        if number % self.every == 0:
+            self.rows.append((number, float(value)))
+
+
+def rated_step(rows, rates, told_step=lambda i: i):
+    w = ef.Variable(1.0)
+
+    @ef.function
+    def step(x, i):
+        loss = (x * w).sum()
+        w.assign_sub(loss * 0.125)
+        for every in rates:
+            emit("loss", Every(rows, every), {"_": loss, "step": told_step(i)})
+        return loss
+
+    return step, w
+
+
+@pytest.fixture
+def watched(monkeypatch):
+    from eagerflow.capture.guards import lookup
+
+    monkeypatch.setitem(lookup.origins, __file__, lookup.CORE)
+
+
+@pytest.mark.parametrize("rates", [(3,), (2, 6), (2, 3)])
+def test_nothing_comes_out_while_no_sink_is_due(watched, rates, monkeypatch):
+    told, rows = [], []
+    from eagerflow.capture import taps
+
+    tell = taps._tell
+    monkeypatch.setattr(taps, "_tell", lambda *given: (told.append(1), tell(*given)))
+    (step, w), x = rated_step(rows, rates), ef.tensor([0.5])
+    losses = [float(step(x, i)) for i in range(12)]
+    due = [i for i in range(12) if any(i % every == 0 for every in rates)]
+    assert len(told) == len(due)
+    assert rows == [(i, losses[i]) for i in due for every in rates if i % every == 0]
+    plain, other = rated_step([], ())
+    assert [float(plain(x, i)) for i in range(12)] == losses and float(other) == float(w)
+
+
+def test_a_step_that_is_computed_or_has_no_rate_is_told_in_each_run(watched):
+    rows, x = [], ef.tensor([0.5])
+    step, _ = rated_step(rows, (2,), lambda i: i + 1)
+    for i in range(6):
+        step(x, i)
+    assert [number for number, _ in rows] == [2, 4, 6]
+    rows.clear()
+    step, _ = rated_step(rows, (1, 4))
+    for i in range(6):
+        step(x, i)
+    assert [number for number, _ in rows] == [0, 0, 1, 2, 3, 4, 4, 5]
+
+
+def test_steps_may_be_arrays_and_tensors(watched):
+    rows, x = [], ef.tensor([0.5])
+    step, _ = rated_step(rows, (2,))
+    for number in (np.int64(0), np.asarray(1), ef.tensor(2), 3, ef.tensor(3, dtype="int32")):
+        step(x, number)
+    assert [number for number, _ in rows] == [0, 2]
