@@ -41,6 +41,19 @@ _EXAMPLES = _object(
     context={"type": "object"},
     signature_name=_TEXT,
 )
+_GENERATION = _object(
+    "tokens",
+    tokens=_list(_COUNT),
+    max_tokens=_COUNT,
+    temperature={"type": "number"},
+    top_k={"type": ["integer", "null"]},
+    top_p={"type": ["number", "null"]},
+    seed={"type": ["integer", "null"]},
+    stop={"type": "array"},
+    parameters={"type": "object"},
+    id=_TEXT,
+)
+_GENERATED = _object("model_name model_version tokens finish_reason", tokens=_list(_COUNT))
 _RESULTS = _object("results", results={"type": "array"})
 _STATISTICS = _object("model_stats", model_stats=_list({"type": "object"}))
 _TRAFFIC = _object(
@@ -111,6 +124,10 @@ OPERATIONS = {
             id=_TEXT,
         ),
         (NPY, NPZ, "application/octet-stream"),
+    ),
+    "generate": Operation("Tokens behind tokens", _GENERATED, _GENERATION),
+    "generate_stream": Operation(
+        "Tokens behind tokens, as Server-Sent Events", None, _GENERATION, ("text/event-stream",)
     ),
     "model_ready": Operation("Whether a model answers", _READY),
     "config": Operation(

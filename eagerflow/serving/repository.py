@@ -333,7 +333,8 @@ class Repository:
     def _let_go(self, model: Model, batcher: Batcher | None) -> None:
         """Let a version finish what it has begun."""
         if batcher is not None:
-            model.leaving[batcher.version.number] = batcher
+            if isinstance(batcher, SequenceBatcher):
+                model.leaving[batcher.version.number] = batcher
             task = asyncio.get_running_loop().create_task(_leave(model, batcher))
             self._leaving.add(task)
             task.add_done_callback(self._leaving.discard)
