@@ -32,7 +32,7 @@ class Policy(NamedTuple):
     """Which versions of a model are served: the ``latest`` n, or those ``given``, or all.
 
     ``latest=0`` stands for all. The highest number that is ready answers where a request names
-    none.
+    none. While none of the latest works, the highest that does is served.
 
     >>> ef.serving.Policy(latest=2).chosen([1, 2, 5]), ef.serving.Policy(given=(1,)).chosen([1, 2])
     ({2, 5}, {1})
@@ -264,6 +264,12 @@ class Repository:
         told = []
         for number in sorted(chosen):
             told += await self._load_changed(model, number)
+        if not model.policy.given:
+            # All that are wanted may be broken, when the server starts: older ones answer then.
+            for number in sorted(found.keys() - chosen, reverse=True):
+                if model.ready:
+                    break
+                told += await self._load_changed(model, number)
         # What is no longer wanted leaves only when something else answers.
         answers = any(n in model.ready for n in chosen)
         for number in [n for n in model.ready if n not in chosen]:

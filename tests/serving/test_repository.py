@@ -67,7 +67,10 @@ def test_a_broken_version_tells_why_and_takes_no_place(tmp_path):
         assert any("scale 2 is broken" in line for line in told)
         with pytest.raises(UnavailableError, match=r"(?s)version 2 .*broken.*received"):
             model.batcher(2)
-        assert not model.ready and await repository.refresh() == []
+        assert await factor(model) == 1 and await repository.refresh() == []
+        put_version(folder, 3)
+        await repository.refresh()
+        assert model.ready.keys() == {3}
 
     run(go())
 
