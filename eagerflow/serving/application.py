@@ -159,12 +159,14 @@ class _Endpoints:
         """What is to answer, and the whole body of the request.
 
         It is found when the body is there: versions may leave meanwhile, but not before what they
-        were given at once is answered.
+        were given at once is answered. BusyError where its queue is full.
         """
         self.batcher(request)
         body = await self.body(request)
         model, version, label = self.named(request)
-        return model.next(version, label, request.headers.get), body
+        found = model.next(version, label, request.headers.get)
+        found.check_room()
+        return found, body
 
     async def body(self, request: Any) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits."""

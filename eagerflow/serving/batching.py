@@ -199,6 +199,11 @@ class Batcher:
         deadline = float("inf") if timeout is None else time.monotonic() + timeout
         return await self._put(inputs, places, rows, deadline, priority)
 
+    def check_room(self) -> None:
+        """BusyError where a request would be refused, before the work of reading it is done."""
+        if not self.signatures:  # each of which has a queue of its own
+            self._check_queue(len(self._waiting))
+
     def _check_queue(self, waiting: int) -> None:
         if waiting >= self.batching.max_queue:
             raise BusyError(

@@ -118,6 +118,9 @@ class Cached:
         """As for ``Batcher.by_signature``."""
         return Cached(self._answering.by_signature(name), self._cache)
 
+    def check_room(self) -> None:
+        """Nothing: an answer that is kept needs no room."""
+
     async def run(
         self, given: Row, outputs: Sequence[str] | None = None, **how: Any
     ) -> dict[str, Any]:

@@ -215,6 +215,10 @@ class Shadowed:
         """As for ``Batcher.by_signature``."""
         return Shadowed(self._batcher.by_signature(name), self._shadow, name)
 
+    def check_room(self) -> None:
+        """As for ``Batcher.check_room``."""
+        self._batcher.check_room()
+
     async def run(
         self, given: Row, outputs: Sequence[str] | None = None, **how: Any
     ) -> dict[str, Any]:
