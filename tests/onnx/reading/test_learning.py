@@ -11,7 +11,6 @@ from eagerflow.graph.rows import mixing
 from tests.onnx.reading.models import onnx
 
 sklearn = pytest.importorskip("sklearn")
-skl2onnx = pytest.importorskip("skl2onnx")
 datasets = pytest.importorskip("sklearn.datasets")
 
 from sklearn.ensemble import (  # noqa: E402
@@ -62,9 +61,14 @@ def pipeline_of(model):
     return make_pipeline(StandardScaler(), model) if scaled else make_pipeline(model)
 
 
+def to_onnx(*args, **options):
+    """What skl2onnx makes; the test is skipped where it is not installed."""
+    return pytest.importorskip("skl2onnx").to_onnx(*args, **options)
+
+
 def exported(model, x):
     """The graph that skl2onnx's model of a fitted pipeline becomes."""
-    data = skl2onnx.to_onnx(model, x[:1], options={"zipmap": False} if has_classes(model) else None)
+    data = to_onnx(model, x[:1], options={"zipmap": False} if has_classes(model) else None)
     return ef.capture.import_onnx(data.SerializeToString())
 
 
@@ -122,7 +126,7 @@ def test_classes_that_are_texts_are_refused_but_not_their_scores():
     x, y = datasets.load_iris(return_X_y=True)
     model = LogisticRegression(max_iter=300).fit(x, np.array(["a", "b", "c"])[y])
     x = x.astype("float32")
-    data = skl2onnx.to_onnx(model, x[:1], options={"zipmap": False})
+    data = to_onnx(model, x[:1], options={"zipmap": False})
     with pytest.raises(ArgumentError, match="labels that are texts"):
         ef.capture.import_onnx(data.SerializeToString())
     del data.graph.output[0]
@@ -138,7 +142,7 @@ def test_classes_that_are_texts_are_refused_but_not_their_scores():
 
 def test_dictionaries_are_refused_with_what_to_do():
     x, y = datasets.load_iris(return_X_y=True)
-    data = skl2onnx.to_onnx(LogisticRegression(max_iter=300).fit(x, y), x[:1].astype("float32"))
+    data = to_onnx(LogisticRegression(max_iter=300).fit(x, y), x[:1].astype("float32"))
     with pytest.raises(ArgumentError, match="zipmap"):
         ef.capture.import_onnx(data.SerializeToString())
 
