@@ -179,7 +179,12 @@ def speed(folder, rounds):
         print(f"{who}: {rate:,.0f} requests/s, median {p50 * 1e3:.2f} ms, 99 % {p99 * 1e3:.2f} ms")
     print(f"ratio {middle} ({spread[0]} to {spread[1]}), target {SPEED} at least")
     print(f"99 % / median {tail:.2f}, target {TAIL} at most")
-    return {"requests_per_second": rates, "ratio": middle, "spread": spread, "tail": tail}
+    return {
+        "requests_per_second": {who: statistics.median(x) for who, x in rates.items()},
+        "ratio": middle,
+        "spread": spread,
+        "tail": tail,
+    }
 
 
 def overload(folder, rounds):
@@ -212,8 +217,8 @@ def overload(folder, rounds):
         "capacity": capacity,
         "goodput": share,
         "refusal_seconds": refused,
-        "megabytes": [memory, most],
-        "medians": [before.quantile(0.5), after.quantile(0.5)],
+        "megabytes": {"before": memory, "afterwards": most},
+        "seconds": {"before": before.quantile(0.5), "afterwards": after.quantile(0.5)},
     }
 
 
@@ -244,7 +249,7 @@ def start(folder, rounds):
         f"from start to the first answer: median {statistics.median(found):.2f} s, "
         f"least {min(found):.2f} s, target {START_SECONDS} s"
     )
-    return {"seconds": found}
+    return {"seconds": statistics.median(found)}
 
 
 def main():

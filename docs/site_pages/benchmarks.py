@@ -17,6 +17,8 @@ _UNITS = {
     "seconds": "s",
     "first_seconds": "s",
     "peak": "MB",
+    "megabytes": "MB",
+    "requests_per_second": "a second",
 }
 
 
