@@ -12,11 +12,13 @@ from typing import Any
 
 from eagerflow import serving
 from eagerflow.errors import ArgumentError, printable
+from eagerflow.runtime import collector
 from eagerflow.serving.options import OPTIONS, Configuration
 from eagerflow.serving.protocols.first_request import first_request
 
 __all__ = ["add_serve"]
 
+SETTLED_SECONDS = 1.0  # after the start: a collection takes 0.1 s, and first requests may wait
 MAX_SHOWN_BODY = 400  # letters of a request that is told as an example
 
 
@@ -92,6 +94,7 @@ async def _serve(server: serving.Server) -> None:
     if server.is_started:
         for line in _greeting(server):
             print(printable(line), flush=True)
+        loop.call_later(SETTLED_SECONDS, collector.set_apart)
     await serving_task
 
 
