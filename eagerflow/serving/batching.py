@@ -94,8 +94,8 @@ class Request(NamedTuple):
 class Batcher:
     """Runs the requests of one version, in batches; belongs to the event loop that calls it.
 
-    ``running`` is how many requests wait or are computed, ``answered`` how many have an answer.
-    ``signatures`` has one more for each signature of the version's file.
+    ``running`` is how many requests wait or are computed. ``signatures`` has one more for each
+    signature of the version's file.
     """
 
     def __init__(
@@ -108,7 +108,6 @@ class Batcher:
         self.version = version
         self.batching = batching.checked()
         self.running = 0
-        self.answered = 0
         self.recent: deque[float] = deque(maxlen=1000)  # seconds that the last answers took
         self.metrics = metrics
         if metrics is not None:
@@ -140,6 +139,11 @@ class Batcher:
     def statistics(self) -> Statistics:
         """What was done for all signatures."""
         return Statistics.of(part._sums for part in self.parts())
+
+    @property
+    def answered(self) -> int:
+        """How many requests have had an answer."""
+        return self._sums.success
 
     @property
     def is_busy(self) -> bool:
@@ -301,9 +305,8 @@ class Batcher:
                 request.record.computed(self.version.name, self.version.number, request.rows, times)
             if request.future.done():  # whoever asked has gone
                 continue
-            failed = isinstance(outcome, BaseException)
-            self._sums.ended(now - request.arrived, failed)
-            if failed:
+            if isinstance(outcome, BaseException):
+                self._sums.ended(now - request.arrived, failed=True)
                 request.future.set_exception(outcome)
             else:
                 request.future.set_result(outcome)
@@ -313,7 +316,7 @@ class Batcher:
 
     def count(self, seconds: float) -> None:
         """Count a request that was answered after so many seconds."""
-        self.answered += 1
+        self._sums.ended(seconds, failed=False)
         self.recent.append(seconds)
         if self.metrics is not None:
             self.metrics.answered(seconds)

@@ -297,6 +297,7 @@ class Writer:
             number = arguments.step(step, op)
             if number % often:
                 return
+            often = 1  # it is due in each run; no value is a step
         sink = _Sink(self._file, partial(build, name), often, number)
         recorder = recorder_state()[1] or own_recorder(tensors.values())
         if recorder is None:

@@ -301,3 +301,20 @@ def test_damaged_configuration_of_the_projector_is_told(writer, tmp_path):
     (tmp_path / "projector_config.pbtxt").write_text("embeddings { what: 3")
     with pytest.raises(FileFormatError, match="projector_config"):
         writer.embedding("a", np.zeros((2, 3)))
+
+
+def test_a_step_that_is_a_number_is_due_in_each_run(tmp_path):
+    """Also where what is written is an argument, which is no step then."""
+    with ef.summary.Writer(tmp_path) as w:
+
+        @ef.function
+        def step(x, y):
+            w.scalar("x", x, 4, every=2)
+            w.histogram("y", y, 4, every=2)
+            return x
+
+        for x in (0, 1, 3):
+            step(x, ef.ones(3))
+    found = [float(array) for _, at, array, _ in reading.values(tmp_path, "x") if at == 4]
+    assert found == [0.0, 1.0, 3.0]
+    assert len(reading.values(tmp_path, "y")) == 3
