@@ -2,7 +2,7 @@
 
     python benchmarks/serving.py [speed overload idle start] [--rounds 5] [--json]
 
-Needs the extra ``serving``, and ``wrk`` for the first part. The server has the first processor for
+Needs the extra ``serving``, and Starlette and ``wrk`` for the first part. The server has the first processor for
 itself, the client the second.
 
 - speed: requests a second of a perceptron (64, 32, 10) by TensorFlow Serving's REST API, against a

@@ -15,6 +15,7 @@ from eagerflow.errors import ArgumentError, printable
 from eagerflow.runtime import collector
 from eagerflow.serving.options import OPTIONS, Configuration
 from eagerflow.serving.protocols.first_request import first_request
+from eagerflow.serving.server import run_in_loop
 
 __all__ = ["add_serve"]
 
@@ -77,7 +78,7 @@ def _run(options: argparse.Namespace) -> int:
         if models is None:
             raise ArgumentError("there are no models", op="serve", expected="MODELS or --config")
         server = serving.Server(**Configuration(models, values).arguments(), told=told)
-    asyncio.run(_serve(server))
+    run_in_loop(_serve(server))
     return 0
 
 

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow import extras
 from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.generation import Generation
+from eagerflow.serving.http import (
+    JSON,
+    ClientGoneError,
+    Deadline,
+    HttpRequest,
+    Router,
+    lifespan,
+    respond,
+)
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
-from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
+from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
 from eagerflow.serving.texts import dumps, loads
@@ -22,7 +29,7 @@ __all__ = ["Limits", "application"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
-JSON = {"content-type": "application/json"}
+CLIENT_GONE = 499  # what servers note for a client that went before its answer
 _log = logging.getLogger("eagerflow.serving")
 
 
@@ -43,54 +50,69 @@ class Limits(NamedTuple):
 def application(
     repository: Repository, limits: Limits | None = None, access: Access | None = None
 ) -> Any:
-    """The ASGI application (a Starlette) that answers for the models of a repository."""
-    access = (access or Access()).checked()
-    starlette = extras.load("starlette.applications", "serving", "ef.serving")
-    routing = extras.load("starlette.routing", "serving", "ef.serving")
-    endpoints = _Endpoints(repository, limits or Limits())
-    routes = [
-        routing.Route(
-            path,
-            _answering(endpoint, form, repository, Access() if path in _OPEN else access),
-            methods=[method],
+    """The ASGI application that answers for the models of a repository."""
+    return _Application(repository, limits or Limits(), (access or Access()).checked())
+
+
+class _Application:
+    """An ASGI application: finds the endpoint of a path, and answers what it gives, or its error.
+
+    There is nothing between the server and the endpoints, since a small model takes a tenth of
+    the time that a request does.
+    """
+
+    def __init__(self, repository: Repository, limits: Limits, access: Access) -> None:
+        self.repository = repository
+        self.access = access
+        table = _Endpoints(repository, limits).table()
+        self._router = Router(
+            (method, path, (endpoint, form, path not in _OPEN))
+            for method, path, endpoint, form in table
         )
-        for method, path, endpoint, form in endpoints.table()
-    ]
-    responses = extras.load("starlette.responses", "serving", "ef.serving")
 
-    async def refuse(request: Any, error: Any) -> Any:
-        told = {"error": f"{request.method} {request.url.path[:200]}: {error.detail}"}
-        return responses.Response(dumps(told), error.status_code, JSON)
-
-    return starlette.Starlette(routes=routes, exception_handlers={404: refuse, 405: refuse})
-
-
-def _answering(
-    endpoint: Callable[[Any], Awaitable[Any]], form: Any, repository: Repository, access: Access
-) -> Any:
-    """A route's function: what the endpoint gives, or its error in the protocol's form."""
-    responses = extras.load("starlette.responses", "serving", "ef.serving")
-    response = responses.Response
-    disconnected = extras.load("starlette.requests", "serving", "ef.serving").ClientDisconnect
-
-    async def answer(request: Any) -> Any:
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            if scope["type"] == "lifespan":
+                await lifespan(receive, send)
+                return
+            raise UnavailableError(f"{scope['type']} is not spoken here")
+        target, named, allowed = self._router.find(scope["method"], scope["path"])
+        request = HttpRequest(scope, receive, named)
+        if target is None:
+            await _refuse_path(request, allowed, send)
+            return
+        endpoint, form, is_guarded = target
         try:
-            access.check(request.headers.get("authorization"))
+            if is_guarded and self.access.tokens:
+                self.access.check(request.header("authorization"))
             body, headers = await endpoint(request)
-            return response(body, headers=headers) if isinstance(body, bytes) else body
-        except disconnected:
-            return response(status_code=499)
+        except ClientGoneError:
+            await respond(send, b"", {}, CLIENT_GONE)
         except Exception as error:
-            status = status_of(error)
-            if repository.metrics is not None:
-                name = request.path_params.get("model", "")
-                repository.metrics.refuse(name if name in repository.models else "", error)
-            if status == 500:
-                _log.exception("%s %s failed", request.method, request.url.path)
-            headers = JSON | _ASKS if status == 401 else JSON
-            return response(dumps(form(error)), status, headers)
+            await self._refuse(request, error, form, send)
+        else:
+            if isinstance(body, bytes):
+                await respond(send, body, headers)
+            else:
+                await body(scope, receive, send)
 
-    return answer
+    async def _refuse(self, request: HttpRequest, error: Exception, form: Any, send: Any) -> None:
+        """Answer with an error, in the protocol's form."""
+        status = status_of(error)
+        if self.repository.metrics is not None:
+            name = request.named.get("model", "")
+            self.repository.metrics.refuse(name if name in self.repository.models else "", error)
+        if status == 500:
+            _log.exception("%s %s failed", request.method, request.path)
+        await respond(send, dumps(form(error)), JSON | _ASKS if status == 401 else JSON, status)
+
+
+async def _refuse_path(request: HttpRequest, allowed: Sequence[str], send: Any) -> None:
+    """Answer that there is nothing of this path, or only for other methods."""
+    why = "Method Not Allowed" if allowed else "Not Found"
+    told = {"error": f"{request.method} {request.path[:200]}: {why}"}
+    headers = JSON | {"allow": ", ".join(allowed)} if allowed else JSON
+    await respond(send, dumps(told), headers, 405 if allowed else 404)
 
 
 class _Endpoints:
@@ -99,6 +121,7 @@ class _Endpoints:
     def __init__(self, repository: Repository, limits: Limits) -> None:
         self.repository = repository
         self.limits = limits
+        self._deadline = Deadline(limits.body_seconds)
 
     def table(self) -> list[tuple[str, str, Any, Any]]:
         """Method, path, function and form of errors of each route."""
@@ -143,19 +166,19 @@ class _Endpoints:
 
     # What all of them do -------------------------------------------------------------------------
 
-    def named(self, request: Any) -> tuple[Model, int | None, str | None]:
+    def named(self, request: HttpRequest) -> tuple[Model, int | None, str | None]:
         """The model, version and label that a request's path names."""
-        given = request.path_params
+        given = request.named
         version = given.get("version")
         number = None if version is None else inference.number(version)
         return self.repository.model(given["model"]), number, given.get("label")
 
-    def batcher(self, request: Any) -> Batcher:
+    def batcher(self, request: HttpRequest) -> Batcher:
         """The version that a request's path names."""
         model, version, label = self.named(request)
         return model.batcher(version, label)
 
-    async def asked(self, request: Any) -> tuple[Answering, bytes]:
+    async def asked(self, request: HttpRequest) -> tuple[Answering, bytes]:
         """What is to answer, and the whole body of the request.
 
         It is found when the body is there: versions may leave meanwhile, but not before what they
@@ -164,34 +187,17 @@ class _Endpoints:
         self.batcher(request)
         body = await self.body(request)
         model, version, label = self.named(request)
-        found = model.next(version, label, request.headers.get)
+        found = model.next(version, label, request.header)
         found.check_room()
         return found, body
 
-    async def body(self, request: Any) -> bytes:
+    async def body(self, request: HttpRequest) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits."""
-        most = self.limits.max_body
-        told = request.headers.get("content-length", "0")
-        if told.isdecimal() and int(told) > most:
-            _refuse_size(most)
-        parts, size = [], 0
-        try:
-            async with asyncio.timeout(self.limits.body_seconds):
-                async for part in request.stream():
-                    parts.append(part)
-                    size += len(part)
-                    if size > most:
-                        _refuse_size(most)
-        except TimeoutError:
-            raise LateError(
-                "the body took too long to arrive",
-                received=f"{size} bytes in {self.limits.body_seconds:g} s",
-            ) from None
-        return b"".join(parts)
+        return await request.body(self.limits.max_body, self._deadline)
 
     # TensorFlow Serving --------------------------------------------------------------------------
 
-    async def predict(self, request: Any) -> Any:
+    async def predict(self, request: HttpRequest) -> Any:
         batcher, body = await self.asked(request)
         told = loads(body)
         batcher = tensorflow.asked_for(told, batcher)
@@ -199,7 +205,7 @@ class _Endpoints:
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.prediction(found, asked.by_row), found.values()), JSON
 
-    async def _examples(self, request: Any, kind: str) -> Any:
+    async def _examples(self, request: HttpRequest, kind: str) -> Any:
         batcher, body = await self.asked(request)
         told = loads(body)
         batcher = tensorflow.asked_for(told, batcher)
@@ -207,38 +213,38 @@ class _Endpoints:
         found = await batcher.run(asked.inputs)
         return dumps(tensorflow.example_answer(found, kind), found.values()), JSON
 
-    async def classify(self, request: Any) -> Any:
+    async def classify(self, request: HttpRequest) -> Any:
         return await self._examples(request, "classify")
 
-    async def regress(self, request: Any) -> Any:
+    async def regress(self, request: HttpRequest) -> Any:
         return await self._examples(request, "regress")
 
-    async def status(self, request: Any) -> Any:
-        given = request.path_params
+    async def status(self, request: HttpRequest) -> Any:
+        given = request.named
         model = self.repository.model(given["model"])
         version = None if "version" not in given else inference.number(given["version"])
         if "label" in given:
             version = model.batcher(label=given["label"]).version.number
         return dumps(tensorflow.status(model, version)), JSON
 
-    async def metadata(self, request: Any) -> Any:
+    async def metadata(self, request: HttpRequest) -> Any:
         return dumps(tensorflow.metadata(self.batcher(request))), JSON
 
     # The Open Inference Protocol -----------------------------------------------------------------
 
-    async def infer(self, request: Any) -> Any:
+    async def infer(self, request: HttpRequest) -> Any:
         batcher, body = await self.asked(request)
-        form = arrays.form_of(request.headers.get("content-type"))
+        form = arrays.form_of(request.header("content-type"))
         if form is None:
-            asked = inference.request(body, request.headers.get(inference.HEADER))
+            asked = inference.request(body, request.header(inference.HEADER))
         else:
-            named = batcher.by_signature(request.query_params.get("signature_name"))
+            named = batcher.by_signature(request.query.get("signature_name"))
             asked = arrays.request(
-                body, form, named.version.signature, request.query_params, self.limits.max_body
+                body, form, named.version.signature, request.query, self.limits.max_body
             )
-        is_named = "version" in request.path_params
+        is_named = "version" in request.named
         version, found = await inference.infer(asked, batcher, is_named)
-        form = arrays.wanted_form(request.headers.get("accept"), form, len(found))
+        form = arrays.wanted_form(request.header("accept"), form, len(found))
         if form is not None:
             return arrays.write(found, form), {"content-type": form}
         body, length = inference.answer(asked, version.name, version.number, found)
@@ -249,7 +255,7 @@ class _Endpoints:
             inference.HEADER: str(length),
         }
 
-    async def generation(self, request: Any) -> tuple[Generation, generate.Asked]:
+    async def generation(self, request: HttpRequest) -> tuple[Generation, generate.Asked]:
         """What a request asks to be generated, once it has begun."""
         batcher, body = await self.asked(request)
         asked = generate.request(loads(body), batcher.version)
@@ -258,7 +264,7 @@ class _Endpoints:
         await events.unless_gone(request.receive, made.start())
         return made, asked
 
-    async def generate(self, request: Any) -> Any:
+    async def generate(self, request: HttpRequest) -> Any:
         made, asked = await self.generation(request)
         try:
             tokens = await events.unless_gone(request.receive, made.all_tokens())
@@ -266,80 +272,76 @@ class _Endpoints:
         finally:
             made.end()
 
-    async def generate_stream(self, request: Any) -> Any:
+    async def generate_stream(self, request: HttpRequest) -> Any:
         made, asked = await self.generation(request)
         told = generate.events(asked, made)
         return events.EventStream(told, made.end, self.limits.heartbeat), {}
 
-    async def page(self, request: Any) -> Any:
+    async def page(self, request: HttpRequest) -> Any:
         return page.page(self.repository)
 
-    async def figures(self, request: Any) -> Any:
+    async def figures(self, request: HttpRequest) -> Any:
         return dumps(page.figures(self.repository)), JSON
 
-    async def metrics(self, request: Any) -> Any:
+    async def metrics(self, request: HttpRequest) -> Any:
         metrics = self.repository.metrics
         if metrics is None:
             raise UnavailableError("this server counts nothing")
         return metrics.text(), {"content-type": metrics.content_type}
 
-    async def openapi(self, request: Any) -> Any:
+    async def openapi(self, request: HttpRequest) -> Any:
         routes = [(method, path, made.__name__) for method, path, made, _ in self.table()]
         return dumps(openapi.description(routes)), JSON
 
-    async def server(self, request: Any) -> Any:
+    async def server(self, request: HttpRequest) -> Any:
         return dumps(inference.server()), JSON
 
-    async def live(self, request: Any) -> Any:
+    async def live(self, request: HttpRequest) -> Any:
         return b'{"live":true}', JSON
 
-    async def ready(self, request: Any) -> Any:
+    async def ready(self, request: HttpRequest) -> Any:
         if not self.repository.is_ready:
             raise UnavailableError("models are loading")
         return b'{"ready":true}', JSON
 
-    async def index(self, request: Any) -> Any:
+    async def index(self, request: HttpRequest) -> Any:
         asked = await self.body(request)
         told = loads(asked) if asked else {}
         ready = isinstance(told, dict) and told.get("ready") is True
         return dumps(inference.index(self.repository, ready)), JSON
 
-    async def load(self, request: Any) -> Any:
-        await self.repository.load(request.path_params["model"])
+    async def load(self, request: HttpRequest) -> Any:
+        await self.repository.load(request.named["model"])
         return b"{}", JSON
 
-    async def unload(self, request: Any) -> Any:
-        await self.repository.unload(request.path_params["model"])
+    async def unload(self, request: HttpRequest) -> Any:
+        await self.repository.unload(request.named["model"])
         return b"{}", JSON
 
-    async def traffic(self, request: Any) -> Any:
-        return dumps(self.repository.model(request.path_params["model"]).told()), JSON
+    async def traffic(self, request: HttpRequest) -> Any:
+        return dumps(self.repository.model(request.named["model"]).told()), JSON
 
-    async def direct(self, request: Any) -> Any:
+    async def direct(self, request: HttpRequest) -> Any:
         told = loads(await self.body(request))
-        name = request.path_params["model"]
+        name = request.named["model"]
         model = await self.repository.direct(name, lambda model: model.changed(told))
         return dumps(model.told()), JSON
 
-    async def config(self, request: Any) -> Any:
+    async def config(self, request: HttpRequest) -> Any:
         return dumps(triton.config(self.batcher(request))), JSON
 
-    async def statistics(self, request: Any) -> Any:
+    async def statistics(self, request: HttpRequest) -> Any:
         model, version, _ = self.named(request)
         return dumps(triton.statistics([model], version)), JSON
 
-    async def all_statistics(self, request: Any) -> Any:
+    async def all_statistics(self, request: HttpRequest) -> Any:
         return dumps(triton.statistics(list(self.repository.models.values()))), JSON
 
-    async def model_ready(self, request: Any) -> Any:
+    async def model_ready(self, request: HttpRequest) -> Any:
         version = self.batcher(request).version
         return dumps({"name": version.name, "ready": True}), JSON
 
-    async def model_metadata(self, request: Any) -> Any:
+    async def model_metadata(self, request: HttpRequest) -> Any:
         version = self.batcher(request).version
         numbers = list(self.repository.model(version.name).ready)
         return dumps(inference.metadata(version.name, numbers, version.signature)), JSON
-
-
-def _refuse_size(most: int) -> None:
-    raise TooLargeError("the body is too large", expected=f"{most:,} bytes at most")

@@ -117,6 +117,7 @@ class Batcher:
         self.joins = version.signature.batch is not None and batching.max_rows > 1
         self._sums = Statistics()
         self._steps = batching.steps()
+        self._planned = frozenset(self._steps if self.joins else (1,))
         self._waiting: list[Request] = []
         self._number = itertools.count().__next__
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
@@ -156,6 +157,8 @@ class Batcher:
         ``serving_default``, an empty text and None are all outputs of the graph, if its file has
         no signature of this name.
         """
+        if not self.signatures and name in (None, ""):
+            return self
         name = DEFAULT_SIGNATURE if name in (None, "") else name
         parts = {DEFAULT_SIGNATURE: self, **self.signatures}
         if isinstance(name, str) and name in parts:
@@ -185,18 +188,43 @@ class Batcher:
             raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
         places = self.version.signature.outputs_of(outputs)
         inputs = self.version.arrays(given)
-        self.running += 1
-        try:
-            found = await self._queued(inputs, places, timeout, priority)
-        finally:
-            self.running -= 1
+        rows = inputs[0].shape[0] if self.joins else 1
+        if self._joins_nothing(rows):
+            found = self._at_once(inputs, places, rows)
+        else:
+            self.running += 1
+            try:
+                found = await self._queued(inputs, places, rows, timeout, priority)
+            finally:
+                self.running -= 1
         names = self.version.signature.all_outputs
         return dict(zip([names[i] for i in places], found, strict=True))
 
+    def _joins_nothing(self, rows: int) -> bool:
+        """Whether a request of so many rows gains nothing by waiting for others."""
+        is_alone = not self._waiting and not self.batching.max_wait and rows in self._planned
+        return is_alone and self._executor.is_quick
+
+    def _at_once(self, inputs: Sequence[Any], places: Sequence[int], rows: int) -> list[Any]:
+        """The outputs of a request that is a batch alone."""
+        begun = time.monotonic()
+        found = with_recorder(None, self._executor.compute, inputs, places)
+        seconds = time.monotonic() - begun
+        record = current.get()
+        if record is not None:
+            record.computed(self.version.name, self.version.number, rows, (0.0, seconds))
+        self._count_batch(rows, 0.0, seconds)
+        self.count(seconds)
+        return found
+
     async def _queued(
-        self, inputs: Sequence[Any], places: Sequence[int], timeout: float | None, priority: int
+        self,
+        inputs: Sequence[Any],
+        places: Sequence[int],
+        rows: int,
+        timeout: float | None,
+        priority: int,
     ) -> list[Any]:
-        rows = inputs[0].shape[0] if self.joins else 1
         if rows > self.batching.max_rows:
             return await self._cut(inputs, places, timeout, priority)
         self._check_queue(len(self._waiting))
@@ -250,8 +278,10 @@ class Batcher:
         """A request of many rows, as several."""
         step = self.batching.max_rows
         parts = [
-            self._queued([x[i : i + step] for x in inputs], places, *more)
-            for i in range(0, inputs[0].shape[0], step)
+            self._queued(part, places, part[0].shape[0], *more)
+            for part in (
+                [x[i : i + step] for x in inputs] for i in range(0, inputs[0].shape[0], step)
+            )
         ]
         found = await asyncio.gather(*parts)
         return [np.concatenate(columns) for columns in zip(*found, strict=True)]
@@ -296,9 +326,7 @@ class Batcher:
             outcomes = [outcomes] * len(batch)
         rows = sum(request.rows for request in batch)
         waited = sum(begun - request.arrived for request in batch)
-        self._sums.computed(rows, waited, now - begun)
-        if self.metrics is not None:
-            self.metrics.computed(rows)
+        self._count_batch(rows, waited, now - begun)
         for request, outcome in zip(batch, outcomes, strict=True):
             if request.record is not None:
                 times = begun - request.arrived, now - begun
@@ -313,6 +341,11 @@ class Batcher:
                 if request.then is None:
                     self.count(now - request.arrived)
         self._plan()
+
+    def _count_batch(self, rows: int, waited: float, seconds: float) -> None:
+        self._sums.computed(rows, waited, seconds)
+        if self.metrics is not None:
+            self.metrics.computed(rows)
 
     def count(self, seconds: float) -> None:
         """Count a request that was answered after so many seconds."""

@@ -25,6 +25,10 @@ __all__ = ["Executor", "InProcess", "InWorkers", "Pool"]
 INLINE_SECONDS = 0.0005
 """Models that take less run in the server's own thread: to pass work to another takes 0.1 ms."""
 
+QUICK_SECONDS = 0.00005
+"""Models that take less run when a request comes: to wait for others, and to be joined with them,
+takes about as long."""
+
 Work = Callable[[], list[Any]]
 End = Callable[[list[Any] | BaseException], None]
 
@@ -42,6 +46,11 @@ class Executor(ABC):
     @abstractmethod
     def is_free(self, later: Callable[[], None]) -> bool:
         """Whether a batch can begin now; if not, ``later`` is called when one may."""
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether ``compute`` can be called now, and is over in less time than it takes to wait."""
+        return False
 
     @abstractmethod
     def begin(self, work: Work, count: int, end: End) -> None:
@@ -81,6 +90,11 @@ class InProcess(Executor):
     def is_free(self, later: Callable[[], None]) -> bool:
         """See ``Executor.is_free``."""
         return not self._busy  # whoever began the batch comes again when it ends
+
+    @property
+    def is_quick(self) -> bool:
+        """See ``Executor.is_quick``."""
+        return not self._busy and 0 < self.version.seconds < QUICK_SECONDS
 
     def begin(self, work: Work, count: int, end: End) -> None:
         """See ``Executor.begin``."""

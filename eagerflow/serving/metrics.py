@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any
 
 from eagerflow import extras
@@ -11,7 +14,54 @@ from eagerflow.serving.workers import Workers
 __all__ = ["Metrics", "VersionMetrics"]
 
 _SECONDS = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_OF_VERSION = ("model", "version")
 _ROWS = tuple(1 << i for i in range(11))
+
+
+class _Histogram:
+    """How many numbers lie between bounds; belongs to the event loop, so that nothing is locked."""
+
+    def __init__(self, bounds: Sequence[float]) -> None:
+        self._bounds = bounds
+        self._counts = [0] * (len(bounds) + 1)
+        self._sum = 0.0
+
+    def observe(self, number: float) -> None:
+        """Count a number."""
+        self._counts[bisect_left(self._bounds, number)] += 1
+        self._sum += number
+
+    def told(self) -> tuple[list[tuple[str, float]], float]:
+        """How many numbers each bound is not below, by its text, and the sum of all."""
+        names = [*map(str, self._bounds), "+Inf"]
+        return list(zip(names, accumulate(self._counts), strict=True)), self._sum
+
+
+class _Histograms:
+    """A histogram for each model and version, which the client's registry collects."""
+
+    def __init__(self, registry: Any, name: str, told: str, bounds: Sequence[float]) -> None:
+        core = extras.load("prometheus_client.core", "serving", "ef.serving")
+        self._family = core.HistogramMetricFamily
+        self._about = name, told
+        self._bounds = bounds
+        self._of: dict[tuple[str, ...], _Histogram] = {}
+        registry.register(self)
+
+    def labels(self, *labels: str) -> _Histogram:
+        """The one of a model and a version."""
+        return self._of.setdefault(labels, _Histogram(self._bounds))
+
+    def remove(self, *labels: str) -> None:
+        """Forget that of a model and a version."""
+        self._of.pop(labels, None)
+
+    def collect(self) -> list[Any]:
+        """All of them, as the client writes them."""
+        family = self._family(*self._about, labels=_OF_VERSION)
+        for labels, histogram in self._of.items():
+            family.add_metric(labels, *histogram.told())
+        return [family]
 
 
 class Metrics:
@@ -20,20 +70,17 @@ class Metrics:
     def __init__(self) -> None:
         self._client = client = extras.load("prometheus_client", "serving", "ef.serving")
         self.registry = registry = client.CollectorRegistry()
-        of_version = ("model", "version")
 
-        def made(kind: Any, name: str, told: str, labels: Any = of_version, **more: Any) -> Any:
-            return kind(f"eagerflow_{name}", told, labels, registry=registry, **more)
+        def made(kind: Any, name: str, told: str, labels: Any = _OF_VERSION) -> Any:
+            return kind(f"eagerflow_{name}", told, labels, registry=registry)
 
-        self.seconds = made(
-            client.Histogram,
-            "request_seconds",
-            "Seconds from when a request was read to its answer",
-            buckets=_SECONDS,
+        def histograms(name: str, told: str, bounds: Sequence[float]) -> _Histograms:
+            return _Histograms(registry, f"eagerflow_{name}", told, bounds)
+
+        self.seconds = histograms(
+            "request_seconds", "Seconds from when a request was read to its answer", _SECONDS
         )
-        self.rows = made(
-            client.Histogram, "batch_rows", "Rows of the batches that were computed", buckets=_ROWS
-        )
+        self.rows = histograms("batch_rows", "Rows of the batches that were computed", _ROWS)
         self.refused = made(
             client.Counter,
             "refused_requests",
@@ -53,7 +100,7 @@ class Metrics:
             client.Counter,
             "shadow_answers",
             "Answers that a shadow has computed again, by how it differed",
-            (*of_version, "outcome"),
+            (*_OF_VERSION, "outcome"),
         )
         self._differences = made(
             client.Gauge,
@@ -62,11 +109,10 @@ class Metrics:
         )
         self.sequences = made(client.Gauge, "active_sequences", "Sequences whose state is kept now")
         self.tokens = made(client.Counter, "generated_tokens", "Tokens that were generated")
-        self.first_token = made(
-            client.Histogram,
+        self.first_token = histograms(
             "first_token_seconds",
             "Seconds from when a request was read to the first token that is generated",
-            buckets=_SECONDS,
+            _SECONDS,
         )
 
     def watch(self, workers: Workers) -> None:

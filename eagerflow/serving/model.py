@@ -8,7 +8,6 @@ import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,7 @@ import numpy as np
 from eagerflow.capture.saving import examples
 from eagerflow.capture.saving.formats import read
 from eagerflow.convert import as_tensor
+from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.graph import Graph
@@ -24,7 +24,7 @@ from eagerflow.plan.replay import replay_of
 from eagerflow.recorder import with_recorder
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.signature import Signature
-from eagerflow.tensor import Tensor
+from eagerflow.tensor import Tensor, new_tensor
 
 __all__ = ["ModelVersion", "Row"]
 
@@ -62,8 +62,9 @@ class ModelVersion:
         self.graph = graph
         self.signature = Signature(graph)
         self.path: Path | None = None
+        self._row_types = _row_types(self.signature)
         self.seconds = 0.0
-        """The median time of a run of one row, from when it was tried."""
+        """The shortest time of a run of one row, from when it was tried; 0 before."""
         self.numerics = numerics
         self.serial = next(_SERIAL)
         """A number that no other graph that is served has, also of the same version."""
@@ -103,7 +104,27 @@ class ModelVersion:
             x if type(x) is np.ndarray else array_of(x, spec.dtype, str(spec.name), self.name)
             for x, spec in zip(self.signature.ordered(given), specs, strict=True)
         ]
+        fitting = self._as_rows(found)
+        if fitting is not None:
+            return fitting
         return self._replay.checked(self.inputs_of(found, self.beginning))
+
+    def _as_rows(self, arrays: Sequence[Any]) -> list[Tensor] | None:
+        """Arrays as tensors that share their memory, if all plainly are rows of what is expected.
+
+        None for all others, which may fit too: of another order in memory, say, or read-only.
+        """
+        if self._row_types is None:
+            return None
+        rows, device = len(arrays[0]) if arrays[0].ndim else 0, current_device()
+        made = []
+        for array, (dtype, shape) in zip(arrays, self._row_types, strict=True):
+            fits = array.dtype == dtype and array.flags.carray and array.shape == (rows, *shape)
+            kind = device.kind(dtype)
+            if not fits or not rows or type(array) is not kind.array_type:
+                return None
+            made.append(new_tensor(array, kind))
+        return made
 
     def inputs_of(self, given: Sequence[Any], state: Sequence[Any]) -> list[Any]:
         """The graph's inputs, of those that requests give and of the state."""
@@ -150,7 +171,7 @@ class ModelVersion:
                 self.compute(inputs, every)
                 times.append(time.perf_counter() - begin)
             if position == 0:
-                self.seconds = median(times)
+                self.seconds = min(times)
 
     def _trial(self, known: Mapping[str, int]) -> tuple[list[Any], list[Any]]:
         """Zeros for what requests give, and state as it begins, of these sizes."""
@@ -176,6 +197,16 @@ class ModelVersion:
 
     def __repr__(self) -> str:
         return f"<ModelVersion {self.name!r} {self.number}>"
+
+
+def _row_types(signature: Signature) -> list[tuple[Any, tuple[int, ...]]] | None:
+    """The dtype and the shape of a row of each input, where requests give rows of known shapes."""
+    specs = signature.inputs.values()
+    if signature.batch is None or signature.state is not None:
+        return None
+    if any(isinstance(size, Dim) for spec in specs for size in spec.shape[1:]):
+        return None
+    return [(spec.dtype, tuple(spec.shape[1:])) for spec in specs]
 
 
 def beginnings(graph: Graph, state: State) -> list[Any]:

@@ -7,7 +7,7 @@ import math
 import os
 import socket
 import threading
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,14 @@ from eagerflow.serving.sequences import SequenceLimits
 __all__ = ["Server"]
 
 Told = Callable[[str], None]
+
+
+def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
+    """Run in an event loop of its own until it is done: uvloop's where that is installed."""
+    uvloop = extras.load_if_there("uvloop")
+    made = None if uvloop is None else uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=made) as runner:
+        runner.run(work)
 
 
 class Server:
@@ -205,7 +213,7 @@ class Server:
 
     def _run(self) -> None:
         try:
-            asyncio.run(self.serve())
+            run_in_loop(self.serve())
         except BaseException as error:
             self._failed = error
         finally:

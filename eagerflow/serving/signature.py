@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eagerflow.errors import ArgumentError
@@ -39,6 +39,7 @@ class Signature:
         self.inputs = {name: spec for name, spec in inputs.items() if name not in taken}
         self.outputs = {name: spec for name, spec in outputs.items() if name not in taken.values()}
         self.all_outputs = graph.outputs.names
+        self._places = tuple(map(self.all_outputs.index, self.outputs))
         self.alone = "inputs and outputs do not all begin with one free size"
         """Why each request runs alone, where ``batch`` is None."""
         if self.batch is not None:
@@ -75,10 +76,12 @@ class Signature:
             )
         return next(iter(self.inputs))
 
-    def outputs_of(self, names: Iterable[str] | None) -> list[int]:
+    def outputs_of(self, names: Iterable[str] | None) -> Sequence[int]:
         """The places in the graph of these outputs, or of all; ArgumentError for other names."""
+        if names is None:
+            return self._places
         known = self.all_outputs
-        wanted = list(self.outputs if names is None else names)
+        wanted = list(names)
         strange = [name for name in wanted if name not in self.outputs]
         if strange:
             raise ArgumentError(

@@ -51,14 +51,15 @@ def dumps(value: Any, arrays: Iterable[Any] = ()) -> bytes:
     b'{"y":[0.1,2.0]}'
     """
     if _orjson is not None and all(map(_is_native, arrays)):
-        return bytes(_orjson.dumps(value, option=_orjson.OPT_SERIALIZE_NUMPY))
+        text = bytes(_orjson.dumps(value, option=_orjson.OPT_SERIALIZE_NUMPY))
+        if b"null" not in text:  # which orjson writes for NaN and infinity too
+            return text
     return json.dumps(value, default=plain, separators=(",", ":")).encode()
 
 
 def _is_native(array: Any) -> bool:
-    """Whether orjson writes an array as it is."""
-    fits = array.dtype in _NATIVE and array.flags.c_contiguous
-    return bool(fits and (array.dtype.kind != "f" or np.isfinite(array).all()))
+    """Whether orjson writes the finite numbers of an array as they are."""
+    return array.dtype in _NATIVE and array.flags.c_contiguous
 
 
 def plain(value: Any) -> Any:

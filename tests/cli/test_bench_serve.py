@@ -7,7 +7,6 @@ import pytest
 import eagerflow as ef
 from eagerflow.cli import main
 
-pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 SECRET = "a-secret-of-some-length"
 

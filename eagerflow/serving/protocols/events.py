@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from eagerflow import extras
+from eagerflow.serving.http import ClientGoneError
 from eagerflow.serving.texts import dumps
 
 __all__ = ["EventStream", "event", "unless_gone"]
@@ -43,7 +43,7 @@ async def _gone(receive: Receive) -> None:
 
 
 async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
-    """What the work gives; it is cancelled when the client goes, and ClientDisconnect raised.
+    """What the work gives; it is cancelled when the client goes, and ClientGoneError raised.
 
     The body of the request has been read already.
     """
@@ -52,7 +52,7 @@ async def unless_gone(receive: Receive, work: Awaitable[T]) -> T:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
         if task.done():
             return task.result()
-        raise extras.load("starlette.requests", "serving", "ef.serving").ClientDisconnect()
+        raise ClientGoneError
     finally:
         await _cancel(task, gone)
 
