@@ -36,7 +36,15 @@ class Variable(Operators):
     8.0
     """
 
-    __slots__ = ("__weakref__", "_current", "constraint", "is_random_state", "name", "trainable")
+    __slots__ = (
+        "__weakref__",
+        "_current",
+        "aggregation",
+        "constraint",
+        "is_random_state",
+        "name",
+        "trainable",
+    )
 
     _current: Tensor
 
@@ -55,6 +63,7 @@ class Variable(Operators):
         self.name = name or f"variable_{next(_count)}"
         self.trainable = trainable and is_inexact(tensor.dtype)
         self.is_random_state = False  # a generator says so of its own
+        self.aggregation = "mean"  # or "sum": of the values that replicas of a step give it
         self.constraint: Any = None  # what optimizers make of a new value before they assign it
         self.current = tensor
         if recorder is not None:

@@ -278,9 +278,18 @@ class CompiledLayer(Layer):
 
     def batch_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
         """The step ``"train"`` or ``"test"`` to run, and whether it gives numbers of its own."""
+        name, own = self._step_name(kind)
+        return self._step(name), own
+
+    def python_step(self, kind: str) -> tuple[Callable[..., Any], bool]:
+        """The same step as a function that is not captured yet."""
+        name, own = self._step_name(kind)
+        return getattr(self, name), own
+
+    def _step_name(self, kind: str) -> tuple[str, bool]:
         methods = f"{kind}_step", "compute_metrics"
         own = any(getattr(type(self), name) is not getattr(CompiledLayer, name) for name in methods)
-        return self._step(f"_own_{kind}_batch" if own else f"_{kind}_batch"), own
+        return f"_own_{kind}_batch" if own else f"_{kind}_batch", own
 
     def step_graph(self, kind: str) -> Any:
         """The graph that steps ``"train"`` or ``"test"`` were last replayed from.

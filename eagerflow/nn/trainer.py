@@ -41,6 +41,7 @@ class Trainer(CompiledLayer):
         validation_steps: int | None = None,
         validation_batch_size: int | None = None,
         validation_freq: int | Sequence[int] = 1,
+        strategy: Any = None,
     ) -> History:
         """Train for some epochs, and return their numbers.
 
@@ -52,6 +53,7 @@ class Trainer(CompiledLayer):
         epochs it is looked at, or in the epochs listed, counted from 1. ``class_weight`` maps
         classes to weights. ``verbose`` is 0, 1 (a bar), 2 (lines) or ``"auto"``. Epochs are
         numbered from ``initial_epoch``, and have ``steps_per_epoch`` batches where that is given.
+        A ``strategy`` of ``ef.cluster`` makes each step on several devices or machines.
         Weights that the loss does not depend on stay as they are, with one warning. Raises
         ShapeError where lengths or shapes do not fit, ArgumentError for other values,
         GradientError where the loss depends on no weight.
@@ -85,6 +87,7 @@ class Trainer(CompiledLayer):
             validation_steps=validation_steps,
             validation_freq=validation_freq,
             verbose=verbose,
+            strategy=strategy,
         )
 
     def evaluate(

@@ -48,6 +48,7 @@ def fit(
     validation_steps: int | None,
     validation_freq: int | Sequence[int],
     verbose: Any,
+    strategy: Any = None,
 ) -> History:
     """Train a model for some epochs; see ``Model.fit``."""
     history = History()
@@ -62,7 +63,9 @@ def fit(
     )
     model.stop_training, model._initial_epoch = False, epochs.start
     logs: dict[str, Any] = {}
-    with Progress(verbose, epochs.stop, "fit") as progress, told:
+    made = None if strategy is None else strategy.batch_step(model)
+    merged = nullcontext() if strategy is None else strategy.merging()
+    with Progress(verbose, epochs.stop, "fit") as progress, told, merged:
         told.on_train_begin({})
         epochs = range(model._initial_epoch, epochs.stop)  # a restored model goes on
         for epoch in epochs:
@@ -70,7 +73,7 @@ def fit(
             progress.begin(epoch, known)
             batches = progress.watch(source.epoch(shuffle, steps))
             with _beside(source):
-                own = _run(model, "train", batches, told, epoch == epochs.start)
+                own = _run(model, "train", batches, told, epoch == epochs.start, made, strategy)
             before, logs = logs, model.logs(own)
             if validation is not None and _is_due(epoch, validation_freq):
                 told.on_test_begin({})
@@ -111,11 +114,21 @@ def _is_due(epoch: int, frequency: int | Sequence[int]) -> bool:
 
 
 def _run(
-    model: Any, kind: str, batches: Iterable[Batch], told: CallbackList, first: bool = False
+    model: Any,
+    kind: str,
+    batches: Iterable[Batch],
+    told: CallbackList,
+    first: bool = False,
+    made: tuple[Callable[..., Any], bool] | None = None,
+    strategy: Any = None,
 ) -> Any:
-    """Train or test on batches; the numbers of the last, where the model's own step gives some."""
+    """Train or test on batches; the numbers of the last, where the model's own step gives some.
+
+    ``made`` is the step of a ``strategy``, in place of the model's.
+    """
     model.reset_metrics()
-    step, own = model.batch_step(kind)
+    step, own = made or model.batch_step(kind)
+    merge = (lambda: None) if strategy is None else strategy.merge
     begin, end = getattr(told, f"on_{kind}_batch_begin"), getattr(told, f"on_{kind}_batch_end")
     announced, wanted = told.listens(f"on_{kind}_batch_begin"), told.listens(f"on_{kind}_batch_end")
     found: Any = None
@@ -127,9 +140,11 @@ def _run(
         else:
             found = step(*present(batch))
         if wanted:
+            merge()
             end(number, model.logs(found if own else None))
         if kind == "train" and model.stop_training:
             break
+    merge()
     return found if own else None
 
 

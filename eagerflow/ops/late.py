@@ -120,7 +120,14 @@ _RANDOM = {
         "lognormal multinomial poisson randint shuffle student_t von_mises"
     ),
 }
-_UNNAMED = ("fft", "nn.adaptive_updates", "nn.mean_differences", "nn.weight_products", "signal")
+_UNNAMED = (
+    "communication.replicas",
+    "fft",
+    "nn.adaptive_updates",
+    "nn.mean_differences",
+    "nn.weight_products",
+    "signal",
+)
 
 
 def _by_name(table: dict[str, str]) -> dict[str, str]:

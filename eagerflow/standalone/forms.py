@@ -126,7 +126,7 @@ def _same_value(w: Writer, node: Node, x: Expression) -> Expression:
     return x
 
 
-@form("send", "recv")
+@form("send", "recv", "replica_mean")
 def _communication(w: Writer, node: Node, *xs: Expression) -> Expression:
     raise CaptureError("it cannot be exported: a program is in one place", op=node.op.name)
 

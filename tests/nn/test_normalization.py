@@ -188,7 +188,6 @@ def test_the_wrapped_layer_trains_and_comes_back_from_the_configuration():
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
-        (lambda: ef.nn.BatchNormalization(synchronized=True), "Argument", "not available"),
         (lambda: ef.nn.GroupNormalization(0), "Argument", "0 is out of range"),
         (lambda: ef.nn.GroupNormalization(3)(ef.ones((2, 4))), "Shape", "cannot be divided"),
         (lambda: ef.nn.GroupNormalization(3)(ef.nn.Input((5, None))), "Shape", "unknown number"),

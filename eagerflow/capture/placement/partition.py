@@ -22,10 +22,12 @@ from eagerflow.devices import Device
 from eagerflow.display import html
 from eagerflow.errors import ArgumentError, SessionError, printable
 from eagerflow.fusion.kernels import FusedKernel
+from eagerflow.fusion.lowering import without_inputs
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
+from eagerflow.graph.walk import renewed
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
@@ -102,7 +104,7 @@ class Partition:
         return self.numerics == "exact"
 
     def _concrete(self, sizes: dict[str, int]) -> Graph:
-        return concrete(self._replay._optimized, sizes)
+        return _with_free_fills(concrete(self._replay._optimized, sizes))
 
     @cached_property
     def costs(self) -> CostModel:
@@ -335,6 +337,24 @@ class Partition:
         if path is not None:
             write(found, path)
         return found
+
+
+def _with_free_fills(graph: Graph) -> Graph:
+    """The graph with ones and zeros that wait for no array of their shape.
+
+    A kernel may hold both the array and what reads the ones: each would wait for the other.
+    """
+    new: dict[Value, Value] = {}
+    nodes = []
+    for node in graph.nodes:
+        if node.op.fills and node.inputs:
+            made = without_inputs(node)
+            made.outputs = tuple([v.like(made) for v in node.outputs])
+            new.update(zip(node.outputs, made.outputs, strict=True))
+        else:
+            made = renewed(node, new)
+        nodes.append(made)
+    return graph.like(nodes, new) if new else graph
 
 
 def _program(division: Division, devices: Sequence[Device]) -> _Ready:

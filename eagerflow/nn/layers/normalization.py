@@ -17,6 +17,7 @@ from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.masks import spread
 from eagerflow.nn.regularizers import RegularizerLike
+from eagerflow.nn.replicas import is_replica, summed
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.nn.similarity import unit
 from eagerflow.spec import normalize_axes, normalize_axis
@@ -96,21 +97,15 @@ class _Normalization(Layer):
             )
 
 
-def _refused(synchronized: bool) -> bool:
-    expected = "False: a step on several devices has the statistics of the whole batch"
-    require(not synchronized, synchronized, "not available", expected=expected)
-    return False
-
-
 class BatchNormalization(_Normalization):
     """Each channel brought to mean 0 and variance 1 over the batch, then scaled and shifted.
 
     In training the statistics are those of the batch, and running means of them, which change
     by ``1 - momentum`` in each step, are kept for inference. ``axis`` is the channel axis,
     ``epsilon`` is added to the variance. A frozen layer (``trainable=False``) uses the running
-    statistics. Where the inputs have a mask, its steps alone make the statistics. Raises
-    ArgumentError for ``synchronized=True``. Source: Ioffe and Szegedy, "Batch normalization",
-    2015.
+    statistics. Where the inputs have a mask, its steps alone make the statistics. Where a batch
+    is split over replicas, each has the statistics of its part, or with ``synchronized`` all have
+    those of the whole. Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
     >>> layer = ef.nn.BatchNormalization(epsilon=0.0)
     >>> layer(ef.tensor([[1.0], [3.0]]), training=True)
@@ -124,6 +119,7 @@ class BatchNormalization(_Normalization):
     moving_mean_initializer: Initializer
     moving_variance_initializer: Initializer
     axis: int
+    synchronized: bool
 
     @arguments
     def __init__(
@@ -141,7 +137,7 @@ class BatchNormalization(_Normalization):
         gamma_regularizer: RegularizerLike = None,
         beta_constraint: ConstraintLike = None,
         gamma_constraint: ConstraintLike = None,
-        synchronized: Annotated[bool, _refused] = False,
+        synchronized: bool = False,
         **options: Unpack[LayerOptions],
     ) -> None: ...
 
@@ -168,7 +164,8 @@ class BatchNormalization(_Normalization):
         if not training:
             statistics: Any = (self.moving_mean.value, self.moving_variance.value)
         else:
-            statistics = () if mask is None else self._moments(inputs, mask)
+            together = self.synchronized and is_replica()
+            statistics = self._moments(inputs, mask) if together or mask is not None else ()
         outputs, mean, variance = ops.batch_norm(
             inputs, scale, offset, *statistics, axis=self.axis, epsilon=self.epsilon
         )
@@ -177,16 +174,22 @@ class BatchNormalization(_Normalization):
             self._follow(self.moving_variance, variance)
         return outputs if outputs.dtype == inputs.dtype else outputs.astype(inputs.dtype)
 
-    def _moments(self, inputs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance of each channel over the steps that count."""
+    def _moments(self, inputs: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Mean and variance of each channel over the steps that count, of all replicas if asked."""
         channel = normalize_axis(self.axis, self.rank)
         others = tuple(i for i in range(self.rank) if i != channel)
         x = inputs.astype(self.dtype)
-        keep = ops.broadcast_to(spread(mask, self.rank), x.shape)
-        number = ops.maximum(ops.sum(keep.astype(x.dtype), axis=others, keepdims=True), 1.0)
-        mean = ops.sum(ops.where(keep, x, 0.0), axis=others, keepdims=True) / number
+        steps = ops.ones((), bool) if mask is None else spread(mask, self.rank)
+        keep = ops.broadcast_to(steps, x.shape)
+
+        def total(values: Any) -> Any:
+            own = ops.sum(values, axis=others, keepdims=True)
+            return summed(own) if self.synchronized else own
+
+        number = ops.maximum(total(keep.astype(x.dtype)), 1.0)
+        mean = total(ops.where(keep, x, 0.0)) / number
         apart = ops.where(keep, x - mean, 0.0)
-        variance = ops.sum(apart * apart, axis=others, keepdims=True) / number
+        variance = total(apart * apart) / number
         return ops.squeeze(mean, axis=others), ops.squeeze(variance, axis=others)
 
     def _follow(self, running: Variable, value: Any) -> None:

@@ -64,6 +64,7 @@ class Metric(Configured):
         """A piece of state of this shape, in the metric's dtype if no other is given."""
         value = initializers.get(initializer)(shape, dtype or self.dtype)
         made = Variable(value, f"{self.name}/{name or 'state'}", trainable=False)
+        made.aggregation = "sum"
         self.variables.append(made)
         return made
 

@@ -19,6 +19,7 @@ from eagerflow.nn.configured import Configured, arguments, snake_case
 from eagerflow.nn.optimizers.gradients import Gradient, Pair, clipped, pairs_of
 from eagerflow.nn.optimizers.options import LearningRate, Limit, Momentum, rate_from, steps
 from eagerflow.nn.optimizers.row_writes import RowWrite, assign_with_rows, copied
+from eagerflow.nn.replicas import averaged_gradients
 from eagerflow.nn.schedules import Schedule
 from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.recorder import prepared, recording
@@ -253,7 +254,7 @@ class Optimizer(Configured):
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> Values:
         """What ``apply`` would give the variables and the state, by Variable."""
-        return copied(self._next(grads, variables))
+        return copied(self._next(averaged_gradients(grads), variables))
 
     def _next(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None

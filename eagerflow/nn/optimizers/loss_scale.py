@@ -13,6 +13,7 @@ from eagerflow.nn.optimizers.base import Optimizer, Values
 from eagerflow.nn.optimizers.gradients import Gradient, elements
 from eagerflow.nn.optimizers.options import LearningRate
 from eagerflow.nn.optimizers.table import get
+from eagerflow.nn.replicas import averaged_gradients, unreplicated
 from eagerflow.variable import Variable
 
 __all__ = ["LossScaleOptimizer"]
@@ -96,13 +97,14 @@ class LossScaleOptimizer(Optimizer):
     def next_values(
         self, grads: Sequence[Gradient | None], variables: Sequence[Variable] | None = None
     ) -> Values:
+        grads = averaged_gradients(grads)
         finite = as_tensor(True)
         for gradient in grads:
             if gradient is not None:
                 finite = ops.logical_and(finite, ops.isfinite(elements(gradient)).all())
         scale: Any = self.dynamic_scale.value
         unscaled = [None if g is None else g / scale for g in grads]
-        new = self.inner_optimizer.next_values(unscaled, variables)
+        new = unreplicated(self.inner_optimizer.next_values, unscaled, variables)
         new = {v: ops.where(finite, value, v.value) for v, value in new.items()}
         counted = ops.add(self.step_counter.value, 1)
         grown = ops.equal(counted, self.dynamic_growth_steps)

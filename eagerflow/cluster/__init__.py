@@ -1,0 +1,7 @@
+"""Clusters."""
+
+from __future__ import annotations
+
+from eagerflow.cluster.data_parallel import DataParallel
+
+__all__ = ["DataParallel"]

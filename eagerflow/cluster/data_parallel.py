@@ -1,0 +1,240 @@
+"""Data parallelism: each batch is split over replicas, which make one step together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.capture.function import Function
+from eagerflow.capture.placement.partition import partition
+from eagerflow.cluster.replication import Replicated, replicated
+from eagerflow.cluster.shadows import Shadows
+from eagerflow.convert import as_tensor
+from eagerflow.dtypes import is_inexact
+from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.graph.graph import Graph
+from eagerflow.nn.replicas import as_replica
+
+__all__ = ["DataParallel", "ReplicatedStep"]
+
+MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
+
+
+class DataParallel:
+    """Trains on several devices at once: each has a replica of the step, and a part of the batch.
+
+    ``cluster`` is a Cluster, of which the devices of ``job`` have a replica each; or ``devices``
+    names them, such as ``["cpu:0", "cpu:1"]`` without a cluster. Gradients become their means over
+    all examples, added in the order of the replicas, so that the result does not depend on
+    timing; the optimizer's state of each weight is kept by one replica. ``loss`` says whether the
+    loss of a step is the ``"mean"`` over its examples or their ``"sum"``. ``numerics`` is as for
+    ``ef.function``, ``transfer`` as for ``ef.capture.Session``.
+
+    What replicas change for themselves, as counts of metrics, is merged when ``merge`` is called,
+    which ``fit`` does after each epoch. Raises ArgumentError for devices that are not there.
+
+    >>> w = ef.Variable([1.0, 2.0])
+    >>> optimizer = ef.nn.optimizers.SGD(0.5)
+    >>> def step(x):
+    ...     with ef.GradientTape() as tape:
+    ...         loss = (x * w).sum(axis=1).mean()
+    ...     optimizer.apply(tape.gradient(loss, [w]), [w])
+    ...     return loss
+    >>> ef.set_logical_devices("cpu", 2)
+    >>> strategy = ef.cluster.DataParallel(devices=["cpu:0", "cpu:1"])
+    >>> strategy.step(step)(ef.tensor([[1.0, 0.0], [3.0, 4.0]]))
+    Tensor(6., float32, cpu:0)
+    >>> w.value
+    Tensor([0., 1.], float32, cpu:0)
+    """
+
+    def __init__(
+        self,
+        cluster: Any = None,
+        *,
+        devices: Sequence[Any] | None = None,
+        job: str = "worker",
+        loss: str = "mean",
+        numerics: str = "fast",
+        transfer: str | None = None,
+    ) -> None:
+        if loss not in ("mean", "sum"):
+            raise ArgumentError(
+                f"{loss!r} is not a choice",
+                op="DataParallel",
+                argument="loss",
+                expected="'mean' or 'sum', as the loss is over its examples",
+            )
+        self.cluster = cluster
+        self.devices = _devices(cluster, devices, job)
+        self.loss, self.numerics, self.transfer = loss, numerics, transfer
+        self.shadows = Shadows(self.devices)
+        self._used: dict[int, Replicated] = {}
+
+    def step(self, f: Callable[..., Any]) -> ReplicatedStep:
+        """A function that makes a step of all replicas, of one that makes a step on a batch.
+
+        Arrays among its arguments that have as many rows as the first one are split over the
+        replicas; all else goes to each of them. Results that have a row for each example are
+        joined, numbers are means over the examples.
+        """
+        return ReplicatedStep(self, f)
+
+    def batch_step(self, model: Any) -> tuple[ReplicatedStep, bool]:
+        """The step of training of a model, and whether it gives numbers of its own."""
+        f, own = model.python_step("train")
+        return self.step(f), own
+
+    @contextmanager
+    def merging(self) -> Iterator[None]:
+        """A block after which the values are merged, also when it ends early."""
+        try:
+            yield
+        finally:
+            self.merge()
+
+    def merge(self) -> None:
+        """Bring all values that the steps have made into the users' Variables, as one."""
+        used = list(self._used.values())
+        local = list({v: None for one in used for v in one.local})
+        if self.cluster is not None:
+            cells = {c.variable: None for one in used for c in one.graph.cells}
+            self.cluster.pull(list(cells))
+        mirrored = list({v: None for one in used for v in one.mirrored})
+        self.shadows.note(mirrored)
+        self.shadows.merge(local)
+
+    def planned(self, found: Replicated) -> Any:
+        """What runs a graph over the devices."""
+        self._used[id(found)] = found
+        if self.cluster is None:
+            return partition(found.graph, self.devices, numerics=self.numerics)
+        return self.cluster.partition(found.graph, self.devices, self.numerics, self.transfer)
+
+    def __repr__(self) -> str:
+        return f"<DataParallel over {', '.join(self.devices)}>"
+
+
+def _devices(cluster: Any, devices: Sequence[Any] | None, job: str) -> list[str]:
+    """The names of the replicas' devices."""
+    if devices is None and cluster is not None:
+        devices = [d for d in cluster.devices() if d.task.startswith(f"/job:{job}/")]
+    found = [] if devices is None else list(map(str, devices))
+    if not found:
+        raise ArgumentError(
+            "there are no devices for replicas",
+            op="DataParallel",
+            argument="cluster" if devices is None else "devices",
+            received=f"no task of the job {job!r}" if cluster is not None else None,
+            expected="a cluster with tasks of the job, or devices=['cpu:0', 'cpu:1']",
+        )
+    return found
+
+
+class _Prepared(NamedTuple):
+    """A step for parts of some sizes, over its devices."""
+
+    found: Replicated
+    graphs: list[Graph | None]
+    plan: Any
+
+
+class ReplicatedStep:
+    """A step that several replicas make together; made by ``strategy.step``."""
+
+    def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
+        self._strategy = strategy
+        self._share = 1.0
+
+        def replica(share: float, *args: Any) -> Any:
+            return f(*args)
+
+        replica.__name__ = getattr(f, "__name__", "step")
+        self._function = Function(replica, static=("share",), numerics=strategy.numerics)
+        self._prepared: dict[tuple[int, ...], _Prepared] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Make a step on a batch; gives what the step gives, joined over the replicas."""
+        leaves, structure = tree.flatten(args)
+        rows, split = _rows(leaves)
+        sizes = _parts(rows, len(self._strategy.devices))
+        begins = [sum(sizes[:r]) for r in range(len(sizes))]
+        given = [
+            [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
+            for b, n in zip(begins, sizes, strict=True)
+        ]
+        graphs = [
+            self._graph(n / rows, tree.unflatten(structure, own)) if n else None
+            for own, n in zip(given, sizes, strict=True)
+        ]
+        prepared = self._made(graphs)
+        inputs = [x for own, n in zip(given, sizes, strict=True) if n for x in _arrays(own)]
+        strategy, found = self._strategy, prepared.found
+        strategy.shadows.push(found.local, found.mirrored)
+        outputs = prepared.plan.run(inputs)
+        strategy.shadows.note(found.local)
+        strategy.shadows.note(found.mirrored)
+        counts = [n for n in sizes if n]
+        merged = [_merged([outputs[i] for i in row], counts) for row in found.outputs]
+        first = next(graph for graph in graphs if graph is not None)
+        return first.nest(merged)
+
+    def _graph(self, share: float, args: Any) -> Graph:
+        """The step of a replica whose examples are this share of all."""
+        weight = share if self._strategy.loss == "mean" else 1.0
+        found: Graph = as_replica(weight, self._function.graph, weight, *args)
+        return found
+
+    def _made(self, graphs: list[Graph | None]) -> _Prepared:
+        key = tuple(map(id, graphs))
+        found = self._prepared.get(key)
+        if found is None:
+            self._strategy.merge()  # new shadows are made of what the Variables hold now
+            made = replicated(graphs, self._strategy.devices, self._strategy.shadows)
+            while len(self._prepared) >= MAX_KEPT_GRAPHS:
+                del self._prepared[next(iter(self._prepared))]
+            found = self._prepared[key] = _Prepared(made, graphs, self._strategy.planned(made))
+        return found
+
+
+def _rows(leaves: Sequence[Any]) -> tuple[int, set[int]]:
+    """How many examples a batch has, and which of its leaves have a row for each."""
+    shapes = [np.shape(x) if hasattr(x, "shape") else () for x in leaves]
+    rows = next((shape[0] for shape in shapes if shape), 0)
+    if not rows:
+        raise ShapeError(
+            "there are no examples to split over replicas",
+            op="DataParallel.step",
+            received=", ".join(short_repr(x) for x in leaves[:4]) or "no arguments",
+            expected="an array with a row for each example",
+        )
+    return rows, {i for i, shape in enumerate(shapes) if shape and shape[0] == rows}
+
+
+def _parts(rows: int, count: int) -> list[int]:
+    """How many rows each replica has: as equal as can be, the first ones one more."""
+    return [rows // count + (r < rows % count) for r in range(count)]
+
+
+def _arrays(leaves: Sequence[Any]) -> list[Any]:
+    """The leaves that are inputs of a graph."""
+    return [as_tensor(x) for x in leaves if hasattr(x, "shape")]
+
+
+def _merged(values: Sequence[Any], counts: Sequence[int]) -> Any:
+    """One result of those of all replicas, which have so many examples each."""
+    first = values[0]
+    if len(values) == 1:
+        return first
+    parts = [v.numpy() for v in values]
+    if all(p.ndim and p.shape[0] == n for p, n in zip(parts, counts, strict=True)):
+        return as_tensor(np.concatenate(parts))
+    if is_inexact(first.dtype):
+        shares = [n / sum(counts) for n in counts]
+        total = sum(p * s for p, s in zip(parts, shares, strict=True))
+        return as_tensor(np.asarray(total), first.dtype)
+    return first

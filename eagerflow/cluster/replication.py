@@ -1,0 +1,325 @@
+"""Replication: the graph of a step for several parts of a batch at once, one on each device.
+
+Of a step that was captured as a replica's (``nn/replicas.py``) this makes one graph. What depends
+on a part of the batch is copied for each replica. Each mean over replicas becomes a sum, in the
+order of the replicas, on one device, the home of that mean. What follows from means alone is
+computed once, at the home of the largest of them: so each device keeps the optimizer's state for
+a part of the weights, and sends their new values to the others. Everything else of it is ordinary:
+the partitioner puts Send and Recv where values cross devices, and a run changes all Variables or
+none. Sums have one order whatever comes first, so bits do not depend on timing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+from eagerflow.errors import ArgumentError
+from eagerflow.graph.costs import nbytes
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
+from eagerflow.graph.names import FreeNames
+from eagerflow.graph.walk import needed
+from eagerflow.ops.communication.replicas import replica_mean
+from eagerflow.ops.creation.cast import to_device
+from eagerflow.ops.elementwise.arithmetic import add, multiply
+from eagerflow.variable import Variable
+
+__all__ = ["Replicated", "replicated"]
+
+_MEAN = replica_mean.op  # type: ignore[attr-defined]
+Shadow = Callable[[Variable, int], Variable]
+"""Gives the Variable that stands for one on a replica that is not its home."""
+
+
+@dataclass
+class Replicated:
+    """A graph over replicas: its inputs are those of the replicas, one after the other.
+
+    ``outputs`` has the values of each output of the step in the graph's own, one for each replica
+    with examples, or the only one. ``local`` are the Variables that each replica changes for
+    itself, ``mirrored`` those that are the same on all, by the replicas that have a copy.
+    """
+
+    graph: Graph
+    outputs: list[list[int]]
+    local: dict[Variable, None] = field(default_factory=dict)
+    mirrored: dict[Variable, list[int]] = field(default_factory=dict)
+
+
+def replicated(
+    graphs: Sequence[Graph | None], devices: Sequence[str], shadow: Shadow
+) -> Replicated:
+    """The graph of a step on several devices.
+
+    ``graphs`` are the step as each replica makes it, None for one without examples: they differ in
+    sizes alone. Raises ArgumentError where they differ otherwise.
+    """
+    return _Replication(graphs, devices, shadow).made()
+
+
+class _Replication:
+    """A step on its way to a graph over devices.
+
+    Values of the first graph stand for those of all; ``varying`` are those that may differ
+    between replicas, ``home`` the replica that computes what follows from means.
+    """
+
+    def __init__(
+        self, graphs: Sequence[Graph | None], devices: Sequence[str], shadow: Shadow
+    ) -> None:
+        self.graphs = list(graphs)
+        self.active = [r for r, graph in enumerate(graphs) if graph is not None]
+        self.devices, self.shadow = devices, shadow
+        self.everywhere = range(len(devices))
+        self.first = _first(graphs)
+        self.cells = {cell.value: cell for cell in self.first.cells}
+        self.varying, self.local = _varying(self.first)
+        self.home = _homes(self.first, self.varying, len(devices))
+        self.names = FreeNames()
+        self.nodes: list[Node] = []
+        self.shared: dict[Value, Value] = {}
+        self.own: list[dict[Value, Value]] = [{} for _ in devices]
+        self.copies: dict[tuple[Cell, int], Cell] = {}
+
+    def made(self) -> Replicated:
+        """The graph."""
+        inputs = [self._inputs(r) for r in self.active]
+        for i, node in enumerate(self.first.nodes):
+            self._node(i, node)
+        outputs: list[list[Value]] = [
+            [self.own[r].get(v, v) for r in self.active]
+            if v in self.varying
+            else [self._anywhere(v)]
+            for v in self.first.outputs
+        ]
+        asked = [v for row in outputs for v in row]
+        cells, nodes = self._cells(asked)
+        labels = map(FreeNames().take, (v.name for v in asked))
+        names = [name for given in inputs for name in given]
+        flat = [v for given in inputs for v in given.values()]
+        graph = Graph(
+            f"{self.first.name} on {len(self.devices)} replicas",
+            Values(flat, names),
+            nodes,
+            Values(asked, labels),
+            cells,
+        )
+        position = iter(range(len(asked)))
+        found = Replicated(graph, [[next(position) for _ in row] for row in outputs])
+        for (cell, r), _ in self.copies.items():
+            if cell in self.local:
+                found.local[cell.variable] = None
+            elif r != self._primary(cell):
+                found.mirrored.setdefault(cell.variable, []).append(r)
+        return found
+
+    # Values ------------------------------------------------------------------------------------
+
+    def _inputs(self, r: int) -> dict[str, Value]:
+        graph = self.graphs[r]
+        assert graph is not None
+        found = {}
+        for name, before, v in zip(
+            graph.inputs.names, self.first.inputs, graph.inputs, strict=True
+        ):
+            label = self.names.take(f"replica_{r}/{name}")
+            made = found[label] = self.own[r][before] = v.like(None, label)
+            made.device = self.devices[r]
+        return found
+
+    def _node(self, i: int, node: Node) -> None:
+        """What stands for a node of the first graph; what nothing needs in the end goes again."""
+        if node.op is _MEAN:
+            self._sum(i, node)
+            return
+        for r in self.active if any(v in self.varying for v in node.outputs) else self.everywhere:
+            self._copy(i, node, r)
+        if node.outputs[0] in self.home:
+            home = self.home[node.outputs[0]]
+            inputs = [
+                self.shared[x] if x in self.shared else self._at(home, x) for x in node.inputs
+            ]
+            self._add(node, inputs, home, node.name, self.shared)
+
+    def _copy(self, i: int, node: Node, r: int) -> None:
+        graph = self.graphs[r] or self.first
+        own = graph.nodes[i]
+        inputs = [  # numbers and constants may be those of its sizes
+            y if type(y) is not Value or y.constant is not None else self._at(r, x)
+            for x, y in zip(node.inputs, own.inputs, strict=True)
+        ]
+        self._add(own, inputs, r, f"replica_{r}/{own.name}", self.own[r], node)
+
+    def _add(
+        self,
+        node: Node,
+        inputs: Sequence[Any],
+        r: int,
+        name: str,
+        known: dict[Value, Value],
+        like: Node | None = None,
+    ) -> None:
+        made = node.like(tuple(inputs), None, self.names.take(name))
+        made.device = self.devices[r]
+        self.nodes.append(made)
+        known.update(zip((like or node).outputs, made.outputs, strict=True))
+
+    def _at(self, r: int, x: Any) -> Any:
+        """A value as a node on a replica reads it."""
+        if type(x) is not Value or x.constant is not None:
+            return x
+        if x in self.cells:
+            return self._cell(self.cells[x], r).value
+        found = self.own[r].get(x)
+        return self.shared[x] if found is None else found
+
+    def _anywhere(self, v: Value) -> Any:
+        found = self.shared.get(v)
+        return self._at(self.active[0], v) if found is None else found
+
+    def _cell(self, cell: Cell, r: int) -> Cell:
+        """A Variable as a replica has it."""
+        found = self.copies.get((cell, r))
+        if found is None:
+            variable = cell.variable
+            if r != self._primary(cell):
+                variable = self.shadow(variable, r)
+            name = self.names.take(cell.name if r == self._primary(cell) else variable.name)
+            found = Cell(name, variable, cell.value.like(None, name))
+            found.value.device = self.devices[r]
+            self.copies[cell, r] = found
+        return found
+
+    def _primary(self, cell: Cell) -> int:
+        """The replica that has the user's own Variable."""
+        return 0 if cell in self.local else self.home.get(cell.assigned, 0)  # type: ignore[arg-type]
+
+    def _sum(self, i: int, node: Node) -> None:
+        """A mean over replicas: what each counts, added in their order."""
+        (mean,) = node.outputs
+        home = self.home[mean]
+        parts = []
+        for r in self.active:
+            graph = self.graphs[r]
+            assert graph is not None
+            share = graph.nodes[i].attributes["share"]
+            value = self._at(r, node.inputs[0])
+            parts.append(self._call(mean, multiply, (value, share), r))
+        self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), parts)
+
+    def _call(self, like: Value, op: Any, inputs: tuple[Any, ...], r: int, **more: Any) -> Value:
+        """The value of a new node, with the facts of one that a node makes."""
+        node = like.node
+        assert node is not None
+        name = self.names.take(f"replica_{r}/{node.name}")
+        made = Node(op.op, inputs, more, name, node.origin, self.devices[r])
+        value = like.like(made, name)
+        value.index = 0
+        made.outputs = (value,)
+        self.nodes.append(made)
+        return value
+
+    # Variables ---------------------------------------------------------------------------------
+
+    def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
+        """The Variables of all replicas that anything needs, with what they are to be."""
+        known = list(asked)
+        read = _read_by_replicas(self.first, self.varying)
+        for cell in self.first.cells:
+            if cell.assigned is not None:
+                if cell in self.local:
+                    places: Iterable[int] = self.active
+                elif cell.value in read:  # also by those that have no examples this time
+                    places = self.everywhere
+                else:
+                    places = (self._primary(cell),)
+                known += [self._assign(cell, r) for r in places]
+        while True:
+            nodes = needed(self.nodes, known)
+            used = {v for node in nodes for v in node.values()} | set(known)
+            late = [
+                (cell, r)
+                for (cell, r), own in self.copies.items()
+                if own.value in used and cell.assigned is not None and own.assigned is None
+            ]
+            if not late:
+                break
+            for cell, r in late:
+                known.append(self._assign(cell, r))
+        cells = [c for c in self.copies.values() if c.value in used or c.assigned is not None]
+        self.copies = {key: c for key, c in self.copies.items() if c in cells}
+        return cells, nodes
+
+    def _assign(self, cell: Cell, r: int) -> Value:
+        """Let a replica's Variable have its new value: its own, or one that it is sent."""
+        own, new = self._cell(cell, r), cell.assigned
+        assert new is not None
+        value = self._anywhere(new) if new in self.shared else self._at(r, new)
+        if new in self.shared and r != self.home[new]:
+            value = self._call(new, to_device, (value,), r, device=self.devices[r])
+        own.assigned = value
+        return value
+
+
+# What differs between replicas -------------------------------------------------------------------
+
+
+def _first(graphs: Sequence[Graph | None]) -> Graph:
+    """The first graph, of which the others are copies for other sizes."""
+    first, *others = [graph for graph in graphs if graph is not None]
+    forms = [[(n.op, len(n.inputs), len(n.outputs)) for n in g.nodes] for g in (first, *others)]
+    variables = [[cell.variable for cell in g.cells] for g in (first, *others)]
+    if any(form != forms[0] for form in forms) or any(own != variables[0] for own in variables):
+        raise ArgumentError(
+            "the step does other things for parts of other sizes",
+            op=first.name,
+            received=", ".join(f"{len(g.nodes)} nodes" for g in (first, *others)),
+            hint="batches that the number of replicas divides",
+        )
+    return first
+
+
+def _varying(graph: Graph) -> tuple[set[Value], set[Cell]]:
+    """The values that may differ between replicas, and the Variables that each has for itself."""
+    local = {
+        c for c in graph.cells if c.variable.is_random_state or c.variable.aggregation == "sum"
+    }
+    while True:
+        found = set(graph.inputs) | {c.value for c in local}
+        for node in graph.nodes:
+            if node.op is not _MEAN and any(v in found for v in node.values()):
+                found.update(node.outputs)
+        more = {c for c in graph.cells if c.assigned in found} - local
+        if not more:
+            return found, local
+        local |= more
+
+
+def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
+    """What every replica reads to make its own values, but for those that means make."""
+    found: set[Value] = set()
+    for node in reversed(graph.nodes):
+        if node.op is _MEAN or any(v in varying or v in found for v in node.outputs):
+            found.update(node.values())
+    return found
+
+
+def _homes(graph: Graph, varying: set[Value], count: int) -> dict[Value, int]:
+    """The replica that computes what follows from means and differs nowhere.
+
+    Means are spread by their bytes, the largest first; what follows is where its largest is.
+    """
+    load = [0] * count
+    homes: dict[Value, int] = {}
+    means = [node.outputs[0] for node in graph.nodes if node.op is _MEAN]
+    for value in sorted(means, key=lambda v: -nbytes(v)):
+        homes[value] = load.index(min(load))
+        load[homes[value]] += nbytes(value)
+    for node in graph.nodes:
+        given = [v for v in node.values() if v in homes]
+        if given and node.op is not _MEAN and not any(v in varying for v in node.outputs):
+            homes |= dict.fromkeys(node.outputs, homes[max(given, key=nbytes)])
+    return homes

@@ -1,0 +1,102 @@
+"""Shadows: Variables that stand for others on the devices of replicas.
+
+A weight is the same on all replicas, and so are its shadows. What each replica changes for itself
+(counts of metrics, running means, random states) begins there with a part of its own: a sum with
+nothing, a mean with the same value, a random state with another key. ``merge`` makes one value of
+all parts again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import is_inexact
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["Shadows"]
+
+_KEYS = 0x9E3779B97F4A7C15  # steps between the keys of replicas: odd, so that all differ
+
+
+class Shadows:
+    """The shadows of all Variables that a strategy's steps use, by replica.
+
+    ``devices`` are the devices of the replicas.
+    """
+
+    def __init__(self, devices: Sequence[str]) -> None:
+        self._devices = devices
+        self._of: dict[Variable, dict[int, Variable]] = {}
+        self._known: dict[Variable, Tensor] = {}
+        """What the users' Variables held when their shadows were made to fit."""
+
+    def __call__(self, variable: Variable, r: int) -> Variable:
+        """The Variable that stands for one on a replica."""
+        own = self._of.setdefault(variable, {})
+        found = own.get(r)
+        if found is None:
+            found = own[r] = Variable(
+                variable.current, f"{variable.name}@{r}", False, device=self._devices[r]
+            )
+            found.is_random_state = variable.is_random_state
+            self._known.pop(variable, None)
+        return found
+
+    def push(self, local: Iterable[Variable], mirrored: Iterable[Variable]) -> None:
+        """Let shadows follow those Variables that were changed by others than runs."""
+        new: dict[Variable, Any] = {}
+        for variables, make in ((mirrored, _same), (local, _part)):
+            for variable in variables:
+                if self._known.get(variable) is not variable.current:
+                    for r, own in self._of.get(variable, {}).items():
+                        new[own] = make(variable, r)
+        assign_together(new)
+        self.note(local)
+        self.note(mirrored)
+
+    def note(self, variables: Iterable[Variable]) -> None:
+        """A run has changed these Variables together with their shadows."""
+        self._known.update((v, v.current) for v in variables)
+
+    def all_of(self, variables: Iterable[Variable]) -> list[Variable]:
+        """These Variables, and their shadows."""
+        return [x for v in variables for x in (v, *self._of.get(v, {}).values())]
+
+    def merge(self, local: Iterable[Variable]) -> None:
+        """Make one value of what the replicas have made of these Variables, each for itself."""
+        new: dict[Variable, Any] = {}
+        for variable in local:
+            shadows = self._of.get(variable, {})
+            if shadows:
+                parts = [np.asarray(v.current) for v in (variable, *shadows.values())]
+                new[variable] = _merged(variable, parts)
+        assign_together(new)
+        for variable in new:
+            self._known.pop(variable, None)  # the parts are to be made anew
+
+
+def _same(variable: Variable, r: int) -> Any:
+    return np.asarray(variable.current)
+
+
+def _part(variable: Variable, r: int) -> Any:
+    """What a replica that is not the first begins with."""
+    value = np.asarray(variable.current)
+    if variable.is_random_state:
+        words = value.copy()
+        words[0] = np.uint64((int(words[0]) + r * _KEYS) % (1 << 64))
+        return words
+    return np.zeros_like(value) if variable.aggregation == "sum" else value
+
+
+def _merged(variable: Variable, parts: Sequence[Any]) -> Any:
+    if variable.aggregation == "sum":
+        return sum(parts[1:], parts[0])
+    if variable.is_random_state or not is_inexact(variable.dtype):
+        return parts[0]
+    wide = [part.astype(np.result_type(part.dtype, np.float64)) for part in parts]
+    return (sum(wide[1:], wide[0]) / len(parts)).astype(variable.dtype)

@@ -1,0 +1,61 @@
+"""Steps of replicas: one step made for several parts of a batch, each on a device of its own.
+
+While such a step is traced, gradients become their means over all replicas before an optimizer
+uses them. So optimizers, layers and steps of users' own are the same with and without replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from eagerflow.guard import call_with
+from eagerflow.ops.indexing.slices import IndexedSlices
+
+__all__ = ["as_replica", "averaged", "averaged_gradients", "is_replica", "summed", "unreplicated"]
+
+_share: ContextVar[float | None] = ContextVar("share", default=None)
+"""What the running replica's examples are of all; None where there are no replicas."""
+
+
+def as_replica(share: float, f: Any, *args: Any, **kwargs: Any) -> Any:
+    """``f(...)`` as the step of a replica, whose examples are this share of all."""
+    return call_with(_share, share, f, *args, **kwargs)
+
+
+def unreplicated(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """``f(...)`` of what is the same on all replicas."""
+    return call_with(_share, None, f, *args, **kwargs)
+
+
+def is_replica() -> bool:
+    """Whether the running step is one of several replicas'."""
+    return _share.get() is not None
+
+
+def averaged(x: Any) -> Any:
+    """The mean over all replicas, where each counts as much as it has examples."""
+    share = _share.get()
+    if share is None:
+        return x
+    from eagerflow.ops.communication.replicas import replica_mean
+
+    return replica_mean(x, share=share)
+
+
+def summed(x: Any) -> Any:
+    """The sum over all replicas."""
+    share = _share.get()
+    return x if share is None else averaged(x / share)  # whose gradient is the right one as well
+
+
+def averaged_gradients(grads: Sequence[Any]) -> Sequence[Any]:
+    """Gradients of a mean over all examples, for those of means over each replica's."""
+    if _share.get() is None:
+        return grads
+    return [g if g is None else averaged(_dense(g)) for g in grads]
+
+
+def _dense(gradient: Any) -> Any:
+    return gradient.to_dense() if isinstance(gradient, IndexedSlices) else gradient

@@ -1,0 +1,1 @@
+"""Ops of what several replicas of a step compute together."""
