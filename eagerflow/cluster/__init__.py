@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from eagerflow.cluster.data_parallel import DataParallel
+from eagerflow.cluster.parameter_server import ParameterServer
 
-__all__ = ["DataParallel"]
+__all__ = ["DataParallel", "ParameterServer"]

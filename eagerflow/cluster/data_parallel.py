@@ -10,6 +10,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture.function import Function
+from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated
 from eagerflow.cluster.shadows import Shadows
@@ -70,9 +71,12 @@ class DataParallel:
                 expected="'mean' or 'sum', as the loss is over its examples",
             )
         self.cluster = cluster
-        self.devices = _devices(cluster, devices, job)
+        self.devices = devices_of(cluster, devices, job)
         self.loss, self.numerics, self.transfer = loss, numerics, transfer
         self.shadows = Shadows(self.devices)
+        self.replicas = len(self.devices)
+        self.homes: Sequence[int] | None = None
+        """The places of the devices that add up gradients, where these are not the replicas'."""
         self._used: dict[int, Replicated] = {}
 
     def step(self, f: Callable[..., Any]) -> ReplicatedStep:
@@ -109,17 +113,21 @@ class DataParallel:
         self.shadows.merge(local)
 
     def planned(self, found: Replicated) -> Any:
-        """What runs a graph over the devices."""
+        """What runs the graph of a step, of which ``merge`` brings the values."""
         self._used[id(found)] = found
+        return self.partition(found.graph)
+
+    def partition(self, graph: Graph) -> Any:
+        """What runs a graph over the devices."""
         if self.cluster is None:
-            return partition(found.graph, self.devices, numerics=self.numerics)
-        return self.cluster.partition(found.graph, self.devices, self.numerics, self.transfer)
+            return partition(graph, self.devices, numerics=self.numerics)
+        return self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
 
     def __repr__(self) -> str:
         return f"<DataParallel over {', '.join(self.devices)}>"
 
 
-def _devices(cluster: Any, devices: Sequence[Any] | None, job: str) -> list[str]:
+def devices_of(cluster: Any, devices: Sequence[Any] | None, job: str) -> list[str]:
     """The names of the replicas' devices."""
     if devices is None and cluster is not None:
         devices = [d for d in cluster.devices() if d.task.startswith(f"/job:{job}/")]
@@ -161,7 +169,7 @@ class ReplicatedStep:
         """Make a step on a batch; gives what the step gives, joined over the replicas."""
         leaves, structure = tree.flatten(args)
         rows, split = _rows(leaves)
-        sizes = _parts(rows, len(self._strategy.devices))
+        sizes = _parts(rows, self._strategy.replicas)
         begins = [sum(sizes[:r]) for r in range(len(sizes))]
         given = [
             [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
@@ -172,7 +180,7 @@ class ReplicatedStep:
             for own, n in zip(given, sizes, strict=True)
         ]
         prepared = self._made(graphs)
-        inputs = [x for own, n in zip(given, sizes, strict=True) if n for x in _arrays(own)]
+        inputs = [x for own, n in zip(given, sizes, strict=True) if n for x in arrays_of(own)]
         strategy, found = self._strategy, prepared.found
         strategy.shadows.push(found.local, found.mirrored)
         outputs = prepared.plan.run(inputs)
@@ -194,7 +202,8 @@ class ReplicatedStep:
         found = self._prepared.get(key)
         if found is None:
             self._strategy.merge()  # new shadows are made of what the Variables hold now
-            made = replicated(graphs, self._strategy.devices, self._strategy.shadows)
+            own = self._strategy
+            made = replicated(graphs, own.devices, own.shadows, own.homes)
             while len(self._prepared) >= MAX_KEPT_GRAPHS:
                 del self._prepared[next(iter(self._prepared))]
             found = self._prepared[key] = _Prepared(made, graphs, self._strategy.planned(made))
@@ -220,9 +229,9 @@ def _parts(rows: int, count: int) -> list[int]:
     return [rows // count + (r < rows % count) for r in range(count)]
 
 
-def _arrays(leaves: Sequence[Any]) -> list[Any]:
+def arrays_of(leaves: Sequence[Any]) -> list[Any]:
     """The leaves that are inputs of a graph."""
-    return [as_tensor(x) for x in leaves if hasattr(x, "shape")]
+    return [as_tensor(x) for x in leaves if hasattr(x, "shape") or type(x) in NUMBERS]
 
 
 def _merged(values: Sequence[Any], counts: Sequence[int]) -> Any:

@@ -50,34 +50,45 @@ class Replicated:
 
 
 def replicated(
-    graphs: Sequence[Graph | None], devices: Sequence[str], shadow: Shadow
+    graphs: Sequence[Graph | None],
+    devices: Sequence[str],
+    shadow: Shadow,
+    homes: Sequence[int] | None = None,
 ) -> Replicated:
     """The graph of a step on several devices.
 
     ``graphs`` are the step as each replica makes it, None for one without examples: they differ in
-    sizes alone. Raises ArgumentError where they differ otherwise.
+    sizes alone. They are on the first of the ``devices``; ``homes`` are the places of those that
+    add up means and keep the optimizer's state, the replicas' own if none are given. Raises
+    ArgumentError where the graphs differ otherwise.
     """
-    return _Replication(graphs, devices, shadow).made()
+    return Replication(graphs, devices, shadow, homes).made()
 
 
-class _Replication:
-    """A step on its way to a graph over devices.
+class Replication:
+    """A step on its way to a graph over devices; see ``replicated``.
 
     Values of the first graph stand for those of all; ``varying`` are those that may differ
-    between replicas, ``home`` the replica that computes what follows from means.
+    between replicas, ``home`` the place of what follows from means.
     """
 
     def __init__(
-        self, graphs: Sequence[Graph | None], devices: Sequence[str], shadow: Shadow
+        self,
+        graphs: Sequence[Graph | None],
+        devices: Sequence[str],
+        shadow: Shadow,
+        homes: Sequence[int] | None = None,
     ) -> None:
         self.graphs = list(graphs)
         self.active = [r for r, graph in enumerate(graphs) if graph is not None]
         self.devices, self.shadow = devices, shadow
-        self.everywhere = range(len(devices))
         self.first = _first(graphs)
         self.cells = {cell.value: cell for cell in self.first.cells}
         self.varying, self.local = _varying(self.first)
-        self.home = _homes(self.first, self.varying, len(devices))
+        self.read = _read_by_replicas(self.first, self.varying)
+        places = homes or range(len(graphs))
+        self.home = _homes(self.first, self.varying, places)
+        self.default = places[0]
         self.names = FreeNames()
         self.nodes: list[Node] = []
         self.shared: dict[Value, Value] = {}
@@ -135,7 +146,8 @@ class _Replication:
         if node.op is _MEAN:
             self._sum(i, node)
             return
-        for r in self.active if any(v in self.varying for v in node.outputs) else self.everywhere:
+        varies = any(v in self.varying for v in node.outputs)
+        for r in self.active if varies else range(len(self.devices)):
             self._copy(i, node, r)
         if node.outputs[0] in self.home:
             home = self.home[node.outputs[0]]
@@ -145,8 +157,8 @@ class _Replication:
             self._add(node, inputs, home, node.name, self.shared)
 
     def _copy(self, i: int, node: Node, r: int) -> None:
-        graph = self.graphs[r] or self.first
-        own = graph.nodes[i]
+        graph = self.graphs[r] if r < len(self.graphs) else None
+        own = (graph or self.first).nodes[i]
         inputs = [  # numbers and constants may be those of its sizes
             y if type(y) is not Value or y.constant is not None else self._at(r, x)
             for x, y in zip(node.inputs, own.inputs, strict=True)
@@ -194,8 +206,11 @@ class _Replication:
         return found
 
     def _primary(self, cell: Cell) -> int:
-        """The replica that has the user's own Variable."""
-        return 0 if cell in self.local else self.home.get(cell.assigned, 0)  # type: ignore[arg-type]
+        """The place of the user's own Variable."""
+        if cell in self.local:
+            return 0
+        new = cell.assigned
+        return self.default if new is None else self.home.get(new, self.default)
 
     def _sum(self, i: int, node: Node) -> None:
         """A mean over replicas: what each counts, added in their order."""
@@ -227,16 +242,9 @@ class _Replication:
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         """The Variables of all replicas that anything needs, with what they are to be."""
         known = list(asked)
-        read = _read_by_replicas(self.first, self.varying)
         for cell in self.first.cells:
             if cell.assigned is not None:
-                if cell in self.local:
-                    places: Iterable[int] = self.active
-                elif cell.value in read:  # also by those that have no examples this time
-                    places = self.everywhere
-                else:
-                    places = (self._primary(cell),)
-                known += [self._assign(cell, r) for r in places]
+                known += [self._assign(cell, r) for r in self._places(cell)]
         while True:
             nodes = needed(self.nodes, known)
             used = {v for node in nodes for v in node.values()} | set(known)
@@ -252,6 +260,15 @@ class _Replication:
         cells = [c for c in self.copies.values() if c.value in used or c.assigned is not None]
         self.copies = {key: c for key, c in self.copies.items() if c in cells}
         return cells, nodes
+
+    def _places(self, cell: Cell) -> Iterable[int]:
+        """Where a Variable is changed for sure; where else it is read, it is as well."""
+        if cell in self.local:
+            return self.active
+        if cell.value not in self.read:
+            return (self._primary(cell),)
+        # Replicas that have no examples this time need it for the next.
+        return {*range(len(self.graphs)), self._primary(cell)}
 
     def _assign(self, cell: Cell, r: int) -> Value:
         """Let a replica's Variable have its new value: its own, or one that it is sent."""
@@ -307,16 +324,16 @@ def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
     return found
 
 
-def _homes(graph: Graph, varying: set[Value], count: int) -> dict[Value, int]:
-    """The replica that computes what follows from means and differs nowhere.
+def _homes(graph: Graph, varying: set[Value], places: Sequence[int]) -> dict[Value, int]:
+    """The place that computes what follows from means and differs nowhere.
 
     Means are spread by their bytes, the largest first; what follows is where its largest is.
     """
-    load = [0] * count
+    load = dict.fromkeys(places, 0)
     homes: dict[Value, int] = {}
     means = [node.outputs[0] for node in graph.nodes if node.op is _MEAN]
     for value in sorted(means, key=lambda v: -nbytes(v)):
-        homes[value] = load.index(min(load))
+        homes[value] = min(load, key=load.__getitem__)
         load[homes[value]] += nbytes(value)
     for node in graph.nodes:
         given = [v for v in node.values() if v in homes]

@@ -1,0 +1,302 @@
+"""Parameter servers: weights lie with servers, and workers compute gradients for them."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from eagerflow import tree
+from eagerflow.capture.function import Function
+from eagerflow.cluster.data_parallel import DataParallel, arrays_of, devices_of
+from eagerflow.cluster.pushing import Parts, parts_of_step
+from eagerflow.errors import ArgumentError, SessionError
+from eagerflow.graph.graph import Graph
+from eagerflow.nn.arguments import is_count
+from eagerflow.nn.replicas import as_replica
+from eagerflow.variable import Variable
+
+__all__ = ["Event", "ParameterServer"]
+
+QUEUE = 2  # batches that wait for a worker, before who brings more has to wait
+
+
+class Event(NamedTuple):
+    """A moment of a schedule: a worker pulled the weights, or pushed its gradients."""
+
+    what: str
+    worker: int
+
+
+class ParameterServer(DataParallel):
+    """Trains with the weights on servers, to which workers send their gradients.
+
+    ``cluster`` has tasks of the jobs ``worker`` and ``ps``; or ``devices`` and ``servers`` name
+    devices of this process. With ``mode="synchronous"`` each batch is split over the workers, and
+    the servers add up what they send, in their order: the numbers are those of DataParallel. With
+    ``"asynchronous"`` each batch goes to one worker, whose gradients change the weights when they
+    come; ``staleness`` is how many steps a worker may be ahead of the slowest one that has work,
+    None for any number. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
+    training: the same steps come in the same order then, and give the same bits.
+
+    Steps of asynchronous training give None, and go on beside the program; ``merge``, which
+    ``fit`` calls after each epoch, waits for them, and raises the first error of a worker. What a
+    program changes itself between two merges is seen after the second one. Source: Ho and others,
+    "More effective distributed ML via a stale synchronous parallel parameter server", 2013.
+
+    >>> ef.set_logical_devices("cpu", 3)
+    >>> w, optimizer = ef.Variable(4.0), ef.nn.optimizers.SGD(0.25)
+    >>> def step(x):
+    ...     with ef.GradientTape() as tape:
+    ...         loss = (x * w * w).mean()
+    ...     optimizer.apply(tape.gradient(loss, [w]), [w])
+    >>> strategy = ef.cluster.ParameterServer(
+    ...     devices=["cpu:0", "cpu:1"], servers=["cpu:2"], mode="asynchronous", staleness=0
+    ... )
+    >>> own = strategy.step(step)
+    >>> own(ef.ones((2,))), own(ef.ones((2,))), strategy.merge()
+    (None, None, None)
+    >>> len(strategy.schedule)
+    4
+    """
+
+    def __init__(
+        self,
+        cluster: Any = None,
+        *,
+        mode: str = "synchronous",
+        staleness: int | None = None,
+        schedule: Iterable[Event] | None = None,
+        devices: Sequence[Any] | None = None,
+        servers: Sequence[Any] | None = None,
+        loss: str = "mean",
+        numerics: str = "fast",
+        transfer: str | None = None,
+    ) -> None:
+        if mode not in ("synchronous", "asynchronous"):
+            raise ArgumentError(
+                f"{mode!r} is not a choice",
+                op="ParameterServer",
+                argument="mode",
+                expected="'synchronous' or 'asynchronous'",
+            )
+        if staleness is not None and not (is_count(staleness) or staleness == 0):
+            raise ArgumentError(
+                f"{staleness!r} is no number of steps",
+                op="ParameterServer",
+                argument="staleness",
+                expected="an integer from 0, or None",
+            )
+        super().__init__(cluster, devices=devices, loss=loss, numerics=numerics, transfer=transfer)
+        own = devices_of(cluster, servers, "ps")
+        self.devices += own
+        self.homes = range(self.replicas, len(self.devices))
+        self.mode, self.staleness = mode, staleness
+        self._order = _Order(self.replicas, staleness, schedule)
+        self._workers: list[_Worker] = []
+        self._local: dict[Variable, None] = {}
+        self._pulled: dict[Variable, None] = {}
+        self._is_fresh = True
+
+    @property
+    def schedule(self) -> tuple[Event, ...]:
+        """What has come when so far, of asynchronous training."""
+        return tuple(self._order.past)
+
+    def step(self, f: Callable[..., Any]) -> Any:
+        """A function that makes a step of the workers, of one that makes a step on a batch."""
+        return super().step(f) if self.mode == "synchronous" else _Step(self, f)
+
+    def merge(self) -> None:
+        """Wait for all steps, and bring the values into the users' Variables."""
+        if self.mode == "synchronous":
+            super().merge()
+            return
+        try:
+            for worker in self._workers:
+                worker.wait()
+        finally:
+            if self.cluster is not None:
+                self.cluster.pull([*self._pulled, *self.shadows.all_of(self._local)])
+            self.shadows.merge(self._local)
+            self._is_fresh = True
+        self._order.raise_error()
+
+    def submit(self, parts: _Planned, inputs: Sequence[Any], worker: int) -> None:
+        """Let a worker make a step; waits while it has enough to do."""
+        self._order.raise_error()
+        if self._is_fresh:  # nothing is at work
+            self._is_fresh = False
+            self.shadows.push(self._local, self._pulled)
+        while len(self._workers) < self.replicas:
+            self._workers.append(_Worker(len(self._workers), self._order))
+        self._workers[worker].put(parts, inputs)
+
+    def use(self, parts: Parts) -> None:
+        """Let ``merge`` bring what a step's graphs change."""
+        self._local.update(dict.fromkeys(parts.local))
+        self._pulled.update((cell.variable, None) for cell in parts.push.cells)
+
+
+class _Planned(NamedTuple):
+    """What runs the parts of a worker's step."""
+
+    pull: Any
+    compute: Any
+    push: Any
+
+
+class _Order:
+    """When workers may pull and push: as fast as can be, within a bound, or as a schedule says."""
+
+    def __init__(
+        self, workers: int, staleness: int | None, schedule: Iterable[Event] | None
+    ) -> None:
+        self.past: list[Event] = []
+        self.changed = threading.Condition()
+        self.steps = [0] * workers
+        self.waiting = [0] * workers
+        """Batches that each worker has been given, and not yet pushed."""
+        self._staleness = staleness
+        self._future = None if schedule is None else deque(Event(*event) for event in schedule)
+        self._error: BaseException | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """Let nothing more begin; the error is raised to who trains."""
+        with self.changed:
+            self._error = self._error or error
+            self.changed.notify_all()
+
+    def raise_error(self) -> None:
+        """Raise the first error, once."""
+        with self.changed:
+            error, self._error = self._error, None
+        if error is not None:
+            raise error
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether a worker has failed."""
+        return self._error is not None
+
+    def moment(self, what: str, worker: int, run: Callable[[], Any]) -> bool:
+        """Run at the moment that is due for it, alone; False where training has failed."""
+        event = Event(what, worker)
+        with self.changed:
+            self.changed.wait_for(lambda: self.has_failed or self._is_due(event))
+            if self.has_failed:
+                return False
+            run()
+            self.past.append(event)
+            if self._future is not None:
+                self._future.popleft()
+            if what == "push":
+                self.steps[worker] += 1
+            self.changed.notify_all()
+        return True
+
+    def _is_due(self, event: Event) -> bool:
+        if self._future is not None:
+            if not self._future:
+                raise SessionError(
+                    "the schedule has come to its end, and there is more to do",
+                    op="ParameterServer",
+                    argument="schedule",
+                    received=f"{len(self.past)} events",
+                )
+            return self._future[0] == event
+        if event.what == "push" or self._staleness is None:
+            return True
+        busy = [n for n, left in zip(self.steps, self.waiting, strict=True) if left]
+        return self.steps[event.worker] - min(busy) <= self._staleness
+
+
+class _Worker:
+    """The thread that leads a worker through its steps."""
+
+    def __init__(self, number: int, order: _Order) -> None:
+        self._number, self._order = number, order
+        self._tasks: deque[tuple[_Planned, Sequence[Any]]] = deque()
+        self._thread: threading.Thread | None = None
+
+    def put(self, parts: _Planned, inputs: Sequence[Any]) -> None:
+        """Add a step, when there is room."""
+        order = self._order
+        with order.changed:
+            order.changed.wait_for(lambda: len(self._tasks) < QUEUE or order.has_failed)
+            if order.has_failed:
+                return
+            self._tasks.append((parts, inputs))
+            order.waiting[self._number] += 1
+            order.changed.notify_all()
+            if self._thread is None:  # it ends when there is nothing to do
+                name = f"eagerflow worker {self._number}"
+                self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+                self._thread.start()
+
+    def wait(self) -> None:
+        """Return when all steps are made, or training has failed."""
+        with self._order.changed:
+            self._order.changed.wait_for(lambda: self._thread is None)
+
+    def _serve(self) -> None:
+        order = self._order
+        while True:
+            with order.changed:
+                if not self._tasks or order.has_failed:
+                    order.waiting[self._number] = 0
+                    self._tasks.clear()
+                    self._thread = None
+                    order.changed.notify_all()
+                    return
+                parts, inputs = self._tasks.popleft()
+                order.changed.notify_all()
+            try:
+                self._make(parts, inputs)
+            except BaseException as error:
+                order.fail(error)
+
+    def _make(self, parts: _Planned, inputs: Sequence[Any]) -> None:
+        """One step."""
+        if self._order.moment("pull", self._number, lambda: parts.pull.run([])):
+            parts.compute.run(inputs)
+            self._order.moment("push", self._number, lambda: self._push(parts))
+
+    def _push(self, parts: _Planned) -> None:
+        parts.push.run([])
+        self._order.waiting[self._number] -= 1
+
+
+class _Step:
+    """A step that workers make one beside the other; made by ``strategy.step``."""
+
+    def __init__(self, strategy: ParameterServer, f: Callable[..., Any]) -> None:
+        self._strategy = strategy
+
+        def replica(*args: Any) -> Any:
+            return f(*args)
+
+        replica.__name__ = getattr(f, "__name__", "step")
+        self._function = Function(replica, numerics=strategy.numerics)
+        self._planned: dict[tuple[int, int], tuple[Graph, _Planned]] = {}
+        self._next = 0
+
+    def __call__(self, *args: Any) -> None:
+        """Give a batch to the next worker."""
+        graph = as_replica(1.0, self._function.graph, *args)
+        worker = self._next
+        self._next = (worker + 1) % self._strategy.replicas
+        self._strategy.submit(self._made(graph, worker), arrays_of(tree.flatten(args)[0]), worker)
+
+    def _made(self, graph: Graph, worker: int) -> _Planned:
+        found = self._planned.get((id(graph), worker))
+        if found is None:
+            own = self._strategy
+            own.merge()  # new shadows are made of what the Variables hold now
+            assert own.homes is not None
+            parts = parts_of_step(graph, worker, own.devices, own.shadows, own.homes)
+            own.use(parts)
+            planned = _Planned(*map(own.partition, parts[:3]))
+            found = self._planned[id(graph), worker] = graph, planned
+        return found[1]
