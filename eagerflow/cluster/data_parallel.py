@@ -49,8 +49,8 @@ class DataParallel:
     >>> strategy = ef.cluster.DataParallel(devices=["cpu:0", "cpu:1"])
     >>> strategy.step(step)(ef.tensor([[1.0, 0.0], [3.0, 4.0]]))
     Tensor(6., float32, cpu:0)
-    >>> w.value
-    Tensor([0., 1.], float32, cpu:0)
+    >>> strategy.merge(), w.value
+    (None, Tensor([0., 1.], float32, cpu:0))
     """
 
     def __init__(
