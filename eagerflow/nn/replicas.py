@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from eagerflow.guard import call_with
+from eagerflow.ops.communication.replicas import replica_mean
 from eagerflow.ops.indexing.slices import IndexedSlices
 
 __all__ = ["as_replica", "averaged", "averaged_gradients", "is_replica", "summed", "unreplicated"]
@@ -37,11 +38,7 @@ def is_replica() -> bool:
 def averaged(x: Any) -> Any:
     """The mean over all replicas, where each counts as much as it has examples."""
     share = _share.get()
-    if share is None:
-        return x
-    from eagerflow.ops.communication.replicas import replica_mean
-
-    return replica_mean(x, share=share)
+    return x if share is None else replica_mean(x, share=share)
 
 
 def summed(x: Any) -> Any:
