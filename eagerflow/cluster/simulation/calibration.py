@@ -68,7 +68,10 @@ def calibrated(
     be.
 
     >>> found = ef.cluster.calibrated(
-    ...     transfers=[(4e3, 5e-5), (4e6, 1e-3)], steps=[(16, 0.02), (32, 0.035)], together=[(2, 1.1)])
+    ...     transfers=[(4e3, 5e-5), (4e6, 1e-3)],
+    ...     steps=[(16, 0.02), (32, 0.035)],
+    ...     together=[(2, 1.1)],
+    ... )
     >>> round(found.link.bandwidth / 1e9, 2), round(found.overhead, 4), found.machines(2).crowd
     (4.21, 0.005, 1.1)
     """
@@ -76,8 +79,10 @@ def calibrated(
     unit = [Link(1.0, 1e300, bus), Link(0.0, 1.0, bus)]  # what counts messages, what counts bytes
     for size, tasks, seconds in all_reduces:
         require_number("calibrated", "all_reduces", tasks, 2, count=True)
-        counts = [all_reduce(algorithm, size, Machines(tasks, link=one)).seconds for one in unit]
-        rows.append((*counts, seconds))
+        messages, moved = (
+            all_reduce(algorithm, size, Machines(tasks, link=one)).seconds for one in unit
+        )
+        rows.append((messages, moved, seconds))
     latency, inverse = _fitted("transfers", rows, least=2)
     if not inverse:
         raise ArgumentError(

@@ -11,6 +11,9 @@ from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.errors import ArgumentError, short_repr
 
 
+_ENDLESS = 50.0  # mean times between failures in one piece of work: it would never be done
+
+
 def require_number(
     op: str, name: str, value: Any, least: float = 0.0, beyond: bool = False, count: bool = False
 ) -> None:
@@ -104,7 +107,7 @@ class Failures:
         The expectation for failures at random times, which also hit checkpoints and restarts.
         """
         mean, work = self.mean_time / count, self.between(count)
-        if (work + self.checkpoint + self.restart) / mean > 500:  # it would never end
+        if (work + self.checkpoint + self.restart) / mean > _ENDLESS:
             return math.inf
         tries = math.expm1((work + self.checkpoint) / mean)
         return mean * math.exp(self.restart / mean) * tries / work
@@ -115,11 +118,11 @@ class Machines:
     """A cluster by its numbers: so many machines, all alike.
 
     ``flops`` are operations a second of matrix products of one device and ``memory_bandwidth``
-    its bytes a second; ``rates``, as of ``ef.capture.calibrate``, take the place of both. ``memory``
-    are the bytes of a device (None: not compared). ``link`` joins machines, ``inner`` the devices
-    of one. ``price`` is that of a machine for an hour. The time of a device for a step varies by
-    ``jitter``, the deviation of its logarithm, and is ``crowd`` times longer while all devices of
-    its machine are busy. ``failures`` says how often a machine fails (None: never).
+    its bytes a second; ``rates``, as of ``ef.capture.calibrate``, take the place of both.
+    ``memory`` are the bytes of a device (None: not compared). ``link`` joins machines, ``inner``
+    the devices of one. ``price`` is that of a machine for an hour. The time of a device for a
+    step varies by ``jitter``, the deviation of its logarithm, and is ``crowd`` times longer where
+    others compute as well. ``failures`` says how often a machine fails (None: never).
 
     Raises ArgumentError for numbers that cannot be.
 

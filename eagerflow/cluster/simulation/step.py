@@ -85,8 +85,8 @@ def exposed(
             whole += moved
         end = max(end, now)
     part = (end - compute) / whole.seconds if whole.seconds else 0.0
-    times = [part * seconds for seconds in whole[:3]]
-    return Transfer(*times, *whole[3:])
+    latency, link, inner = (part * seconds for seconds in whole[:3])
+    return whole._replace(latency=latency, link_seconds=link, inner_seconds=inner)
 
 
 _POINTS = np.linspace(-9.0, 9.0, 6001)  # deviations; beyond lies less than one in 10^18

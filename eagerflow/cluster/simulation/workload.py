@@ -71,7 +71,7 @@ class Workload:
             require_number("Workload", name, getattr(self, name))
         for size in self.gradients:
             require_number("Workload", "gradients", size)
-        given = dict(forward=self.forward, overhead=self.overhead / self.compute_seconds)
+        given = {"forward": self.forward, "overhead": self.overhead / self.compute_seconds}
         wrong = [name for name, share in given.items() if share > 1]
         if self.ready is not None and (
             len(self.ready) != len(self.gradients)
