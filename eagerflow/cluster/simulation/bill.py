@@ -10,7 +10,7 @@ from eagerflow.cluster.simulation.data_parallel import AllReduce, ParameterServe
 from eagerflow.cluster.simulation.machines import Machines
 from eagerflow.cluster.simulation.result import Estimate, machines_text, memory_text, step_text
 from eagerflow.cluster.simulation.simulate import estimate, require_batch
-from eagerflow.cluster.simulation.workload import workload_of
+from eagerflow.cluster.simulation.workload import Workload
 from eagerflow.graph.text import aligned_columns, bytes_text
 
 WAYS = {
@@ -100,7 +100,7 @@ def bill(
       memory of a device: 13.4 MiB, 13.4 MiB with one machine
       not worth it: one machine would do: 4.1 ms against 7.8 ms
     """
-    work = workload_of(step_or_model, machines, sizes)
+    work = Workload.of(step_or_model, machines, sizes)
     examples = work.batch if batch is None else batch
     require_batch("bill", examples, machines)
     one = estimate(work, machines.of(1), AllReduce(), examples)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from eagerflow.cluster.simulation.collectives import all_reduce
+from eagerflow.cluster.simulation.collectives import all_reduce, require_algorithm
 from eagerflow.cluster.simulation.machines import Link, Machines, require_number
 from eagerflow.cluster.simulation.workload import Workload
 from eagerflow.errors import ArgumentError
@@ -75,6 +75,7 @@ def calibrated(
     >>> round(found.link.bandwidth / 1e9, 2), round(found.overhead, 4), found.machines(2).crowd
     (4.21, 0.005, 1.1)
     """
+    require_algorithm("calibrated", algorithm)
     rows = [(1.0, size, seconds) for size, seconds in transfers]
     unit = [Link(1.0, 1e300, bus), Link(0.0, 1.0, bus)]  # what counts messages, what counts bytes
     for size, tasks, seconds in all_reduces:

@@ -14,8 +14,20 @@ import math
 from typing import NamedTuple
 
 from eagerflow.cluster.simulation.machines import Link, Machines
+from eagerflow.errors import ArgumentError, short_repr
 
 ALGORITHMS = ("hierarchical", "halving", "ring", "tree")
+
+
+def require_algorithm(op: str, name: str) -> None:
+    """ArgumentError unless there is an all-reduce of that name."""
+    if name not in ALGORITHMS:
+        raise ArgumentError(
+            f"there is no {short_repr(name)}",
+            op=op,
+            argument="algorithm",
+            expected="one of " + ", ".join(ALGORITHMS),
+        )
 
 
 class Transfer(NamedTuple):

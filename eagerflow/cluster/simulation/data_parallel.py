@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from eagerflow.cluster.simulation.collectives import ALGORITHMS, Transfer, all_reduce
+from eagerflow.cluster.simulation.collectives import (
+    ALGORITHMS,
+    Transfer,
+    all_reduce,
+    require_algorithm,
+)
 from eagerflow.cluster.simulation.machines import Machines, require_number
 from eagerflow.cluster.simulation.step import (
     COMPUTE,
@@ -36,13 +41,8 @@ class AllReduce(NamedTuple):
     def checked(self, machines: Machines) -> AllReduce:
         """These options; ArgumentError for what cannot be."""
         require_number("simulate", "bucket", self.bucket)
-        if self.algorithm not in (None, *ALGORITHMS):
-            raise ArgumentError(
-                f"there is no {self.algorithm!r}",
-                op="simulate",
-                argument="algorithm",
-                expected="one of " + ", ".join(ALGORITHMS),
-            )
+        if self.algorithm is not None:
+            require_algorithm("simulate", self.algorithm)
         return self
 
     def step(self, work: Workload, machines: Machines, batch: float) -> Step:

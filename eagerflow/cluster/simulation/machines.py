@@ -10,7 +10,6 @@ from eagerflow.capture.placement.calibration import calibrate
 from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.errors import ArgumentError, short_repr
 
-
 _ENDLESS = 50.0  # mean times between failures in one piece of work: it would never be done
 
 

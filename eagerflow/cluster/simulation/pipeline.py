@@ -194,8 +194,7 @@ def laid_out(schedule: str, stages: Sequence[Stage], microbatches: int) -> float
             for kind, (device, taken, backward) in enumerate(own):
                 k = number(kind, i, j)
                 devices[k], seconds[k] = device, taken
-                first = schedule == SCHEDULES[0]
-                priorities[k] = (-backward if first else backward) * m - j
+                priorities[k] = backward * m - j
             follows[number(0, i, j)][number(1, i, j)] = 0.0
             follows[number(2, i, j)][number(3, i, j)] = 0.0
             if i + 1 < p:
@@ -204,10 +203,9 @@ def laid_out(schedule: str, stages: Sequence[Stage], microbatches: int) -> float
                 follows[number(1, i, j)][number(2, i, j)] = 0.0
             if i:
                 follows[number(3, i, j)][number(2, i - 1, j)] = before.latency
-            if schedule == SCHEDULES[0] and j + 1 == m:
-                follows[number(0, i, j)][number(2, i, 0)] = 0.0
-            # One forward, one backward: as many are under way as stages come after.
-            if schedule != SCHEDULES[0] and j + p - i < m:
+            if schedule == SCHEDULES[0]:
+                follows[number(0, i, m - 1)][number(2, i, j)] = 0.0
+            elif j + p - i < m:  # as many are under way as stages come after
                 follows[number(2, i, j)][number(0, i, j + p - i)] = 0.0
     return list_schedule(devices, seconds, priorities, follows, [0.0] * total).seconds
 

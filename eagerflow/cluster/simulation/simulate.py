@@ -11,7 +11,7 @@ from eagerflow.cluster.simulation.machines import Machines, require_number
 from eagerflow.cluster.simulation.pipeline import Pipeline
 from eagerflow.cluster.simulation.result import Estimate, Simulation
 from eagerflow.cluster.simulation.step import Step, with_failures
-from eagerflow.cluster.simulation.workload import Workload, workload_of
+from eagerflow.cluster.simulation.workload import Workload
 from eagerflow.errors import ArgumentError, KeywordError, short_repr
 
 MANY = 256  # machines
@@ -55,7 +55,7 @@ def simulate(
     (64, 'compute')
     """
     chosen = _options(method, options, machines)
-    work = workload_of(step_or_model, machines, sizes)
+    work = Workload.of(step_or_model, machines, sizes)
     require_batch("simulate", batch, machines)
     kept = [n for n in _counts(machines.count) if _fits(chosen, machines.of(n))]
     rows = [estimate(work, machines.of(n), chosen, batch, seed) for n in kept]

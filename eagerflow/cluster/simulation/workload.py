@@ -90,6 +90,48 @@ class Workload:
                 else "at most the whole",
             )
 
+    @classmethod
+    def of(
+        cls, step_or_model: Any, machines: Machines, sizes: Mapping[str, int] | None = None
+    ) -> Workload:
+        """What a captured step, or that of a Model, costs on a device of these machines.
+
+        ``sizes`` are numbers for named dimensions. Raises ArgumentError where there is no step,
+        or where it makes no gradients.
+
+        >>> @ef.function
+        ... def step(x, w):
+        ...     with ef.GradientTape() as tape:
+        ...         tape.watch(w)
+        ...         loss = ef.sum((x @ w) ** 2)
+        ...     return tape.gradient(loss, w)
+        >>> step(ef.ones((8, 4)), ef.ones((4, 2))).shape
+        (4, 2)
+        >>> work = ef.cluster.Workload.of(step, ef.cluster.Machines(2))
+        >>> work.batch, work.gradients
+        (8.0, (32.0,))
+        """
+        if isinstance(step_or_model, Workload):
+            return step_or_model
+        graph = step_or_model
+        if isinstance(graph, CompiledLayer):
+            graph = graph.step_graph("train")
+        elif isinstance(graph, Function):
+            graph = graph.graphs[-1] if graph.graphs else None
+        if isinstance(graph, Graph):
+            return _of_graph(concrete(graph, sizes or {}), machines.costs())
+        raise ArgumentError(
+            "there is no captured step"
+            if graph is None
+            else f"{short_repr(step_or_model)} is no step",
+            op="Workload",
+            argument="step_or_model",
+            expected="a step that ef.function captured, its graph, a trained Model, or a Workload",
+            hint="call it once, as model.train_on_batch(x, y), or give function.graph(specs)"
+            if graph is None
+            else None,
+        )
+
     @property
     def size(self) -> float:
         """The bytes of all gradients, which are as many as those of the weights."""
@@ -113,27 +155,6 @@ class Workload:
         return [(self.forward + (1 - self.forward) * share, size) for share, size in pairs]
 
 
-def workload_of(given: Any, machines: Machines, sizes: Mapping[str, int] | None = None) -> Workload:
-    """What a step costs on a device of these machines: a Workload, a graph, or what holds one."""
-    if isinstance(given, Workload):
-        return given
-    graph = given
-    if isinstance(given, CompiledLayer):
-        graph = given.step_graph("train")
-    elif isinstance(given, Function):
-        graph = given.graphs[-1] if given.graphs else None
-    if isinstance(graph, Graph):
-        return _of_graph(concrete(graph, sizes or {}), machines.costs())
-    hint = "call it once, model.train_on_batch(x, y), or give function.graph(specs)"
-    raise ArgumentError(
-        "it has no captured step" if graph is None else f"{short_repr(given)} is no step",
-        op="simulate",
-        argument="step_or_model",
-        expected="a step that ef.function captured, its graph, a trained Model, or a Workload",
-        hint=hint if graph is None else None,
-    )
-
-
 # Graphs ------------------------------------------------------------------------------------------
 
 
@@ -145,7 +166,7 @@ def _of_graph(graph: Graph, model: CostModel) -> Workload:
     if not made:
         raise ArgumentError(
             f"{graph.name} makes no gradients",
-            op="simulate",
+            op="Workload",
             argument="step_or_model",
             expected="a step of training, whose gradients become Variables or results",
         )
