@@ -69,4 +69,20 @@ CURVES = [
     Curve("Inception-v3", 23.8e6, 32, 6, {1: 29.2, 8: 219, 16: 427, 32: 820, 64: 1608}),
     Curve("ResNet-50", 25.6e6, 32, 4, {1: 53.0, 8: 363, 16: 719, 32: 1265, 64: 2623}),
 ]
+# Horovod's benchmark on 128 machines of 4 Pascal GPUs, 25 Gbit/s by RoCE, buffers of 64 MiB:
+# https://github.com/horovod/horovod/blob/master/docs/benchmarks.rst. Times of one GPU are those of
+# TensorFlow's benchmarks on a P100. Parameters, examples a second, efficiency:
+HOROVOD = {"Inception-v3": (23.8e6, 142.0, 0.90), "VGG-16": (138.4e6, 132.0, 0.68)}
+
+
+def horovod(name, overlap):
+    """The predicted efficiency, with all of the sending beside the backward pass or none."""
+    parameters, rate, _ = HOROVOD[name]
+    work = ef.cluster.Workload(64 / rate, [4 * parameters / 60] * 60, batch=64)
+    link = ef.cluster.Link(latency=5e-6, bandwidth=25e9 / 8)
+    pascals = ef.cluster.Machines(128, devices_per_machine=4, link=link)
+    options = {"algorithm": "ring", "bucket": 64 * 2**20, "overlap": overlap}
+    return ef.cluster.simulate(work, pascals, **options).last.efficiency
+
+
 ANNOUNCED = {8: 7.3, 64: 58.0}  # speed-ups of Inception-v3

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.cluster.published import ANNOUNCED, CURVES
+from tests.cluster.published import ANNOUNCED, CURVES, HOROVOD, horovod
 
 POINTS = [(curve, gpus) for curve in CURVES for gpus in curve.rates if gpus > 1]
 NAMES = [f"{curve.name}-{curve.batch}-{gpus}" for curve, gpus in POINTS]
@@ -35,7 +35,7 @@ def test_the_curves_tell_a_model_from_ideal_scaling():
     assert all(closer)
 
 
-def test_the_bottleneck_moves_to_the_servers():
-    # 4 servers for 8 machines: what the authors of the benchmarks chose for them.
-    found = CURVES[4]
-    assert found.predicted(64) < 0.75 * 64
+@pytest.mark.parametrize("name", HOROVOD)
+def test_what_is_not_known_of_512_gpus_is_the_overlap(name):
+    published = HOROVOD[name][2]
+    assert horovod(name, overlap=False) < published < horovod(name, overlap=True)

@@ -94,11 +94,11 @@ def bill(
     >>> work = ef.cluster.Workload(compute_seconds=0.0041, gradients=[1e6, 6e6], batch=64)
     >>> print(ef.cluster.bill(work, ef.cluster.Machines(2)))
     bill of step, 64 examples a step
-      one machine                      4.1 ms
-      2 machines, all-reduce          7.87 ms  6.7 MiB sent, most time for link between machines
-      2 machines, parameter servers    7.8 ms  6.7 MiB sent, most time for link between machines
+      one machine                     4.1 ms
+      2 machines, all-reduce         7.75 ms  6.7 MiB sent, most time for link between machines
+      2 machines, parameter servers  7.75 ms  6.7 MiB sent, most time for link between machines
       memory of a device: 13.4 MiB, 13.4 MiB with one machine
-      not worth it: one machine would do: 4.1 ms against 7.8 ms
+      not worth it: one machine would do: 4.1 ms against 7.75 ms
     """
     work = Workload.of(step_or_model, machines, sizes)
     examples = work.batch if batch is None else batch

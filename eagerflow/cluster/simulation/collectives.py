@@ -3,7 +3,7 @@
 With b bytes over N devices, a latency of A seconds and B bytes a second, a ring takes
 2 (N - 1) (A + b / (N B)); a tree, to its root and back, 2 ceil(log2 N) (A + b / B); halving and
 doubling sends what a ring does in as many messages as a tree. The hierarchical way sums within
-machines first, so that each byte passes a machine's port once.
+machines first, so that each byte passes a machine's port once, and between them by a ring.
 Source: Thakur, Rabenseifner and Gropp, "Optimization of Collective Communication Operations in
 MPICH" (2005).
 """
@@ -61,10 +61,10 @@ def all_reduce(algorithm: str, size: float, machines: Machines) -> Transfer:
         return _within(algorithm, size, machines.inner, d)
     if d == 1:
         return _between(algorithm, size, machines.link, n)
-    if algorithm == "hierarchical":
-        # Half of a ring of the devices before, half of it after.
-        inner = _within("ring", size, machines.inner, d)
-        return inner + _between("ring", size, machines.link, n)
+    if algorithm in ("hierarchical", "halving"):
+        # Half of it within machines before, half after: each device has its part in between.
+        inner = _within(algorithm, size, machines.inner, d)
+        return inner + _between(algorithm, size, machines.link, n)
     return _flat(algorithm, size, machines)
 
 
@@ -81,13 +81,13 @@ def _within(algorithm: str, size: float, link: Link, d: int) -> Transfer:
 
 
 def _flat(algorithm: str, size: float, machines: Machines) -> Transfer:
-    """All devices in one ring or tree, neighbours in one machine where that is possible.
+    """All devices in one ring or tree, neighbours in one machine where that can be.
 
     Each step lasts as long as the slowest of its messages.
     """
     n, d, total = machines.count, machines.devices_per_machine, machines.devices
     steps, moved = _amounts(algorithm, size, total)
-    outer, inner = moved / _rate(algorithm, machines.link, n), moved / machines.inner.each(d)
+    outer, inner = moved / machines.link.each(n), moved / machines.inner.each(d)
     sent = _sent(algorithm, size, total)
     latency = steps * max(machines.link.latency, machines.inner.latency)
     slow_link = outer >= inner

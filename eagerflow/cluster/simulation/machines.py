@@ -81,7 +81,7 @@ class Failures:
 
     >>> failures = ef.cluster.Failures(mean_time=30 * 86400.0, restart=300.0, checkpoint=60.0)
     >>> round(failures.factor(1000), 3)
-    1.373
+    1.404
     """
 
     mean_time: float

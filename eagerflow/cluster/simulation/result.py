@@ -23,8 +23,9 @@ class Estimate(NamedTuple):
 
     ``seconds`` is its time, ``parts`` that time by what it goes to, ``throughput`` examples a
     second, ``speedup`` that of one device taken as 1, ``efficiency`` the speed-up over the number
-    of devices, ``cost`` the price of a million examples, ``memory`` bytes of a device, ``traffic``
-    bytes by link that a machine sends in a step.
+    of devices (above 1 where these divide the update of the weights as well), ``cost`` the price
+    of a million examples, ``memory`` bytes of a device, ``traffic`` bytes by link that a machine
+    sends in a step.
     """
 
     machines: int
@@ -130,7 +131,8 @@ class Simulation:
         lines = [f"  a step of {machines_text(last.machines)}, {step_text(last.seconds)}:"]
         lines += [f"    {line}" for line in parts_lines(last)]
         lines.append(f"  memory of a device: {memory_text(last.memory, self.machines.memory)}")
-        lines += [f"  {name}: {bytes_text(size)} a step" for name, size in last.traffic.items()]
+        sent = [f"{bytes_text(size)} over the {name}" for name, size in last.traffic.items()]
+        lines += [f"  traffic of a machine: {', '.join(sent)}"] * bool(sent)
         lines.append(f"  bottleneck: {last.bottleneck}")
         if len(self.rows) > 1:
             faster = last.throughput / first.throughput
