@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from numbers import Integral, Real
 from typing import Any, Self
 
 from eagerflow.capture.placement.calibration import calibrate
@@ -16,15 +17,15 @@ _ENDLESS = 50.0  # mean times between failures in one piece of work: it would ne
 def require_number(
     op: str, name: str, value: Any, least: float = 0.0, beyond: bool = False, count: bool = False
 ) -> None:
-    """ArgumentError unless a value is a number from ``least`` on, or ``beyond`` it."""
-    kinds = (int,) if count else (int, float)
+    """ArgumentError unless a value is a finite number from ``least`` on, or ``beyond`` it."""
+    kind = "an integer" if count else "a finite number"
     if (
-        isinstance(value, kinds)
+        isinstance(value, Integral if count else Real)
         and not isinstance(value, bool)
-        and (value > least if beyond else value >= least)
+        and (least < value if beyond else least <= value)
+        and value < math.inf
     ):
         return
-    kind = "an integer" if count else "a number"
     raise ArgumentError(
         f"{short_repr(value)} is out of range",
         op=op,
@@ -121,7 +122,7 @@ class Machines:
     ``memory`` are the bytes of a device (None: not compared). ``link`` joins machines, ``inner``
     the devices of one. ``price`` is that of a machine for an hour. The time of a device for a
     step varies by ``jitter``, the deviation of its logarithm, and is ``crowd`` times longer where
-    others compute as well. ``failures`` says how often a machine fails (None: never).
+    other devices compute as well. ``failures`` says how often a machine fails (None: never).
 
     Raises ArgumentError for numbers that cannot be.
 

@@ -24,8 +24,8 @@ class Estimate(NamedTuple):
     ``seconds`` is its time, ``parts`` that time by what it goes to, ``throughput`` examples a
     second, ``speedup`` that of one device taken as 1, ``efficiency`` the speed-up over the number
     of devices (above 1 where these divide the update of the weights as well), ``cost`` the price
-    of a million examples, ``memory`` bytes of a device, ``traffic`` bytes by link that a machine
-    sends in a step.
+    of a million examples, ``memory`` bytes of a device, ``traffic`` those that the
+    busiest machine sends in a step, by link, ``algorithm`` the exchange where there is a choice.
     """
 
     machines: int
@@ -128,7 +128,8 @@ class Simulation:
     def _details(self) -> list[str]:
         """The last row in full: where its time goes, memory, traffic, whether it is worth it."""
         last, first = self.last, self.rows[0]
-        lines = [f"  a step of {machines_text(last.machines)}, {step_text(last.seconds)}:"]
+        by = f", algorithm {last.algorithm}" if last.algorithm and last.devices > 1 else ""
+        lines = [f"  a step of {machines_text(last.machines)}{by}: {step_text(last.seconds)}"]
         lines += [f"    {line}" for line in parts_lines(last)]
         lines.append(f"  memory of a device: {memory_text(last.memory, self.machines.memory)}")
         sent = [f"{bytes_text(size)} over the {name}" for name, size in last.traffic.items()]

@@ -54,12 +54,12 @@ def simulate(
     >>> found.last.machines, found.last.bottleneck
     (64, 'compute')
     """
-    chosen = _options(method, options, machines)
     work = Workload.of(step_or_model, machines, sizes)
+    chosen = _options(method, options, machines)
     require_batch("simulate", batch, machines)
     kept = [n for n in _counts(machines.count) if _fits(chosen, machines.of(n))]
     rows = [estimate(work, machines.of(n), chosen, batch, seed) for n in kept]
-    return Simulation(work.name, _words(method, rows[-1], chosen), machines, rows)
+    return Simulation(work.name, _words(method, chosen), machines, rows)
 
 
 def require_batch(op: str, batch: Any, machines: Machines) -> None:
@@ -100,13 +100,6 @@ def estimate(
 
 def _options(method: str, given: Mapping[str, Any], machines: Machines) -> Any:
     """The options of a method, checked."""
-    if not isinstance(machines, Machines):
-        raise ArgumentError(
-            f"{short_repr(machines)} are none",
-            op="simulate",
-            argument="machines",
-            expected="ef.cluster.Machines",
-        )
     kind = METHODS.get(method) if isinstance(method, str) else None
     if kind is None:
         raise ArgumentError(
@@ -143,7 +136,7 @@ def _fits(options: Any, machines: Machines) -> bool:
     return True
 
 
-def _words(method: str, last: Estimate, options: Any) -> str:
+def _words(method: str, options: Any) -> str:
     """The method with the options that were given."""
     plain = type(options)()
     given = [
@@ -151,6 +144,4 @@ def _words(method: str, last: Estimate, options: Any) -> str:
         for name, value in options._asdict().items()
         if value != getattr(plain, name)
     ]
-    if isinstance(options, AllReduce) and options.algorithm is None and last.devices > 1:
-        given.insert(0, f"algorithm {last.algorithm}")
     return f"{method} ({', '.join(given)})" if given else method

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from eagerflow.capture.function import Function
-from eagerflow.capture.placement.cost_model import CostModel, Rates
+from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.cluster.simulation.machines import Machines, require_number
 from eagerflow.errors import ArgumentError, short_repr
 from eagerflow.fusion.groups import fuse
@@ -111,6 +111,13 @@ class Workload:
         >>> work.batch, work.gradients
         (8.0, (32.0,))
         """
+        if not isinstance(machines, Machines):
+            raise ArgumentError(
+                f"{short_repr(machines)} are none",
+                op="Workload",
+                argument="machines",
+                expected="ef.cluster.Machines",
+            )
         if isinstance(step_or_model, Workload):
             return step_or_model
         graph = step_or_model
@@ -191,17 +198,12 @@ def _of_graph(graph: Graph, model: CostModel) -> Workload:
         ready=tuple(min(x, 1.0) for x in ready),
         forward=parts[0] / sum(parts),
         update=total - compute,
-        overhead=min(_calls(model.rates("*"), len(steps)), compute),
+        overhead=min(model.rates("*").call * len(steps), compute),
         state=float(sum(cells.values())),
         activations=float(_activations(graph)),
         cuts=_cuts(forward, each, cells),
         name=graph.name,
     )
-
-
-def _calls(rates: Rates, count: int) -> float:
-    """Seconds of so many calls that do nothing."""
-    return rates.call * count
 
 
 def _gradients(graph: Graph, backward: set[Node]) -> list[Value]:
