@@ -304,6 +304,7 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
         (lambda: Workload(1.0, [1.0], overhead=2.0), "overhead"),
         (lambda: Workload(1.0, [1.0, 1.0], ready=[0.5]), "ready"),
         (lambda: Link(latency=math.inf), "latency"),
+        (lambda: Link(latency=10**400), "latency"),
         (lambda: Machines(True), "count"),
         (lambda: simulate(WORK, 3), "machines"),
         (lambda: ef.cluster.bill(WORK, None), "machines"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any, Self
@@ -19,12 +20,8 @@ def require_number(
 ) -> None:
     """ArgumentError unless a value is a finite number from ``least`` on, or ``beyond`` it."""
     kind = "an integer" if count else "a finite number"
-    if (
-        isinstance(value, Integral if count else Real)
-        and not isinstance(value, bool)
-        and (least < value if beyond else least <= value)
-        and value < math.inf
-    ):
+    fits = isinstance(value, Integral if count else Real) and not isinstance(value, bool)
+    if fits and least <= value <= sys.float_info.max and not (beyond and value == least):
         return
     raise ArgumentError(
         f"{short_repr(value)} is out of range",
