@@ -96,7 +96,8 @@ class Workload:
     ) -> Workload:
         """What a captured step, or that of a Model, costs on a device of these machines.
 
-        ``sizes`` are numbers for named dimensions. Raises ArgumentError where there is no step,
+        Its examples are the first dimension of its first input; ``sizes`` are numbers for named
+        dimensions. Raises ArgumentError where there is no step,
         or where it makes no gradients.
 
         >>> @ef.function
