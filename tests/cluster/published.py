@@ -3,9 +3,9 @@
 The scaling curves of synthetic data on Amazon's p2.8xlarge (8 K80, 10 Gbit/s between machines,
 PCI Express 3 with 16 lanes within, a bus to the processor), with parameter servers on the machines
 of the workers: https://www.tensorflow.org/performance/benchmarks (April 2017). The factors 58 and
-7.3 of Inception-v3 are those of the announcement of TensorFlow 1.0:
-https://developers.googleblog.com/2017/02/announcing-tensorflow-10.html (February 2017), which says of what
-only so much; the machines are taken to be those of the benchmarks.
+7.3 of Inception-v3 are those of the announcement of TensorFlow 1.0 (February 2017), which says no
+more of them; the machines are taken to be those of the benchmarks:
+https://developers.googleblog.com/2017/02/announcing-tensorflow-10.html.
 """
 
 from typing import NamedTuple
