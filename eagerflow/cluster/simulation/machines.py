@@ -1,0 +1,182 @@
+"""Machines to predict for: devices, links, prices, how even they are, and how often they fail."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+from typing import Any, Self
+
+from eagerflow.capture.placement.calibration import calibrate
+from eagerflow.capture.placement.cost_model import CostModel, Rates
+from eagerflow.errors import ArgumentError, short_repr
+
+_ENDLESS = 50.0  # mean times between failures in one piece of work: it would never be done
+
+
+def require_number(
+    op: str, name: str, value: Any, least: float = 0.0, beyond: bool = False, count: bool = False
+) -> None:
+    """ArgumentError unless a value is a finite number from ``least`` on, or ``beyond`` it."""
+    kind = "an integer" if count else "a finite number"
+    fits = isinstance(value, Integral if count else Real) and not isinstance(value, bool)
+    if fits and least <= value <= sys.float_info.max and not (beyond and value == least):
+        return
+    raise ArgumentError(
+        f"{short_repr(value)} is out of range",
+        op=op,
+        argument=name,
+        expected=f"{kind} above {least:g}" if beyond else f"{kind} of at least {least:g}",
+    )
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins machines, or the devices of one.
+
+    ``latency`` is in seconds for a message, ``bandwidth`` in bytes a second and direction. Each
+    end has a port of its own, all of them busy at once; on a ``bus`` all share one. What goes
+    between any two ends, rather than between neighbours, passes ``oversubscription`` times
+    slower where all do that at once.
+
+    Raises ArgumentError for numbers that cannot be.
+
+    >>> ef.cluster.Link(latency=5e-5, bandwidth=1.25e9).seconds(1_250_000)
+    0.00105
+    """
+
+    latency: float = 5e-5
+    bandwidth: float = 1.25e9
+    bus: bool = False
+    oversubscription: float = 1.0
+
+    def __post_init__(self) -> None:
+        require_number("Link", "latency", self.latency)
+        require_number("Link", "bandwidth", self.bandwidth, beyond=True)
+        require_number("Link", "oversubscription", self.oversubscription, 1.0)
+
+    def seconds(self, size: float) -> float:
+        """Seconds that a message of so many bytes takes alone."""
+        return self.latency + size / self.bandwidth
+
+    def each(self, users: int) -> float:
+        """Bytes a second of each of so many neighbours that all send at once."""
+        return self.bandwidth / users if self.bus else self.bandwidth
+
+
+@dataclass(frozen=True)
+class Failures:
+    """How often machines fail, and what that costs where all work in step.
+
+    ``mean_time`` is the mean of the seconds between failures of one machine, ``restart`` the
+    seconds until all work again, ``checkpoint`` those that writing one takes, and ``interval``
+    those from one to the next, by default the best one (Young's square root of twice the
+    checkpoint times the mean time of all).
+
+    Raises ArgumentError for numbers that cannot be. Source: J. Daly, "A higher order estimate of
+    the optimum checkpoint interval for restart dumps" (2006).
+
+    >>> failures = ef.cluster.Failures(mean_time=30 * 86400.0, restart=300.0, checkpoint=60.0)
+    >>> round(failures.factor(1000), 3)
+    1.404
+    """
+
+    mean_time: float
+    restart: float = 300.0
+    checkpoint: float = 60.0
+    interval: float | None = None
+
+    def __post_init__(self) -> None:
+        require_number("Failures", "mean_time", self.mean_time, beyond=True)
+        require_number("Failures", "restart", self.restart)
+        require_number("Failures", "checkpoint", self.checkpoint, beyond=True)
+        if self.interval is not None:
+            require_number("Failures", "interval", self.interval, beyond=True)
+
+    def between(self, count: int) -> float:
+        """Seconds of work between the checkpoints of so many machines."""
+        return self.interval or math.sqrt(2 * self.checkpoint * self.mean_time / count)
+
+    def factor(self, count: int) -> float:
+        """How many times longer all takes on so many machines, of which each failure stops all.
+
+        The expectation for failures at random times, which also hit checkpoints and restarts.
+        """
+        mean, work = self.mean_time / count, self.between(count)
+        if (work + self.checkpoint + self.restart) / mean > _ENDLESS:
+            return math.inf
+        tries = math.expm1((work + self.checkpoint) / mean)
+        return mean * math.exp(self.restart / mean) * tries / work
+
+
+@dataclass(frozen=True)
+class Machines:
+    """A cluster by its numbers: so many machines, all alike.
+
+    ``flops`` are operations a second of matrix products of one device and ``memory_bandwidth``
+    its bytes a second; ``rates``, as of ``ef.capture.calibrate``, take the place of both.
+    ``memory`` are the bytes of a device (None: not compared). ``link`` joins machines, ``inner``
+    the devices of one. ``price`` is that of a machine for an hour. The time of a device for a
+    step varies by ``jitter``, the deviation of its logarithm, and is ``crowd`` times longer where
+    other devices compute as well. ``failures`` says how often a machine fails (None: never).
+
+    Raises ArgumentError for numbers that cannot be.
+
+    >>> machines = ef.cluster.Machines(8, devices_per_machine=4, flops=1e13)
+    >>> machines.devices
+    32
+    """
+
+    count: int
+    devices_per_machine: int = 1
+    flops: float = 1e12
+    memory_bandwidth: float = 1e11
+    memory: float | None = None
+    link: Link = Link()
+    inner: Link = Link(5e-6, 1.2e10)
+    price: float = 0.0
+    jitter: float = 0.0
+    crowd: float = 1.0
+    failures: Failures | None = None
+    rates: Rates | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("count", "devices_per_machine"):
+            require_number("Machines", name, getattr(self, name), 1, count=True)
+        for name in ("flops", "memory_bandwidth", "memory"):
+            if name != "memory" or self.memory is not None:
+                require_number("Machines", name, getattr(self, name), beyond=True)
+        for name, least in (("price", 0.0), ("jitter", 0.0), ("crowd", 1.0)):
+            require_number("Machines", name, getattr(self, name), least)
+        for name, kind in (("link", Link), ("inner", Link), ("failures", Failures | None)):
+            if not isinstance(getattr(self, name), kind):
+                raise ArgumentError(
+                    f"{short_repr(getattr(self, name))} is none",
+                    op="Machines",
+                    argument=name,
+                    expected="ef.cluster.Failures" if name == "failures" else "ef.cluster.Link",
+                )
+
+    @property
+    def devices(self) -> int:
+        """The devices of all machines."""
+        return self.count * self.devices_per_machine
+
+    def of(self, count: int) -> Self:
+        """So many machines like these."""
+        return replace(self, count=count)
+
+    def costs(self) -> CostModel:
+        """What steps of a graph cost on one of the devices."""
+        own = self.rates or Rates(products=self.flops, memory=self.memory_bandwidth)
+        return CostModel({"*": own})
+
+    @classmethod
+    def measured(cls, count: int, **others: Any) -> Self:
+        """Machines like this one, of which one device is ``cpu:0`` as it was measured.
+
+        >>> ef.cluster.Machines.measured(2).rates.call > 0
+        True
+        """
+        return cls(count, rates=calibrate(["cpu:0"]).rates("cpu:0"), **others)
