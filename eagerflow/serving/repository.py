@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -396,9 +397,10 @@ def _versions(path: Path) -> dict[int, Path]:
     found = {}
     for folder in path.iterdir():
         if folder.name.isascii() and folder.name.isdecimal() and folder.is_dir():
-            files = sorted(f for f in folder.iterdir() if f.suffix in _ENDINGS)
-            if files:
-                found[int(folder.name)] = files[0]
+            with suppress(FileNotFoundError):  # it has just gone; the others are looked at
+                files = sorted(f for f in folder.iterdir() if f.suffix in _ENDINGS)
+                if files:
+                    found[int(folder.name)] = files[0]
     return found
 
 
