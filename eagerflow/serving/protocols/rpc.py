@@ -119,10 +119,33 @@ def _handlers(grpc: Any, service: _Service, access: Access, journal: Journal | N
                 answer = _noted(journal, f"/{SERVICE}/{name}", answer)
         found[name] = make(
             answer,
-            request_deserializer=asked.FromString,
+            request_deserializer=_reader(asked),
             response_serializer=lambda message: message.SerializeToString(),
         )
     return grpc.method_handlers_generic_handler(SERVICE, found)
+
+
+def _reader(message: Any) -> Callable[[bytes], Any]:
+    """What makes messages of bytes; bytes that are none give an error, for ``_read`` to raise.
+
+    gRPC would answer what is raised here as an unknown error of the server.
+    """
+    decode = extras.load("google.protobuf.message", "serving", "gRPC in ef.serving").DecodeError
+
+    def read(data: bytes) -> Any:
+        try:
+            return message.FromString(data)
+        except decode as error:
+            return ArgumentError("the bytes are no message of this method", received=str(error))
+
+    return read
+
+
+def _read(request: Any) -> Any:
+    """A message that was read, or the error in its place."""
+    if isinstance(request, ArgumentError):
+        raise request
+    return request
 
 
 def _check(access: Access, context: Any) -> None:
@@ -165,7 +188,7 @@ def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: 
     async def answer(request: Any, context: Any) -> Any:
         try:
             _check(access, context)
-            return await method(request, context)
+            return await method(_read(request), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -258,13 +281,13 @@ class _Service:
         made = self.known["ModelStreamInferResponse"]
         async for request in requests:
             try:
-                yield made(infer_response=await self.infer(request, context))
+                yield made(infer_response=await self.infer(_read(request), context))
             except asyncio.CancelledError:
                 raise
             except Exception as error:
                 if status_of(error) == 500:
                     _log.exception("a request of a stream failed")
-                found = self.known["ModelInferResponse"](id=request.id)
+                found = self.known["ModelInferResponse"](id=getattr(request, "id", ""))
                 yield made(error_message=inference.error(error)["error"], infer_response=found)
 
     async def index(self, request: Any, context: Any) -> Any:
