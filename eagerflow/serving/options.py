@@ -97,7 +97,7 @@ OPTIONS = (
     Option("max_queue", int, 1024, "requests of a model that may wait", "N", 1, True),
     Option("cache", int, 0, "answers that each model keeps for equal requests", "MIB"),
     Option("max_body", int, 64, "the largest body of a request", "MIB", 1),
-    Option("body_seconds", float, 30.0, "how long a body may take to arrive", "S"),
+    Option("body_seconds", float, 30.0, "time for a request's head, then its body", "S", 0.01),
     Option("poll", float, 1.0, "how often files are looked at", "S", 0.01),
     Option("workers", int, 0, "processes that compute; 0: the server's own", "N", fixed=True),
     Option(

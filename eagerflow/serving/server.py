@@ -17,6 +17,7 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.connections import end_silent
 from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.metrics import Metrics
@@ -284,6 +285,9 @@ class Server:
         await self._start_rpc(repository)
         watching = asyncio.create_task(self._watch(repository))
         serving = asyncio.create_task(server.serve(sockets=[listening]))
+        ending = asyncio.create_task(
+            end_silent(server.server_state.connections, lambda: self._limits.body_seconds)
+        )
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             while not server.started and not serving.done():
@@ -293,8 +297,8 @@ class Server:
             repository.is_leaving = True
             await asyncio.sleep(self._leave)
         finally:
-            watching.cancel()
-            stopping.cancel()
+            for task in (watching, ending, stopping):
+                task.cancel()
             config.timeout_graceful_shutdown = math.ceil(self._grace)
             server.should_exit = True
             if self._over_grpc is not None:

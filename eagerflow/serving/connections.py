@@ -1,0 +1,44 @@
+"""Connections on which no request comes: they are ended, so that others find a place."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Set
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+__all__ = ["end_silent"]
+
+_LOOK_SECONDS = 0.01, 1.0  # between two looks, at least and at most
+
+
+class _Waiting(NamedTuple):
+    """That a connection had answered these requests, and since when."""
+
+    answered: Any
+    since: float
+
+
+async def end_silent(connections: Set[Any], seconds: Callable[[], float]) -> None:
+    """End connections on which the head of a request takes longer than so many seconds.
+
+    ``connections`` are the open ones, as uvicorn keeps them; runs until it is cancelled. uvicorn
+    itself has a time for connections that say nothing after an answer, but none for heads that are
+    begun, or for the first one.
+    """
+    waiting: WeakKeyDictionary[Any, _Waiting] = WeakKeyDictionary()
+    loop = asyncio.get_running_loop()
+    while True:
+        most = seconds()
+        await asyncio.sleep(min(max(most / 4, _LOOK_SECONDS[0]), _LOOK_SECONDS[1]))
+        now = loop.time()
+        for connection in list(connections):
+            # Each request has a cycle, which is there when its head has come. WebSockets have none:
+            # they are refused by what answers.
+            cycle = getattr(connection, "cycle", connection)
+            if cycle is connection or not (cycle is None or cycle.response_complete):
+                waiting.pop(connection, None)
+            elif connection not in waiting or waiting[connection].answered is not cycle:
+                waiting[connection] = _Waiting(cycle, now)
+            elif now - waiting[connection].since > most:
+                connection.transport.close()
