@@ -248,7 +248,6 @@ class Disturber:
         self.secrets = []
         self.reloads = 0
         self.kills = 0
-        self._own = None
 
     async def until(self, true, told):
         end = time.monotonic() + EFFECT_SECONDS
@@ -333,12 +332,10 @@ class Disturber:
         self.secrets.append(f"secret number {len(self.secrets):05d}")
         self.tokens.write_text("\n".join(self.secrets[-2:]))
         lines = [f"{name} = {value}" for name, value in options.items()]
-        text = "\n".join(
-            [*lines, 'tokens = "tokens"', "poll = 0.05", "[models.chain]", "versions = 2"]
-            + ["[models.side]", "versions = 0", f"pinned = {pinned}", ""]
-        )
+        lines += ['tokens = "tokens"', "poll = 0.05", "[models.chain]", "versions = 2"]
+        lines += ["[models.side]", "versions = 0", f"pinned = {pinned}", ""]
         made = self.config.with_suffix(".new")
-        made.write_text(text)
+        made.write_text("\n".join(lines))
         os.replace(made, self.config)
 
     async def reload(self):
@@ -372,15 +369,11 @@ class Disturber:
 
     async def _pinned(self, token):
         """Who answers for the side model; None where the token is not good yet."""
-        if self._own is None:
-            self._own = Connection(self.server.host, self.server.port)
         path, headers = "/v2/repository/models/side/traffic", [("authorization", f"Bearer {token}")]
-        status, told = await self._own.json("GET", path, headers=headers)
+        connection = Connection(self.server.host, self.server.port)  # idle ones would be ended
+        status, told = await connection.json("GET", path, headers=headers)
+        await connection.end()
         return told["pinned"] if status == 200 else None
-
-    async def end(self):
-        if self._own is not None:
-            await self._own.end()
 
 
 def plan(chance, swaps, breaks, kills, reloads):
@@ -405,7 +398,6 @@ async def disturbed(server, folder, requests, disturber, names, users):
                 print(f"{load.answered:,} answers, {rate:,.0f} a second, {name}", flush=True)
         while load.answered < requests and not load.faults:
             await asyncio.sleep(0.01)
-    await disturber.end()
 
 
 def soak(folder, requests, *, swaps, breaks, kills, reloads, workers=2, users=32, seed=0):

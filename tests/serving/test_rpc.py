@@ -108,7 +108,9 @@ def test_bytes_that_are_no_message_are_refused(server):
         assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
         assert "no message of this method" in raised.value.details()
         stream = channel.stream_stream(
-            f"/{SERVICE}/ModelStreamInfer", lambda x: x, KNOWN["ModelStreamInferResponse"].FromString
+            f"/{SERVICE}/ModelStreamInfer",
+            lambda x: x,
+            KNOWN["ModelStreamInferResponse"].FromString,
         )
         asked = [b"\xff", request(id="2").SerializeToString()]
         wrong, right = stream(iter(asked), timeout=20)
