@@ -33,12 +33,20 @@ async def end_silent(connections: Set[Any], seconds: Callable[[], float]) -> Non
         await asyncio.sleep(min(max(most / 4, _LOOK_SECONDS[0]), _LOOK_SECONDS[1]))
         now = loop.time()
         for connection in list(connections):
-            # Each request has a cycle, which is there when its head has come. WebSockets have none:
-            # they are refused by what answers.
-            cycle = getattr(connection, "cycle", connection)
-            if cycle is connection or not (cycle is None or cycle.response_complete):
+            if not _awaits_head(connection):
                 waiting.pop(connection, None)
-            elif connection not in waiting or waiting[connection].answered is not cycle:
-                waiting[connection] = _Waiting(cycle, now)
+            elif connection not in waiting or waiting[connection].answered is not connection.cycle:
+                waiting[connection] = _Waiting(connection.cycle, now)
             elif now - waiting[connection].since > most:
                 connection.transport.close()
+
+
+def _awaits_head(connection: Any) -> bool:
+    """Whether nothing but the head of a request can come next, and nobody else looks at the time.
+
+    uvicorn has a cycle for each request whose head has come, and a timer while a connection says
+    nothing after an answer. WebSockets have neither: what answers refuses them.
+    """
+    if not hasattr(connection, "cycle") or connection.timeout_keep_alive_task is not None:
+        return False
+    return connection.cycle is None or connection.cycle.response_complete

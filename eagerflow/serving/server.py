@@ -126,8 +126,8 @@ class Server:
     ) -> Server:
         """The server that a configuration file describes; ``options`` take the place of its values.
 
-        They are named as in the file. When the file changes, models are added, removed and changed
-        as it says; see ``reload``. Raises FileFormatError for a file that is wrong.
+        They are named as in the file. When the file changes, the server does as it says; see
+        ``reload``. Raises FileFormatError for a file that is wrong.
         """
         found = Configuration.read(path, options)
         made = cls(**found.arguments(), told=told)

@@ -232,6 +232,13 @@ def of_json(chance):
     return Asked("json", framed("POST", path, written(mutated(chance, told))))
 
 
+def of_stream(chance):
+    """A generation that is told as events; where it begins, its length is not known."""
+    _, told = next(row for row in JSON_REQUESTS if row[0].endswith("/generate"))
+    data = framed("POST", "/v2/models/gpt/generate_stream", written(mutated(chance, told)))
+    return Asked("stream", data, whole=False)
+
+
 def of_text(chance):
     """The bytes of JSON, in a frame that is right."""
     path, told = chance.choice(JSON_REQUESTS)
@@ -394,6 +401,7 @@ def of_call(chance):
 
 KINDS = {
     of_json: 30,
+    of_stream: 2,
     of_text: 10,
     of_binary: 15,
     of_file: 8,

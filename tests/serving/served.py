@@ -82,12 +82,16 @@ class ServerProcess:
 class Connection:
     """A connection that is kept: requests one after the other, each with its answer.
 
-    ConnectionError where it ends before an answer is whole.
+    ConnectionError where it ends before an answer is whole. One that has been idle for long is
+    not used again, since the server may be ending it.
     """
+
+    IDLE_SECONDS = 2.0
 
     def __init__(self, host, port):
         self._address = host, port
         self._reader = self._writer = None
+        self._used = 0.0
 
     async def call(self, method, path, body=b"", headers=()):
         """Status, headers and body of an answer."""
@@ -97,11 +101,14 @@ class Connection:
 
     async def exchange(self, data):
         """The answer to these bytes."""
+        if time.monotonic() > self._used + self.IDLE_SECONDS:
+            await self.end()
         if self._writer is None:
             self._reader, self._writer = await asyncio.open_connection(*self._address)
         try:
             self._writer.write(data)
             status, headers, body = await self._answer()
+            self._used = time.monotonic()
         except (EOFError, OSError) as error:
             self.abort()
             raise ConnectionError(f"no answer came: {error!r}") from None
