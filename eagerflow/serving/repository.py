@@ -115,15 +115,22 @@ class Model(Routes):
         self.is_wanted = True
         """Whether it is to be loaded; False once it was unloaded by a request."""
         self.marks: dict[int, _Mark] = {}
+        self._told: tuple[Mapping[str, int] | None, int | None] = None, None
 
     def configure(self, options: ModelOptions, policy: Policy, batching: Batching) -> None:
-        """Have these options from now on; files are to be looked at again."""
+        """Have these options from now on; files are to be looked at again.
+
+        Who answers changes if the options say something else than before: what was directed
+        meanwhile, such as a roll-back, holds else.
+        """
         path, batching = Path(options.path), options.batching or batching
         if (path, batching) != (self.path, self.batching):
             self.marks.clear()  # then all are loaded again, each beside the one before
         self.path, self.batching = path, batching
         self.policy = options.policy or policy
-        self.traffic = options.traffic(self.traffic)
+        told = options.labels, options.pinned
+        if told != self._told:
+            self.traffic, self._told = options.traffic(self.traffic), told
 
 
 class Repository:

@@ -31,6 +31,7 @@ from eagerflow.serving.sequences import SequenceLimits
 __all__ = ["Server"]
 
 Told = Callable[[str], None]
+_NOT_LOOKED_AT = "the models could not be looked at"
 
 
 class Server:
@@ -169,7 +170,10 @@ class Server:
         if refused:
             lines.append(f"{', '.join(refused)} cannot change while it runs: restart the server")
         lines += map(_absent, self.repository.absent())
-        return lines + await self.repository.refresh()
+        try:
+            return lines + await self.repository.refresh()
+        except OSError as error:  # the rest has changed
+            return [*lines, f"{_NOT_LOOKED_AT}: {error}"]
 
     def _take(self, of: Mapping[str, Any], journal: Journal | None) -> None:
         """Have these arguments from now on, those of models aside."""
@@ -346,11 +350,11 @@ class Server:
         while True:
             await asyncio.sleep(self._poll)
             new = self._marks()
-            if self._reload_asked.is_set() or (new != marks and None not in new):
+            if self._reload_asked.is_set() or (new != marks and new[0] is not None):
                 self._reload_asked.clear()
                 marks = new
                 await self._tell(self._reload(), "the configuration is as it was")
-            await self._tell(repository.refresh(), "the models could not be looked at")
+            await self._tell(repository.refresh(), _NOT_LOOKED_AT)
 
     def _marks(self) -> list[Any]:
         """What tells whether the configuration, or the tokens that it names, are others."""

@@ -230,10 +230,14 @@ def test_models_of_a_folder_have_tables(tmp_path):
         until(lambda: "c" in server.repository.models)
         until(lambda: server.repository.model("c").ready)
         assert server.repository.model("c").batcher().batching.max_rows == 2
+        server.repository.model("a").pin(2)
         server.repository.model("b").pin(2)
+        written(tmp_path, text + tables + "[models.c]\nmax_batch = 3\n")
+        until(lambda: server.repository.model("c").batcher().batching.max_rows == 3)
+        assert server.repository.model("a").traffic.pinned == 2  # its table is as it was
         written(tmp_path, text)
-        until(lambda: total("a") == 12.0)
-        client.json("/v1/models/a/labels/old:predict", ROW, 404)
+        until(lambda: not server.repository.model("a").labels)
+        assert server.repository.model("a").traffic.pinned is None and total("a") == 12.0
         until(lambda: server.repository.model("a").batcher().batching.max_rows == 32)
         assert server.repository.model("b").traffic.pinned == 2  # no table said anything of it
         client.close()
