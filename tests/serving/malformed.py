@@ -20,9 +20,10 @@ import grpc
 import numpy as np
 
 import eagerflow as ef
+from eagerflow.serving.protocols.messages import messages
 from eagerflow.serving.protocols.rpc import SERVICE
 from tests.serving.models import put_version
-from tests.serving.mutations import Called, framed, inference_message, malformed
+from tests.serving.mutations import Called, Streamed, framed, inference_message, malformed
 from tests.serving.served import Connection, ServerProcess
 
 HTTP_STATUS = {200, 307, *range(400, 500), 503, 504}
@@ -93,6 +94,8 @@ class Sender:
                 async with asyncio.timeout(ANSWER_SECONDS):
                     if isinstance(asked, Called):
                         await self._call(asked)
+                    elif isinstance(asked, Streamed):
+                        await self._stream(asked)
                     elif asked.whole:
                         self._check(asked, *await connection.exchange(asked.data))
                     else:
@@ -160,6 +163,21 @@ class Sender:
             return None
         self.counts["grpc", "OK"] += 1
         return answer
+
+    async def _stream(self, asked):
+        """Each part of a stream has an answer of its own, whatever the others are."""
+        method = self._channel.stream_stream(
+            f"/{SERVICE}/ModelStreamInfer",
+            lambda data: data,
+            messages()["ModelStreamInferResponse"].FromString,
+        )
+        answers = [answer async for answer in method(iter(asked.parts), timeout=ANSWER_SECONDS)]
+        self.counts["grpc", "stream"] += 1
+        if len(answers) != len(asked.parts):
+            self.fault(asked, f"{len(answers)} answers to {len(asked.parts)} parts")
+        for answer in answers:
+            if "the server failed" in answer.error_message:
+                self.fault(asked, answer.error_message)
 
 
 @contextlib.contextmanager

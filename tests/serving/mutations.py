@@ -52,6 +52,12 @@ class Called(NamedTuple):
     data: bytes
 
 
+class Streamed(NamedTuple):
+    """Such bytes one behind the other in a stream of inference."""
+
+    parts: list[bytes]
+
+
 def framed(method, path, body=b"", headers=()):
     """The bytes of a request."""
     lines = [f"{method} {path} HTTP/1.1", "host: test", f"content-length: {len(body)}"]
@@ -399,6 +405,11 @@ def of_call(chance):
     return Called(method if chance.random() < 0.98 else chance.choice(TRICKS[:5]), data)
 
 
+def of_calls(chance):
+    parts = [_infer(chance) for _ in range(chance.choice((1, 2, 4)))]
+    return Streamed([changed(chance, x) if chance.random() < 0.3 else x for x in parts])
+
+
 KINDS = {
     of_json: 30,
     of_stream: 2,
@@ -411,6 +422,7 @@ KINDS = {
     of_bytes: 8,
     of_size: 0.2,
     of_call: 15,
+    of_calls: 3,
 }
 
 
