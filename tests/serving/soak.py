@@ -84,6 +84,7 @@ class Load:
         self.answers = bytearray()  # how many each id has had
         self.counts = Counter()
         self.faults = []
+        self.longest = 0.0
         self.stopping = False
         self._channel = None
 
@@ -127,6 +128,7 @@ class Load:
         rows = {"row": 1, "many": 80, "named": 1, "late": 1}.get(kind) or self.chance.randint(1, 6)
         inputs = self._inputs(id, rows)
         floor, side = self.floor, set(self.side)
+        begin = time.monotonic()
         try:
             if kind == "grpc":
                 status, found, version = await self._call(id, inputs)
@@ -135,6 +137,7 @@ class Load:
         except Exception as error:
             self.counts[kind, "lost"] += 1
             return self.fault(id, kind, "lost", repr(error))
+        self.longest = max(self.longest, time.monotonic() - begin)
         self.answers[id] += 1
         self.counts[kind, status] += 1
         if status != 200:
@@ -262,7 +265,8 @@ class Disturber:
     async def swap(self):
         """A new version, or a new edition of the last one, by one of the ways that people take."""
         way = self.chance.choice(("moved", "moved", "copied", "replaced"))
-        if way == "replaced" and self.edition < EDITIONS - 1:
+        is_there = (self.chain / str(self.number)).is_dir()  # perhaps a broken one
+        if way == "replaced" and is_there and self.edition < EDITIONS - 1:
             self.edition += 1
         else:
             self.number, self.edition = self.number + 1, 0
@@ -416,7 +420,8 @@ def soak(folder, requests, *, swaps, breaks, kills, reloads, workers=2, users=32
         before = server.memory()
         names = plan(chance, swaps, breaks, kills, reloads)
         asyncio.run(disturbed(server, folder, requests, disturber, names, users))
-        print(f"memory: {before >> 20} MiB, then {server.memory() >> 20} MiB", flush=True)
+        print(f"memory: {before >> 20} MiB, then {server.memory() >> 20} MiB; the slowest answer")
+        print(f"took {load.longest:.2f} s", flush=True)
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(60) == 0
     log = server.log()
