@@ -32,8 +32,8 @@ GRPC_CODES |= {"DEADLINE_EXCEEDED"}
 USERS = 24
 PATIENCE = 0.3  # seconds until a request is taken for one that the server waits for the rest of
 ANSWER_SECONDS = 60.0
-GROWTH = 1 << 20  # bytes that a process may grow by in a round by chance
-BODY_SECONDS = 1.0
+GROWTH = 2 << 20  # bytes that a process may grow by in a round by chance
+BODY_SECONDS = 2.0
 SLOW = 300
 ROW = framed("POST", "/v1/models/scale:predict", b'{"instances": [[1.0, 2.0, 3.0]]}')
 ROW_ANSWER = {"predictions": [{"y": [1.0, 2.0, 3.0], "total": 6.0}]}
@@ -214,22 +214,24 @@ def send_all(server, count, seed=0, rounds=3):
 # Slow senders -------------------------------------------------------------------------------------
 
 
-async def _times(server, count):
-    """The seconds that each of some valid requests takes."""
+async def _median(server, most, goes_on=lambda: True):
+    """The median of the seconds that valid requests take, so many at most, while it goes on."""
     connection = Connection(server.host, server.port)
     found = []
-    for _ in range(count):
+    while len(found) < most and goes_on():
         begin = time.perf_counter()
         assert (await connection.exchange(ROW))[0] == 200
         found.append(time.perf_counter() - begin)
     await connection.end()
-    return found
+    assert len(found) > most // 10
+    return median(found)
 
 
-async def _drip(server, data, sent):
+async def _drip(server, data, sent, opened):
     """Send one byte a second; gives what the server says before it ends the connection."""
     reader, writer = await asyncio.open_connection(server.host, server.port)
     try:
+        opened.release()
         writer.write(data[:sent])
         answer = asyncio.ensure_future(reader.read())
         for place in range(sent, len(data)):
@@ -245,13 +247,15 @@ async def _drip(server, data, sent):
 
 
 async def _slow_senders(server, count):
-    plain = median(await _times(server, 300))
-    body = framed("POST", "/v1/models/scale:predict", b" " * 1000)
+    plain = await _median(server, 300)
+    body, opened = framed("POST", "/v1/models/scale:predict", b" " * 1000), asyncio.Semaphore(0)
     parts = ((body, body.index(b" " * 10)), (body, 20), (body, 0))
-    slow = [asyncio.create_task(_drip(server, *parts[i % len(parts)])) for i in range(count)]
-    await asyncio.sleep(0.5)
-    beside = median(await _times(server, 300))
-    assert all(not task.done() for task in slow)
+    slow = [
+        asyncio.create_task(_drip(server, *parts[i % len(parts)], opened)) for i in range(count)
+    ]
+    for _ in slow:
+        await opened.acquire()
+    beside = await _median(server, 300, lambda: not any(task.done() for task in slow))
     answers = await asyncio.wait_for(asyncio.gather(*slow), 30 * BODY_SECONDS)
     return plain, beside, [answers[i :: len(parts)] for i in range(len(parts))]
 
