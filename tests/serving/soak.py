@@ -132,49 +132,54 @@ class Load:
         try:
             if kind == "grpc":
                 status, found, version = await self._call(id, inputs)
+            elif kind in ("json", "binary", "late", "side"):
+                status, found, version = await self._infer(connection, kind, id, inputs)
             else:
-                status, found, version = await self._request(connection, kind, id, inputs, floor)
+                status, found, version = await self._predict(connection, kind, inputs, floor)
         except Exception as error:
             self.counts[kind, "lost"] += 1
-            return self.fault(id, kind, "lost", repr(error))
+            self.fault(id, kind, "lost", repr(error))
+            return
         self.longest = max(self.longest, time.monotonic() - begin)
         self.answers[id] += 1
         self.counts[kind, status] += 1
         if status != 200:
             # A version that is named can leave, and a deadline can pass. All else has an answer.
-            if status not in {"named": (404, 503), "late": (504,)}.get(kind, ()):
+            allowed = {"named": (404, 503), "late": (504,)}.get(kind, ())
+            if status not in allowed or not found.get("error"):
                 self.fault(id, kind, status, found)
-            elif not found.get("error"):
-                self.fault(id, kind, "no words", found)
-            return None
+            return
         answered = self.check(id, kind, found, inputs, version)
-        if answered is None:
-            return None
-        if kind == "side":
-            if answered not in side | self.side:
-                self.fault(id, kind, "pinned to", side, self.side, "but answered by", answered)
-        elif kind == "named":
-            if answered != floor:
-                self.fault(id, kind, "another version than the named", answered, floor)
-        elif answered < floor:
-            self.fault(id, kind, "an old version", answered, floor)
-        return None
+        if answered is not None:
+            self._check_version(id, kind, answered, floor, side)
 
-    async def _request(self, connection, kind, id, inputs, floor):
-        """Status, numbers or error, and the version where it is told, over HTTP."""
-        headers = [("authorization", f"Bearer {self.token}")]
-        if kind in ("row", "rows", "columns", "many", "named"):
-            key = "inputs" if kind == "columns" else "instances"
-            place = f"/versions/{floor}" if kind == "named" else ""
-            path, body = f"/v1/models/chain{place}:predict", json.dumps({key: inputs.tolist()})
-            status, _, data = await connection.call("POST", path, body.encode(), headers)
-            told = json.loads(data)
-            key = "outputs" if kind == "columns" else "predictions"
-            return status, told[key] if status == 200 else told, None
-        name = "side" if kind == "side" else "chain"
+    def _check_version(self, id, kind, answered, floor, side):
+        """A fault where another version answered than those that might."""
+        if kind == "side":
+            fits = answered in side | self.side
+        else:
+            fits = answered == floor if kind == "named" else answered >= floor
+        if not fits:
+            self.fault(id, kind, "answered by", answered, "not", side if kind == "side" else floor)
+
+    def _headers(self):
+        return [("authorization", f"Bearer {self.token}")]
+
+    async def _predict(self, connection, kind, inputs, floor):
+        """Status, and numbers or an error, by TensorFlow Serving's API, which tells no version."""
+        key, found = ("inputs", "outputs") if kind == "columns" else ("instances", "predictions")
+        place = f"/versions/{floor}" if kind == "named" else ""
+        body = json.dumps({key: inputs.tolist()}).encode()
+        path = f"/v1/models/chain{place}:predict"
+        status, _, data = await connection.call("POST", path, body, self._headers())
+        told = json.loads(data)
+        return status, told[found] if status == 200 else told, None
+
+    async def _infer(self, connection, kind, id, inputs):
+        """Status, numbers or an error, and the version, by the Open Inference Protocol."""
         row = {"name": "x", "datatype": "FP32", "shape": inputs.shape}
         told = {"id": str(id), "inputs": [row]}
-        array, parts = inputs.astype("<f4"), b""
+        array, parts, headers = inputs.astype("<f4"), b"", self._headers()
         if kind == "binary":
             parts = array.tobytes()
             row["parameters"] = {"binary_data_size": len(parts)}
@@ -186,7 +191,7 @@ class Load:
         text = json.dumps(told).encode()
         if kind == "binary":
             headers.append((HEADER, str(len(text))))
-        path = f"/v2/models/{name}/infer"
+        path = f"/v2/models/{'side' if kind == 'side' else 'chain'}/infer"
         status, sent, data = await connection.call("POST", path, text + parts, headers)
         size = int(sent.get(HEADER, len(data)))
         told = json.loads(data[:size])
@@ -203,9 +208,8 @@ class Load:
         asked = messages()["ModelInferRequest"](model_name="chain", id=str(id))
         asked.inputs.add(name="x", datatype="FP32", shape=inputs.shape)
         asked.raw_input_contents.append(inputs.astype("<f4").tobytes())
-        metadata = [("authorization", f"Bearer {self.token}")]
         try:
-            told = await self._channel(asked, metadata=metadata, timeout=EFFECT_SECONDS)
+            told = await self._channel(asked, metadata=self._headers(), timeout=EFFECT_SECONDS)
         except grpc.aio.AioRpcError as error:
             return error.code().name, {"error": error.details()}, None
         if told.id != str(id):
