@@ -22,7 +22,7 @@ from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.stepping import SequenceBatcher
 from eagerflow.serving.traffic import Traffic
 
-__all__ = ["Folder", "Model", "ModelOptions", "Models", "Policy", "Repository", "mark_of"]
+__all__ = ["Folder", "Model", "ModelOptions", "Models", "Plan", "Policy", "Repository", "mark_of"]
 
 _ENDINGS = (SUFFIXES["ef"], SUFFIXES["onnx"])
 _Mark = tuple[int, int, int]
@@ -133,6 +133,16 @@ class Model(Routes):
             self.traffic, self._told = options.traffic(self.traffic), told
 
 
+class Plan(NamedTuple):
+    """Models and options that a repository can have; see ``Repository.plan``."""
+
+    folder: Path | None
+    tables: Mapping[str, ModelOptions]
+    models: Mapping[str, ModelOptions]
+    policy: Policy
+    batching: Batching
+
+
 class Repository:
     """The models in files and folders, loaded as versions appear, changed and go.
 
@@ -166,10 +176,12 @@ class Repository:
         """Whether the server is about to end."""
         self._folder: Path | None = None
         self._tables: Mapping[str, ModelOptions] = {}
-        self._adopt(models, policy, batching)
+        self._adopt(self.plan(models, policy, batching))
 
-    def _adopt(self, models: Models, policy: Policy | None, batching: Batching | None) -> list[str]:
-        """Have these models and options, or change nothing: the names of those to let go."""
+    def plan(
+        self, models: Models, policy: Policy | None = None, batching: Batching | None = None
+    ) -> Plan:
+        """What ``configure`` takes; ArgumentError for what cannot be, as when it is made."""
         batching = (batching or Batching()).checked()
         places, tables = models if isinstance(models, Folder) else (models, {})
         folder, wanted = _wanted(places)
@@ -188,11 +200,15 @@ class Repository:
                     argument=name,
                     expected="a file of graph.save or model.export, or a folder of versions",
                 )
-        self._folder, self._tables = folder, tables
-        self._policy, self._batching = policy or Policy(), batching
-        for name, options in wanted.items():
+        return Plan(folder, tables, wanted, policy or Policy(), batching)
+
+    def _adopt(self, plan: Plan) -> list[str]:
+        """Have these models and options: the names of those to let go."""
+        self._folder, self._tables = plan.folder, plan.tables
+        self._policy, self._batching = plan.policy, plan.batching
+        for name, options in plan.models.items():
             self._add(name, options)
-        return [name for name in self.models if name not in wanted]
+        return [name for name in self.models if name not in plan.models]
 
     def _add(self, name: str, options: ModelOptions) -> None:
         if name not in self.models:
@@ -202,19 +218,15 @@ class Repository:
             self.models[name] = made
         self.models[name].configure(options, self._policy, self._batching)
 
-    async def configure(
-        self, models: Models, policy: Policy | None = None, batching: Batching | None = None
-    ) -> list[str]:
+    async def configure(self, plan: Plan) -> list[str]:
         """Have other models or options from now on; gives a line for each model that leaves.
 
-        ``refresh`` loads those that come. Nothing changes where an error is raised: ArgumentError,
-        as when a repository is made. Requests are answered meanwhile, also those for what leaves,
-        if they have come.
+        ``refresh`` loads those that come. Requests are answered meanwhile, also those for what
+        leaves, if they have come.
         """
         async with self._refreshing:
-            gone = self._adopt(models, policy, batching)
             told = []
-            for model in map(self.models.pop, gone):
+            for model in map(self.models.pop, self._adopt(plan)):
                 told += [self._unload(model, number) for number in list(model.ready)]
         return told
 

@@ -157,18 +157,18 @@ class Server:
         found, refused = Configuration.read(*self._file).going_on(self._running)
         of = found.arguments()
         journal = _journal(of["log"], of["trace"])
-        lines = await self.repository.configure(of["models"], of["policy"], of["batching"])
+        plan = self.repository.plan(of["models"], of["policy"], of["batching"])
         changed = found.changes(self._running)
         if of["access"] != self._access:
             changed.add("tokens")
         self._running = found
-        self._take(of, journal)
-        if changed:
-            lines.append(f"changed: {', '.join(sorted(changed))}")
+        self._take(of, journal)  # at once: a model that is being loaded can take long
+        lines = [f"changed: {', '.join(sorted(changed))}"] if changed else []
         if "max_body" in changed and self._over_grpc is not None:
             refused.append("max_body over gRPC")
         if refused:
             lines.append(f"{', '.join(refused)} cannot change while it runs: restart the server")
+        lines += await self.repository.configure(plan)
         lines += map(_absent, self.repository.absent())
         try:
             return lines + await self.repository.refresh()
@@ -287,7 +287,8 @@ class Server:
         server = self._uvicorn.Server(config)
         server.capture_signals = nullcontext  # they are whoever's who starts us
         await self._start_rpc(repository)
-        watching = asyncio.create_task(self._watch(repository))
+        watching = asyncio.create_task(self._watch_models(repository))
+        reading = asyncio.create_task(self._watch_configuration())
         serving = asyncio.create_task(server.serve(sockets=[listening]))
         ending = asyncio.create_task(
             end_silent(server.server_state.connections, lambda: self._limits.body_seconds)
@@ -301,7 +302,7 @@ class Server:
             repository.is_leaving = True
             await asyncio.sleep(self._leave)
         finally:
-            for task in (watching, ending, stopping):
+            for task in (watching, reading, ending, stopping):
                 task.cancel()
             config.timeout_graceful_shutdown = math.ceil(self._grace)
             server.should_exit = True
@@ -345,7 +346,12 @@ class Server:
         self.port = made.getsockname()[1]
         return made
 
-    async def _watch(self, repository: Repository) -> None:
+    async def _watch_models(self, repository: Repository) -> None:
+        while True:
+            await asyncio.sleep(self._poll)
+            await self._tell(repository.refresh(), _NOT_LOOKED_AT)
+
+    async def _watch_configuration(self) -> None:
         marks = self._marks()
         while True:
             await asyncio.sleep(self._poll)
@@ -354,7 +360,6 @@ class Server:
                 self._reload_asked.clear()
                 marks = new
                 await self._tell(self._reload(), "the configuration is as it was")
-            await self._tell(repository.refresh(), _NOT_LOOKED_AT)
 
     def _marks(self) -> list[Any]:
         """What tells whether the configuration, or the tokens that it names, are others."""

@@ -12,6 +12,7 @@ from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving import Batching, Policy, Server
 from eagerflow.serving.options import OPTIONS, Configuration
 from eagerflow.serving.protocols.rpc import SERVICE
+from eagerflow.serving.repository import Repository
 from tests.serving.models import Client, put_version, scaling
 from tests.serving.test_server import ROW, until
 from tests.structure.sources import ROOT
@@ -207,6 +208,39 @@ def test_who_may_ask_what_it_may_cost_and_the_log_change_and_connections_stay(tm
         capfd.readouterr()
         assert status(new, large) == 200 and not capfd.readouterr().err
         assert asking.sock is opened
+        client.close()
+
+
+def test_tokens_change_while_a_model_is_loaded(tmp_path, monkeypatch):
+    put_version(tmp_path / "models" / "scale", 1)
+    old, new = "the old secret text", "the new secret text"
+    written(tmp_path, old, "tokens")
+    path = written(tmp_path, "models = 'models'\ntokens = 'tokens'\npoll = 0.02\n")
+    entered, go, made = threading.Event(), threading.Event(), Repository._made
+
+    def slow(self, model, number, file):
+        if number == 2:
+            entered.set()
+            assert go.wait(60)
+        return made(self, model, number, file)
+
+    monkeypatch.setattr(Repository, "_made", slow)
+    with Server.of_file(path, port=0, grpc=False) as server:
+        client = Client(server)
+
+        def status(token):
+            headers = {"authorization": f"Bearer {token}"}
+            return client.call("/v1/models/scale:predict", ROW, headers)[0]
+
+        try:
+            put_version(tmp_path / "models" / "scale", 2)
+            assert entered.wait(20) and status(old) == 200
+            written(tmp_path, new, "tokens")
+            until(lambda: status(old) == 401)
+            assert status(new) == 200
+        finally:
+            go.set()
+        until(lambda: server.repository.model("scale").current == 2)
         client.close()
 
 
