@@ -34,7 +34,7 @@ _log = logging.getLogger("eagerflow.serving")
 
 
 class Limits(NamedTuple):
-    """What a request may cost: bytes of its body, and seconds to send it.
+    """What a request may cost: bytes of its body, and seconds to send its head, then its body.
 
     ``heartbeat`` is how many seconds a stream of events is silent at most.
 

@@ -16,7 +16,8 @@ from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.journal import FORMS
 from eagerflow.serving.processes import WorkerSettings
-from eagerflow.serving.repository import ModelOptions, Policy
+from eagerflow.serving.repository import Folder, ModelOptions, Policy
+from eagerflow.serving.traffic import Traffic
 from eagerflow.settings import named_by_user
 
 __all__ = ["OPTIONS", "Configuration", "Option", "checked"]
@@ -25,8 +26,9 @@ __all__ = ["OPTIONS", "Configuration", "Option", "checked"]
 class Option(NamedTuple):
     """An option: its name in files (flags have hyphens), what it may be, and what it does.
 
-    ``least`` is the smallest number; ``of_model`` ones can also stand in a model's own table.
-    A default of None stands for something that ``told`` says.
+    ``least`` is the smallest number; ``of_model`` ones can also stand in a model's own table, and
+    ``fixed`` ones cannot change while the server runs. A default of None stands for something that
+    ``told`` says.
     """
 
     name: str
@@ -37,6 +39,7 @@ class Option(NamedTuple):
     least: float = 0
     of_model: bool = False
     choices: tuple[str, ...] = ()
+    fixed: bool = False
 
     @property
     def flag(self) -> str:
@@ -71,10 +74,16 @@ _KINDS = {
 }
 
 OPTIONS = (
-    Option("host", str, "127.0.0.1", "what is listened on; the default is this machine alone"),
-    Option("port", int, 8501, "REST; 0 for a free one"),
-    Option("grpc_port", int, 8500, "gRPC; 0 for a free one"),
-    Option("grpc", bool, True, "REST alone"),
+    Option(
+        "host",
+        str,
+        "127.0.0.1",
+        "what is listened on; the default is this machine alone",
+        fixed=True,
+    ),
+    Option("port", int, 8501, "REST; 0 for a free one", fixed=True),
+    Option("grpc_port", int, 8500, "gRPC; 0 for a free one", fixed=True),
+    Option("grpc", bool, True, "REST alone", fixed=True),
     Option(
         "versions",
         int,
@@ -88,11 +97,21 @@ OPTIONS = (
     Option("max_queue", int, 1024, "requests of a model that may wait", "N", 1, True),
     Option("cache", int, 0, "answers that each model keeps for equal requests", "MIB"),
     Option("max_body", int, 64, "the largest body of a request", "MIB", 1),
-    Option("body_seconds", float, 30.0, "how long a body may take to arrive", "S"),
+    Option("body_seconds", float, 30.0, "time for a request's head, then its body", "S", 0.01),
     Option("poll", float, 1.0, "how often files are looked at", "S", 0.01),
-    Option("workers", int, 0, "processes that compute; 0: the server's own", "N"),
-    Option("worker_threads", int, None, "of each worker; default: they share the cores", "N", 1),
-    Option("worker_seconds", float, 60.0, "when a silent worker is replaced", "S", 0.01),
+    Option("workers", int, 0, "processes that compute; 0: the server's own", "N", fixed=True),
+    Option(
+        "worker_threads",
+        int,
+        None,
+        "of each worker; default: they share the cores",
+        "N",
+        1,
+        fixed=True,
+    ),
+    Option(
+        "worker_seconds", float, 60.0, "when a silent worker is replaced", "S", 0.01, fixed=True
+    ),
     Option(
         "tokens",
         Path,
@@ -107,21 +126,21 @@ OPTIONS = (
     ),
     Option("log", str, "off", f"a line for each request: {', '.join(FORMS)}", choices=FORMS),
     Option("trace", bool, False, "spans for OpenTelemetry"),
-    Option("certificate", Path, None, "PEM, for TLS", "FILE"),
-    Option("key", Path, None, "PEM, for TLS", "FILE"),
+    Option("certificate", Path, None, "PEM, for TLS", "FILE", fixed=True),
+    Option("key", Path, None, "PEM, for TLS", "FILE", fixed=True),
 )
 _OF = {option.name: option for option in OPTIONS}
 _OF_MODEL = {option.name: option for option in OPTIONS if option.of_model}
-_FIXED = {option.name for option in OPTIONS if not option.of_model}
+_FIXED = [option.name for option in OPTIONS if option.fixed]
 _MODEL_KEYS = ("path", "labels", "pinned", *_OF_MODEL)
-Models = Path | dict[str, ModelOptions]
+Models = Path | Folder | dict[str, ModelOptions]
 
 
 class Configuration(NamedTuple):
     """What a server is to do: values of options by name, and models.
 
-    ``models`` is a file or a folder, or a ModelOptions for each name; ``values`` may lack options,
-    which then have their defaults.
+    ``models`` is a file or a folder, a Folder with options of some of its models, or a
+    ModelOptions for each name; ``values`` may lack options, which then have their defaults.
 
     >>> Configuration(Path("digits.ef"), {"port": 0, "max_wait": 2.0}).arguments()["batching"]
     Batching(max_rows=32, max_wait=0.002, sizes=(), max_queue=1024)
@@ -134,8 +153,9 @@ class Configuration(NamedTuple):
     def read(cls, path: str | os.PathLike[str], flags: Mapping[str, Any] = {}) -> Configuration:
         """What a file says, in TOML; ``flags`` take the place of its values.
 
-        Paths in it are relative to its folder. Raises FileFormatError, which names key and line,
-        for keys that there are not and values that do not fit.
+        Paths in it are relative to its folder. Where the flags have a folder of models, tables of
+        models are options of those in it. Raises FileFormatError, which names key and line, for
+        keys that there are not and values that do not fit.
         """
         where = Path(path)
         try:
@@ -146,15 +166,14 @@ class Configuration(NamedTuple):
                 f"the configuration cannot be read: {error}", op="serve", argument=str(path)
             ) from None
         try:
-            values, models = _values(told, text, where.parent)
+            values, models = _values(told, text, where.parent, flags.get("models"))
             values |= {name: value for name, value in flags.items() if name != "models"}
-            given = flags.get("models", models)
-            if given is None:
+            if models is None:
                 raise ArgumentError(
                     "there are no models",
                     expected='models = "folder", or a table [models.NAME] with a path',
                 )
-            made = cls(given, values)
+            made = cls(models, values)
             made.arguments()
             return made
         except ArgumentError as error:
@@ -192,10 +211,30 @@ class Configuration(NamedTuple):
             ).checked(),
         }
 
-    def fixed_changes(self, other: Configuration) -> list[str]:
+    def _value(self, name: str) -> Any:
+        return self.values.get(name, _OF[name].default)
+
+    def changes(self, other: Configuration) -> set[str]:
         """The names of options that another configuration sets otherwise, models' own aside."""
-        a, b = ({n: c.values.get(n, _OF[n].default) for n in _FIXED} for c in (self, other))
-        return sorted(name for name in _FIXED if a[name] != b[name])
+        return {name for name in _OF if self._value(name) != other._value(name)}
+
+    def going_on(self, running: Configuration) -> tuple[Configuration, list[str]]:
+        """This configuration for a server that runs with another one.
+
+        Also the names of the fixed options that it sets otherwise, in vain: they stay as they are.
+
+        >>> before = Configuration(Path("digits.ef"), {"port": 8501, "max_body": 16})
+        >>> found, refused = Configuration(Path("digits.ef"), {"port": 80}).going_on(before)
+        >>> found.values, refused
+        ({'port': 8501}, ['port'])
+        """
+        values = dict(self.values)
+        refused = []
+        for name in _FIXED:
+            if self._value(name) != running._value(name):
+                refused.append(name)
+                values[name] = running._value(name)
+        return self._replace(values=values), refused
 
 
 def checked(name: str, value: Any) -> Any:
@@ -229,30 +268,46 @@ def _tokens(of: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _values(
-    told: Mapping[str, Any], text: str, folder: Path
+    told: Mapping[str, Any], text: str, folder: Path, base: Path | None
 ) -> tuple[dict[str, Any], Models | None]:
-    """The values of options, and the models, of a file's contents."""
+    """The values of options, and the models, of a file's contents; ``base`` is a flag's."""
     values: dict[str, Any] = {}
-    models: Models | None = None
     for key, value in told.items():
         if key != "models":
             values[key] = _checked(_OF, key, value, text, folder, known=("models", *_OF))
     given = told.get("models")
+    if given is None:
+        return values, base
     if isinstance(given, str):
-        models = folder / given
-    elif isinstance(given, dict):
-        models = {name: _model(name, table, values, text, folder) for name, table in given.items()}
-    elif given is not None:
+        return values, base or folder / given
+    if not isinstance(given, dict):
         _refuse("it is neither a path nor tables", text, "", "models", str(given)[:80])
-    return values, models
+    tables = dict(given)
+    if isinstance(tables.get("path"), str):
+        place = folder / tables.pop("path")
+        base = base or place
+        for name, table in tables.items():
+            if isinstance(table, dict) and "path" in table:
+                problem = "a model of a folder has its place there"
+                _refuse(problem, text, f"models.{name}", "path", str(table["path"])[:80])
+    models = {n: _model(n, table, values, text, folder, base) for n, table in tables.items()}
+    return values, models if base is None else Folder(base, models)
 
 
 def _model(
-    name: str, table: Any, values: Mapping[str, Any], text: str, folder: Path
+    name: str,
+    table: Any,
+    values: Mapping[str, Any],
+    text: str,
+    folder: Path,
+    base: Path | None,
 ) -> ModelOptions:
-    """What the table of a model says; what it does not say is as for all models."""
+    """What the table of a model says; what it does not say is as for all models.
+
+    It is in the folder ``base``, if there is one.
+    """
     place = f"models.{name}"
-    if not isinstance(table, dict) or not isinstance(table.get("path"), str):
+    if not isinstance(table, dict) or (base is None and not isinstance(table.get("path"), str)):
         _refuse("a model has a table with a path", text, place, "path", str(table)[:80])
     of = {n: values.get(n, option.default) for n, option in _OF_MODEL.items()}
     given: tuple[int, ...] = ()
@@ -266,8 +321,14 @@ def _model(
         _refuse("labels are names of versions' numbers", text, place, "labels", str(labels)[:80])
     if pinned is not None and not _is_number(pinned):
         _refuse("it is no number of a version", text, place, "pinned", str(pinned)[:80])
-    policy = Policy(of["versions"], given)
-    return ModelOptions(folder / table["path"], policy, _batching(of), labels, pinned)
+    path = folder / table["path"] if base is None else base / name
+    made = ModelOptions(path, Policy(of["versions"], given), _batching(of), labels, pinned)
+    try:
+        made.traffic(Traffic())
+    except ArgumentError as error:
+        error.at = _line(text, place, "labels" if labels else "pinned")
+        raise
+    return made
 
 
 def _is_number(value: Any) -> bool:

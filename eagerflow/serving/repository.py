@@ -6,6 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.stepping import SequenceBatcher
 from eagerflow.serving.traffic import Traffic
 
-__all__ = ["Model", "ModelOptions", "Models", "Policy", "Repository", "mark_of"]
+__all__ = ["Folder", "Model", "ModelOptions", "Models", "Plan", "Policy", "Repository", "mark_of"]
 
 _ENDINGS = (SUFFIXES["ef"], SUFFIXES["onnx"])
 _Mark = tuple[int, int, int]
@@ -63,14 +64,33 @@ class ModelOptions(NamedTuple):
     labels: Mapping[str, int] | None = None
     pinned: int | None = None
 
+    def traffic(self, before: Traffic) -> Traffic:
+        """Who answers with these options, before whom it was; ArgumentError for what cannot be."""
+        if self.labels is not None:
+            before = before._replace(labels=dict(self.labels), pinned=self.pinned)
+        elif self.pinned is not None:
+            before = before._replace(pinned=self.pinned)
+        return before.checked()
 
-Models = (
+
+class Folder(NamedTuple):
+    """A folder of models, and options for some of them, by their names.
+
+    The paths of these options are not looked at; a model that has some may come later.
+    """
+
+    path: str | os.PathLike[str]
+    options: Mapping[str, ModelOptions]
+
+
+_Places = (
     str
     | os.PathLike[str]
     | Mapping[str, ModelOptions]
     | Mapping[str, str | os.PathLike[str]]
     | Mapping[str, str | os.PathLike[str] | ModelOptions]
 )
+Models = _Places | Folder
 
 
 class Model(Routes):
@@ -95,30 +115,43 @@ class Model(Routes):
         self.is_wanted = True
         """Whether it is to be loaded; False once it was unloaded by a request."""
         self.marks: dict[int, _Mark] = {}
+        self._told: tuple[Mapping[str, int] | None, int | None] = None, None
 
     def configure(self, options: ModelOptions, policy: Policy, batching: Batching) -> None:
-        """Have these options from now on; files are to be looked at again."""
+        """Have these options from now on; files are to be looked at again.
+
+        Who answers changes if the options say something else than before: what was directed
+        meanwhile, such as a roll-back, holds else.
+        """
         path, batching = Path(options.path), options.batching or batching
         if (path, batching) != (self.path, self.batching):
             self.marks.clear()  # then all are loaded again, each beside the one before
         self.path, self.batching = path, batching
         self.policy = options.policy or policy
-        traffic = self.traffic
-        if options.labels is not None:
-            traffic = traffic._replace(labels=dict(options.labels), pinned=options.pinned)
-        elif options.pinned is not None:
-            traffic = traffic._replace(pinned=options.pinned)
-        self.traffic = traffic.checked()
+        told = options.labels, options.pinned
+        if told != self._told:
+            self.traffic, self._told = options.traffic(self.traffic), told
+
+
+class Plan(NamedTuple):
+    """Models and options that a repository can have; see ``Repository.plan``."""
+
+    folder: Path | None
+    tables: Mapping[str, ModelOptions]
+    models: Mapping[str, ModelOptions]
+    policy: Policy
+    batching: Batching
 
 
 class Repository:
     """The models in files and folders, loaded as versions appear, changed and go.
 
-    ``models`` is a file of a graph, a folder of models, or a mapping of names to files or folders
-    of versions. A folder of models has a folder for each name, with one for each version, named by
-    its number, that holds one file: ``models/digits/3/model.ef``. A version answers when it was
-    loaded and has run; one that does not load never takes the place of one that does. ``executor``
-    makes what computes the batches of a version. Raises ArgumentError where nothing is found.
+    ``models`` is a file of a graph, a folder of models (a Folder with options for some), or a
+    mapping of names to files or folders of versions. A folder of models has a folder for each name,
+    with one for each version, named by its number, that holds one file:
+    ``models/digits/3/model.ef``. A version answers when it was loaded and has run; one that does
+    not load never takes the place of one that does. ``executor`` makes what computes the batches
+    of a version. Raises ArgumentError where nothing is found.
     """
 
     def __init__(
@@ -142,13 +175,23 @@ class Repository:
         self.is_leaving = False
         """Whether the server is about to end."""
         self._folder: Path | None = None
-        self._adopt(models, policy, batching)
+        self._tables: Mapping[str, ModelOptions] = {}
+        self._adopt(self.plan(models, policy, batching))
 
-    def _adopt(self, models: Models, policy: Policy | None, batching: Batching | None) -> list[str]:
-        """Have these models and options, or change nothing: the names of those to let go."""
+    def plan(
+        self, models: Models, policy: Policy | None = None, batching: Batching | None = None
+    ) -> Plan:
+        """What ``configure`` takes; ArgumentError for what cannot be, as when it is made."""
         batching = (batching or Batching()).checked()
-        folder, wanted = _wanted(models)
+        places, tables = models if isinstance(models, Folder) else (models, {})
+        folder, wanted = _wanted(places)
+        for name in wanted.keys() & (tables.keys() | self._tables.keys()):
+            path = wanted[name].path
+            # What a table said before, and none says now, does not hold any more.
+            table = tables.get(name, ModelOptions(path, labels={}))
+            wanted[name] = table._replace(path=path)
         for name, options in wanted.items():
+            options.traffic(Traffic())
             (options.batching or batching).checked()
             if not Path(options.path).exists():
                 raise ArgumentError(
@@ -157,10 +200,15 @@ class Repository:
                     argument=name,
                     expected="a file of graph.save or model.export, or a folder of versions",
                 )
-        self._folder, self._policy, self._batching = folder, policy or Policy(), batching
-        for name, options in wanted.items():
+        return Plan(folder, tables, wanted, policy or Policy(), batching)
+
+    def _adopt(self, plan: Plan) -> list[str]:
+        """Have these models and options: the names of those to let go."""
+        self._folder, self._tables = plan.folder, plan.tables
+        self._policy, self._batching = plan.policy, plan.batching
+        for name, options in plan.models.items():
             self._add(name, options)
-        return [name for name in self.models if name not in wanted]
+        return [name for name in self.models if name not in plan.models]
 
     def _add(self, name: str, options: ModelOptions) -> None:
         if name not in self.models:
@@ -170,20 +218,28 @@ class Repository:
             self.models[name] = made
         self.models[name].configure(options, self._policy, self._batching)
 
-    async def configure(
-        self, models: Models, policy: Policy | None = None, batching: Batching | None = None
-    ) -> list[str]:
-        """Have other models or options from now on; gives a line for each change.
+    async def configure(self, plan: Plan) -> list[str]:
+        """Have other models or options from now on; gives a line for each model that leaves.
 
-        Nothing changes where an error is raised: ArgumentError, as when a repository is made.
-        Requests are answered meanwhile, also those for what leaves, if they have come.
+        ``refresh`` loads those that come. Requests are answered meanwhile, also those for what
+        leaves, if they have come.
         """
         async with self._refreshing:
-            gone = self._adopt(models, policy, batching)
             told = []
-            for model in map(self.models.pop, gone):
+            for model in map(self.models.pop, self._adopt(plan)):
                 told += [self._unload(model, number) for number in list(model.ready)]
-        return told + await self.refresh()
+        return told
+
+    def keep_answers(self, max_bytes: int | None) -> None:
+        """Let each model keep so many bytes of answers from now on; None: none."""
+        if max_bytes != self._cache:
+            self._cache = max_bytes
+            for model in self.models.values():
+                model.keep_answers(max_bytes)
+
+    def absent(self) -> list[str]:
+        """The names of models that have options, but are not there."""
+        return sorted(self._tables.keys() - self.models.keys())
 
     def model(self, name: str) -> Model:
         """The model of this name; UnknownModelError where there is none."""
@@ -255,7 +311,8 @@ class Repository:
     def _find_models(self, folder: Path) -> None:
         for name, path in _found_in(folder).items():
             if name not in self.models:
-                self._add(name, ModelOptions(path))
+                table = self._tables.get(name, ModelOptions(path))
+                self._add(name, table._replace(path=path))
 
     async def _refresh_model(self, model: Model) -> list[str]:
         found = model.found = _versions(model.path)
@@ -355,7 +412,7 @@ class Repository:
         self._loader.shutdown(wait=False)
 
 
-def _wanted(models: Models) -> tuple[Path | None, dict[str, ModelOptions]]:
+def _wanted(models: _Places) -> tuple[Path | None, dict[str, ModelOptions]]:
     """The folder of models, if there is one, and the options of each by name."""
     if isinstance(models, Mapping):
         given = {
@@ -396,9 +453,10 @@ def _versions(path: Path) -> dict[int, Path]:
     found = {}
     for folder in path.iterdir():
         if folder.name.isascii() and folder.name.isdecimal() and folder.is_dir():
-            files = sorted(f for f in folder.iterdir() if f.suffix in _ENDINGS)
-            if files:
-                found[int(folder.name)] = files[0]
+            with suppress(FileNotFoundError):  # it has just gone; the others are looked at
+                files = sorted(f for f in folder.iterdir() if f.suffix in _ENDINGS)
+                if files:
+                    found[int(folder.name)] = files[0]
     return found
 
 

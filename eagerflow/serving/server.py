@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,13 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits, application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.connections import end_silent
 from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.options import Configuration, checked
 from eagerflow.serving.processes import WorkerSettings
-from eagerflow.serving.protocols import rpc
+from eagerflow.serving.protocols.rpc import RpcServer
 from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Models, Policy, Repository, mark_of
 from eagerflow.serving.sequences import SequenceLimits
@@ -30,6 +31,7 @@ from eagerflow.serving.sequences import SequenceLimits
 __all__ = ["Server"]
 
 Told = Callable[[str], None]
+_NOT_LOOKED_AT = "the models could not be looked at"
 
 
 def run_in_loop(work: Coroutine[Any, Any, None]) -> None:
@@ -100,14 +102,15 @@ class Server:
         self.grpc_port = grpc_port
         self._options = models, policy, batching
         self._sequences = (sequences or SequenceLimits()).checked()
-        self._limits = limits
+        self._limits = limits or Limits()
         self._access = (access or Access()).checked()
         self._cache = cache
         self._poll = checked("poll", poll)
         self._grace = checked("grace", grace)
         self._leave = checked("leave", leave)
         self._log = checked("log", log)
-        self._journal = Journal(trace) if trace or log != "off" else None
+        self._trace = trace
+        self._journal = _journal(log, trace)
         self._workers = (
             workers if isinstance(workers, WorkerSettings) else WorkerSettings(workers)
         ).checked()
@@ -118,7 +121,11 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._failed: BaseException | None = None
-        self._file: tuple[Path, Mapping[str, Any], Configuration] | None = None
+        self._file: tuple[Path, Mapping[str, Any]] | None = None
+        self._running: Configuration | None = None
+        self._answers: Any = None
+        self._over_grpc: RpcServer | None = None
+        self._written = ExitStack()
         self.repository: Repository | None = None
         self.pool: Pool | None = None
 
@@ -128,42 +135,66 @@ class Server:
     ) -> Server:
         """The server that a configuration file describes; ``options`` take the place of its values.
 
-        They are named as in the file. When the file changes, models are added, removed and changed
-        as it says; see ``reload``. Raises FileFormatError for a file that is wrong.
+        They are named as in the file. When the file changes, the server does as it says; see
+        ``reload``. Raises FileFormatError for a file that is wrong.
         """
         found = Configuration.read(path, options)
         made = cls(**found.arguments(), told=told)
-        made._file = Path(path), options, found
+        made._file, made._running = (Path(path), options), found
         return made
 
     def reload(self) -> list[str]:
         """Read the configuration file again, and do as it says: a line for each change.
 
         All or nothing: FileFormatError or ArgumentError for a file that is wrong, and the server
-        goes on as before. Only what concerns models can change; what else differs is told.
+        goes on as before. Connections stay. What cannot change while it runs, such as ports and
+        workers, stays as it is, and a line names it.
         """
         if self._loop is None or not self._loop.is_running():
             raise UnavailableError("the server does not run", op="reload")
         return asyncio.run_coroutine_threadsafe(self._reload(), self._loop).result()
 
     async def _reload(self) -> list[str]:
-        if self._file is None:
+        if self._file is None or self._running is None:
             raise ArgumentError(
                 "the server was not made of a configuration file",
                 op="reload",
                 hint="ef.serving.Server.of_file(path)",
             )
         assert self.repository is not None
-        path, options, before = self._file
-        found = Configuration.read(path, options)
+        found, refused = Configuration.read(*self._file).going_on(self._running)
         of = found.arguments()
-        lines = await self.repository.configure(of["models"], of["policy"], of["batching"])
-        fixed = before.fixed_changes(found)
-        if fixed:
-            lines.append(
-                f"{', '.join(fixed)}: what changed takes effect when the server starts again"
-            )
-        return lines
+        journal = _journal(of["log"], of["trace"])
+        plan = self.repository.plan(of["models"], of["policy"], of["batching"])
+        changed = found.changes(self._running)
+        if of["access"] != self._access:
+            changed.add("tokens")
+        self._running = found
+        self._take(of, journal)  # at once: a model that is being loaded can take long
+        lines = [f"changed: {', '.join(sorted(changed))}"] if changed else []
+        if "max_body" in changed and self._over_grpc is not None:
+            refused.append("max_body over gRPC")
+        if refused:
+            lines.append(f"{', '.join(refused)} cannot change while it runs: restart the server")
+        lines += await self.repository.configure(plan)
+        lines += map(_absent, self.repository.absent())
+        try:
+            return lines + await self.repository.refresh()
+        except OSError as error:  # the rest has changed
+            return [*lines, f"{_NOT_LOOKED_AT}: {error}"]
+
+    def _take(self, of: Mapping[str, Any], journal: Journal | None) -> None:
+        """Have these arguments from now on, those of models aside."""
+        assert self.repository is not None
+        log = self._log, self._trace
+        for name in ("access", "cache", "grace", "leave", "limits", "log", "poll", "trace"):
+            setattr(self, f"_{name}", of[name])
+        if log != (self._log, self._trace):
+            self._journal = journal
+            self._written.close()
+            self._written.enter_context(written(self._log))
+        self.repository.keep_answers(self._cache)
+        self._answer_anew()
 
     def ask_to_reload(self) -> None:
         """Read the configuration file again soon, and tell what came of it; from any thread."""
@@ -222,7 +253,8 @@ class Server:
     async def serve(self) -> None:
         """Serve in the running event loop, until ``stop`` or a cancellation."""
         self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
-        with written(self._log), self._bound() as listening:
+        with self._written, self._bound() as listening:
+            self._written.enter_context(written(self._log))
             metrics = Metrics()
             pool = self.pool = Pool(self._workers) if self._workers.processes else None
             if pool is not None:
@@ -238,7 +270,7 @@ class Server:
 
     async def _serve(self, listening: socket.socket, repository: Repository) -> None:
         """Load the models, answer requests, and end when all that came are answered."""
-        for line in await repository.refresh():
+        for line in [*await repository.refresh(), *map(_absent, repository.absent())]:
             self._told(line)
         try:
             await self._answer(repository, listening)
@@ -250,10 +282,11 @@ class Server:
     async def _answer(self, repository: Repository, listening: socket.socket) -> None:
         """Answer requests until the server is asked to stop."""
         assert self._stopping is not None
-        answers = application(repository, self._limits, self._access)
+        self._answer_anew()
         config = self._uvicorn.Config(
-            answers if self._journal is None else self._journal.around(answers),
-            timeout_graceful_shutdown=math.ceil(self._grace),
+            # What answers is looked up for each request: a reload makes another one.
+            lambda scope, receive, send: self._answers(scope, receive, send),
+            interface="asgi3",
             log_level="warning",
             access_log=False,
             lifespan="off",
@@ -261,9 +294,13 @@ class Server:
         )
         server = self._uvicorn.Server(config)
         server.capture_signals = nullcontext  # they are whoever's who starts us
-        over_grpc = await self._start_rpc(repository)
-        watching = asyncio.create_task(self._watch(repository))
+        await self._start_rpc(repository)
+        watching = asyncio.create_task(self._watch_models(repository))
+        reading = asyncio.create_task(self._watch_configuration())
         serving = asyncio.create_task(server.serve(sockets=[listening]))
+        ending = asyncio.create_task(
+            end_silent(server.server_state.connections, lambda: self._limits.body_seconds)
+        )
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             while not server.started and not serving.done():
@@ -273,23 +310,30 @@ class Server:
             repository.is_leaving = True
             await asyncio.sleep(self._leave)
         finally:
-            watching.cancel()
-            stopping.cancel()
+            for task in (watching, reading, ending, stopping):
+                task.cancel()
+            config.timeout_graceful_shutdown = math.ceil(self._grace)
             server.should_exit = True
-            if over_grpc is not None:
-                await over_grpc.stop(self._grace)
+            if self._over_grpc is not None:
+                await self._over_grpc.stop(self._grace)
             await serving
 
-    async def _start_rpc(self, repository: Repository) -> Any:
-        """The server of gRPC; None where no port was given for it."""
+    def _answer_anew(self) -> None:
+        """Answer requests that come from now on by the settings of now."""
+        assert self.repository is not None
+        answers = application(self.repository, self._limits, self._access)
+        self._answers = answers if self._journal is None else self._journal.around(answers)
+        if self._over_grpc is not None:
+            self._over_grpc.change(self._access, self._journal)
+
+    async def _start_rpc(self, repository: Repository) -> None:
+        """Start the server of gRPC, where a port was given for it."""
         if self.grpc_port is None:
-            return None
+            return
         address = f"[{self.host}]" if ":" in self.host else self.host
-        most = (self._limits or Limits()).max_body
-        made, self.grpc_port = await rpc.start(
-            repository, f"{address}:{self.grpc_port}", most, self._access, self._journal
-        )
-        return made
+        made = RpcServer(repository, self._access, self._journal)
+        self.grpc_port = await made.start(f"{address}:{self.grpc_port}", self._limits.max_body)
+        self._over_grpc = made
 
     def _bound(self) -> socket.socket:
         """The socket that is listened on; ``port`` is the one that it has."""
@@ -310,16 +354,27 @@ class Server:
         self.port = made.getsockname()[1]
         return made
 
-    async def _watch(self, repository: Repository) -> None:
-        mark = None if self._file is None else mark_of(self._file[0])
+    async def _watch_models(self, repository: Repository) -> None:
         while True:
             await asyncio.sleep(self._poll)
-            new = None if self._file is None else mark_of(self._file[0])
-            if self._reload_asked.is_set() or new not in (mark, None):
+            await self._tell(repository.refresh(), _NOT_LOOKED_AT)
+
+    async def _watch_configuration(self) -> None:
+        marks = self._marks()
+        while True:
+            await asyncio.sleep(self._poll)
+            new = self._marks()
+            if self._reload_asked.is_set() or (new != marks and new[0] is not None):
                 self._reload_asked.clear()
-                mark = new
+                marks = new
                 await self._tell(self._reload(), "the configuration is as it was")
-            await self._tell(repository.refresh(), "the models could not be looked at")
+
+    def _marks(self) -> list[Any]:
+        """What tells whether the configuration, or the tokens that it names, are others."""
+        if self._file is None or self._running is None:
+            return []
+        tokens = self._running.values.get("tokens")
+        return [mark_of(path) for path in (self._file[0], tokens) if path is not None]
 
     async def _tell(self, changes: Awaitable[list[str]], failed: str) -> None:
         """Tell a line for each change, or why there is none."""
@@ -328,3 +383,12 @@ class Server:
                 self._told(line)
         except Exception as error:  # whatever it is, the server goes on
             self._told(f"{failed}: {error}")
+
+
+def _journal(log: str, trace: bool) -> Journal | None:
+    """What notes requests; None where nobody wants to know of them."""
+    return Journal(trace) if trace or log != "off" else None
+
+
+def _absent(name: str) -> str:
+    return f"{name}: it has options, but the folder has no model of this name yet"

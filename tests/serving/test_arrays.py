@@ -103,6 +103,7 @@ GOOD = npy(np.ones((1, 3), "float32"))
         header("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }"),
         header("{'descr': '<f4', 'fortran_order': False, 'shape': (281474976710655,), }"),
         header("{'descr': '<f4', 'fortran_order': False, 'shape': (True, 3), }"),
+        header("{'descr': '<f4', 'fortran_order': False, 'shape': (1 3), }"),
         header("{'descr': '<f4', 'fortran_order': 1, 'shape': (1,), }"),
         header("{'descr': 3, 'fortran_order': False, 'shape': (1,), }"),
         header("__import__('os').system('true')"),

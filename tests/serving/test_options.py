@@ -11,10 +11,13 @@ from eagerflow.cli import make_parser
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving import Batching, Policy, Server
 from eagerflow.serving.options import OPTIONS, Configuration
+from eagerflow.serving.protocols.rpc import SERVICE
+from eagerflow.serving.repository import Repository
 from tests.serving.models import Client, put_version, scaling
 from tests.serving.test_server import ROW, until
 from tests.structure.sources import ROOT
 
+grpc = pytest.importorskip("grpc")
 EXAMPLE = ROOT / "examples" / "serving" / "serve.toml"
 TOKEN = "a secret that is long enough"
 
@@ -98,6 +101,8 @@ def test_the_example_is_one(tmp_path, monkeypatch):
         ("[models.x]\npath = 'x'\npinned = 1.5", r"pinned.*line 3"),
         ("models = '.'\ntokens_variable = 'NOT_SET_AT_ALL'", r"NOT_SET_AT_ALL.*has no tokens"),
         ("models = '.'\ntokens = 'nowhere'", "tokens cannot be read"),
+        ("[models.x]\npath = 'x'\nlabels = {'a/b' = 1}", r"label.*line 3.*without '/'"),
+        ("[models]\npath = '.'\n[models.x]\npath = 'x'", r"models.x.path.*a folder.*line 4"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(tmp_path, text, words):
@@ -144,14 +149,135 @@ def test_models_change_while_requests_are_answered(tmp_path):
             path = written(tmp_path, "poll = 0.02\nworkers = 1\n[models.a]\npath = 'a'\n")
             until(lambda: "b" not in server.repository.models)
             assert client.call("/v1/models/b:predict", ROW)[0] == 404
-            until(lambda: any("workers: what changed takes effect" in line for line in told))
+            until(
+                lambda: any("workers cannot change while it runs: restart" in line for line in told)
+            )
             assert client.json("/v1/models/a:predict", ROW)["predictions"][0]["total"] == 12
-            assert all("takes effect" in line for line in server.reload())
+            assert all("restart" in line for line in server.reload())
         finally:
             stop.set()
             asking.join()
             client.close()
         assert not wrong, wrong[:2]
+
+
+def test_who_may_ask_what_it_may_cost_and_the_log_change_and_connections_stay(tmp_path, capfd):
+    put_version(tmp_path / "models" / "scale", 1)
+    old, new = "the old secret text", "the new secret text"
+    tokens = written(tmp_path, old, "tokens")
+    told = []
+    text = "models = 'models'\ntokens = 'tokens'\npoll = 0.02\n"
+    path = written(tmp_path, text)
+    with Server.of_file(path, told.append, port=0, grpc_port=0) as server:
+        client = Client(server)
+        asking = client._connection
+        asking.connect()
+        opened = asking.sock
+
+        def status(token, body=ROW):
+            headers = {"authorization": f"Bearer {token}"}
+            return client.call("/v1/models/scale:predict", body, headers)[0]
+
+        with grpc.insecure_channel(f"{server.host}:{server.grpc_port}") as channel:
+            call = channel.unary_unary(f"/{SERVICE}/ServerReady", lambda x: x, lambda x: x)
+
+            def may_call(token):
+                try:
+                    return call(b"", metadata=[("authorization", f"Bearer {token}")], timeout=20)
+                except grpc.RpcError as error:
+                    return error.code().name
+
+            assert (status(old), status(new)) == (200, 401) and may_call(old) != "UNAUTHENTICATED"
+            written(tmp_path, new, tokens.name)  # the configuration itself is as it was
+            until(lambda: "changed: tokens" in told)
+            assert (status(old), status(new)) == (401, 200)
+            assert may_call(old) == "UNAUTHENTICATED" != may_call(new)
+        large = '{"inputs": [[1, 2, 3]]' + " " * (1 << 20) + "}"
+        assert status(new, large) == 200
+        written(tmp_path, text + "max_body = 1\nlog = 'json'\nport = 1\n")
+        until(lambda: "changed: log, max_body" in told)
+        assert "max_body over gRPC cannot change while it runs: restart the server" in told
+        assert status(new, large) == 413 and status(new) == 200
+        until(lambda: '"status":413' in capfd.readouterr().err)
+        before = len(told)
+        written(tmp_path, text + "max_body = 1\ntokens_variable = 'NOT_SET_AT_ALL'\n")
+        until(lambda: "configuration is as it was" in "".join(told[before:]))
+        assert status(new, large) == 413 and status(new) == 200
+        written(tmp_path, text)
+        until(lambda: told.count("changed: log, max_body") == 2)
+        capfd.readouterr()
+        assert status(new, large) == 200 and not capfd.readouterr().err
+        assert asking.sock is opened
+        client.close()
+
+
+def test_tokens_change_while_a_model_is_loaded(tmp_path, monkeypatch):
+    put_version(tmp_path / "models" / "scale", 1)
+    old, new = "the old secret text", "the new secret text"
+    written(tmp_path, old, "tokens")
+    path = written(tmp_path, "models = 'models'\ntokens = 'tokens'\npoll = 0.02\n")
+    entered, go, made = threading.Event(), threading.Event(), Repository._made
+
+    def slow(self, model, number, file):
+        if number == 2:
+            entered.set()
+            assert go.wait(60)
+        return made(self, model, number, file)
+
+    monkeypatch.setattr(Repository, "_made", slow)
+    with Server.of_file(path, port=0, grpc=False) as server:
+        client = Client(server)
+
+        def status(token):
+            headers = {"authorization": f"Bearer {token}"}
+            return client.call("/v1/models/scale:predict", ROW, headers)[0]
+
+        try:
+            put_version(tmp_path / "models" / "scale", 2)
+            assert entered.wait(20) and status(old) == 200
+            written(tmp_path, new, "tokens")
+            until(lambda: status(old) == 401)
+            assert status(new) == 200
+        finally:
+            go.set()
+        until(lambda: server.repository.model("scale").current == 2)
+        client.close()
+
+
+def test_models_of_a_folder_have_tables(tmp_path):
+    for name, number in (("a", 1), ("a", 2), ("b", 1), ("b", 2)):
+        put_version(tmp_path / "models" / name, number)
+    text = "poll = 0.02\n[models]\npath = 'models'\n"
+    tables = "[models.a]\nversions = 0\npinned = 1\nmax_batch = 4\nlabels = {old = 1}\n"
+    told = []
+    path = written(tmp_path, text + tables + "[models.c]\nmax_batch = 2\n")
+    with Server.of_file(path, told.append, port=0, grpc=False) as server:
+        client = Client(server)
+
+        def total(place):
+            return client.json(f"/v1/models/{place}:predict", ROW)["predictions"][0]["total"]
+
+        assert told[-1].startswith("c: it has options, but")
+        assert (total("a"), total("a/versions/2"), total("a/labels/old")) == (6.0, 12.0, 6.0)
+        assert total("b") == 12.0
+        put_version(tmp_path / "models" / "c", 7)
+        until(lambda: "c" in server.repository.models)
+        until(lambda: server.repository.model("c").ready)
+        assert server.repository.model("c").batcher().batching.max_rows == 2
+        server.repository.model("a").pin(2)
+        server.repository.model("b").pin(2)
+        written(tmp_path, text + tables + "[models.c]\nmax_batch = 3\n")
+        until(lambda: server.repository.model("c").batcher().batching.max_rows == 3)
+        assert server.repository.model("a").traffic.pinned == 2  # its table is as it was
+        written(tmp_path, text)
+        until(lambda: not server.repository.model("a").labels)
+        assert server.repository.model("a").traffic.pinned is None and total("a") == 12.0
+        until(lambda: server.repository.model("a").batcher().batching.max_rows == 32)
+        assert server.repository.model("b").traffic.pinned == 2  # no table said anything of it
+        client.close()
+    flags = {"models": tmp_path / "models"}
+    found = Configuration.read(written(tmp_path, tables), flags)
+    assert found.models.path == flags["models"] and found.models.options["a"].pinned == 1
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +90,26 @@ def test_the_old_version_answers_until_a_new_one_works(tmp_path):
         scaling(2).save(folder / "2" / "model.ef")  # mended in place
         await repository.refresh()
         assert await factor(model) == 2 and 1 not in model.ready
+
+    run(go())
+
+
+def test_a_version_that_goes_as_it_is_looked_at_hides_no_other(tmp_path, monkeypatch):
+    put_version(tmp_path / "scale", 1)
+    put_version(tmp_path / "scale", 2)
+    entries = Path.iterdir
+
+    def gone(path):
+        if path.name == "2":
+            raise FileNotFoundError(path)
+        return entries(path)
+
+    async def go():
+        monkeypatch.setattr(Path, "iterdir", gone)
+        repository = Repository({"scale": tmp_path / "scale"})
+        await repository.refresh()
+        assert await factor(repository.model("scale")) == 1
+        await repository.drain()
 
     run(go())
 

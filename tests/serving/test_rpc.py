@@ -98,3 +98,21 @@ def test_errors_have_codes(call, fields, code, words):
         call("ModelInfer", **{**fields_of(request()), **fields})
     assert caught.value.code().name == code
     assert words in caught.value.details()
+
+
+def test_bytes_that_are_no_message_are_refused(server):
+    with grpc.insecure_channel(f"{server.host}:{server.grpc_port}") as channel:
+        call = channel.unary_unary(f"/{SERVICE}/ModelInfer", lambda x: x, lambda x: x)
+        with pytest.raises(grpc.RpcError) as raised:
+            call(b"\xff", timeout=20)
+        assert raised.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+        assert "no message of this method" in raised.value.details()
+        stream = channel.stream_stream(
+            f"/{SERVICE}/ModelStreamInfer",
+            lambda x: x,
+            KNOWN["ModelStreamInferResponse"].FromString,
+        )
+        asked = [b"\xff", request(id="2").SerializeToString()]
+        wrong, right = stream(iter(asked), timeout=20)
+        assert "no message of this method" in wrong.error_message
+        assert right.infer_response.id == "2"

@@ -124,6 +124,26 @@ def test_bodies_beyond_the_limit(folder):
             assert b"413" in large.recv(1000).splitlines()[0]
 
 
+def test_connections_without_a_request_are_ended(folder):
+    with ef.serving.Server(folder, port=0, limits=Limits(body_seconds=0.2)) as server:
+        address = server.host, server.port
+        with (
+            socket.create_connection(address, 10) as silent,
+            socket.create_connection(address, 10) as slow,
+        ):
+            begin = time.monotonic()
+            slow.sendall(f"POST {PREDICT} HTTP/1.1\r\nHo".encode())
+            assert slow.recv(1) == silent.recv(1) == b""
+            assert 0.1 < time.monotonic() - begin < 9
+        client = Client(server)
+        client.json(PREDICT, ROW)
+        kept = client._connection.sock
+        time.sleep(1.0)  # uvicorn keeps it for five seconds
+        assert client.json(PREDICT, ROW)["predictions"][0]["total"] == 6
+        assert client._connection.sock is kept
+        client.close()
+
+
 def test_numbers_are_counted(client):
     for _ in range(3):
         client.json(PREDICT, ROW)

@@ -65,6 +65,7 @@ NOT_RUN = {
     ("docs/serving.md", "digits 1 is ready"): "what a command tells; tests/cli runs it",
     ("docs/serving.md", "eagerflow serve models --workers"): "likewise",
     ("docs/serving.md", "workers = 2"): "a part of examples/serving/serve.toml, which a test loads",
+    ("docs/serving.md", "[models]"): "tables as those of tests/serving/test_options.py",
     ("docs/serving.md", '{"time":'): "a line of a log, whose fields tests/serving knows",
     (
         "docs/serving.md",

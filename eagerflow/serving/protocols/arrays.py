@@ -29,7 +29,7 @@ MAX_HEADER = 10_000
 MAGIC = b"\x93NUMPY"
 _HEADER = re.compile(
     rb"\{\s*'descr':\s*'([^']{1,40})',\s*'fortran_order':\s*(True|False),"
-    rb"\s*'shape':\s*\(([0-9, ]{0,1000})\),?\s*\}\s*"
+    rb"\s*'shape':\s*\(((?:\d{1,18} ?, ?){0,100}(?:\d{1,18})?)\),?\s*\}\s*"
 )
 _NUMBERS = re.compile(rb"[<>|=]?(b1|[iu][1248]|f[248]|c8|c16)")
 _DAMAGED = (

@@ -23,7 +23,7 @@ from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Repository
 
-__all__ = ["start"]
+__all__ = ["RpcServer"]
 
 SERVICE = f"{PACKAGE}.GRPCInferenceService"
 _CODES = {
@@ -50,33 +50,55 @@ _CONTENTS = {
 _log = logging.getLogger("eagerflow.serving")
 
 
-async def start(
-    repository: Repository,
-    address: str,
-    max_body: int,
-    access: Access,
-    journal: Journal | None = None,
-) -> tuple[Any, int]:
-    """A gRPC server that answers at an address, in this event loop, and the port that it has."""
-    grpc = extras.load("grpc", "serving", "gRPC in ef.serving")
-    aio = extras.load("grpc.aio", "serving", "gRPC in ef.serving")
-    sizes = [("grpc.max_receive_message_length", max_body), ("grpc.max_send_message_length", -1)]
-    made = aio.server(options=[*sizes, ("grpc.so_reuseport", 0)])
-    made.add_generic_rpc_handlers((_handlers(grpc, _Service(repository), access, journal),))
-    try:
-        if access.certificate is None or access.key is None:
-            port = made.add_insecure_port(address)
-        else:
-            pair = access.key.read_bytes(), access.certificate.read_bytes()
-            port = made.add_secure_port(address, grpc.ssl_server_credentials([pair]))
-    except RuntimeError as error:
-        raise EagerflowError(
-            f"{address} cannot be listened on: {error}",
-            op="serve",
-            hint="another port, or grpc_port=0 for a free one",
-        ) from None
-    await made.start()
-    return made, port
+class RpcServer:
+    """A server of gRPC for the models of a repository, in one event loop.
+
+    ``change`` says who may ask from now on, and where calls are noted.
+    """
+
+    def __init__(
+        self, repository: Repository, access: Access, journal: Journal | None = None
+    ) -> None:
+        self._grpc = extras.load("grpc", "serving", "gRPC in ef.serving")
+        self._aio = extras.load("grpc.aio", "serving", "gRPC in ef.serving")
+        self._methods = _Service(repository)
+        self._made: Any = None
+        self.change(access, journal)
+
+    def change(self, access: Access, journal: Journal | None) -> None:
+        """Ask calls that come from now on for these tokens, and note them there."""
+        self._access = access
+        self._handlers = _handlers(self._grpc, self._methods, access, journal)
+
+    def service(self, details: Any) -> Any:
+        """What answers a call: gRPC asks for each."""
+        return self._handlers.service(details)
+
+    async def start(self, address: str, max_body: int) -> int:
+        """Listen at an address: the port that it has."""
+        sizes = [("grpc.max_receive_message_length", max_body)]
+        sizes += [("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+        made = self._made = self._aio.server(options=sizes)
+        made.add_generic_rpc_handlers((self,))
+        access = self._access
+        try:
+            if access.certificate is None or access.key is None:
+                port: int = made.add_insecure_port(address)
+            else:
+                pair = access.key.read_bytes(), access.certificate.read_bytes()
+                port = made.add_secure_port(address, self._grpc.ssl_server_credentials([pair]))
+        except RuntimeError as error:
+            raise EagerflowError(
+                f"{address} cannot be listened on: {error}",
+                op="serve",
+                hint="another port, or grpc_port=0 for a free one",
+            ) from None
+        await made.start()
+        return port
+
+    async def stop(self, grace: float) -> None:
+        """Take no more calls; those that have come have so many seconds."""
+        await self._made.stop(grace)
 
 
 def _handlers(grpc: Any, service: _Service, access: Access, journal: Journal | None) -> Any:
@@ -97,10 +119,33 @@ def _handlers(grpc: Any, service: _Service, access: Access, journal: Journal | N
                 answer = _noted(journal, f"/{SERVICE}/{name}", answer)
         found[name] = make(
             answer,
-            request_deserializer=asked.FromString,
+            request_deserializer=_reader(asked),
             response_serializer=lambda message: message.SerializeToString(),
         )
     return grpc.method_handlers_generic_handler(SERVICE, found)
+
+
+def _reader(message: Any) -> Callable[[bytes], Any]:
+    """What makes messages of bytes; bytes that are none give an error, for ``_read`` to raise.
+
+    gRPC would answer what is raised here as an unknown error of the server.
+    """
+    decode = extras.load("google.protobuf.message", "serving", "gRPC in ef.serving").DecodeError
+
+    def read(data: bytes) -> Any:
+        try:
+            return message.FromString(data)
+        except decode as error:
+            return ArgumentError("the bytes are no message of this method", received=str(error))
+
+    return read
+
+
+def _read(request: Any) -> Any:
+    """A message that was read, or the error in its place."""
+    if isinstance(request, ArgumentError):
+        raise request
+    return request
 
 
 def _check(access: Access, context: Any) -> None:
@@ -143,7 +188,7 @@ def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: 
     async def answer(request: Any, context: Any) -> Any:
         try:
             _check(access, context)
-            return await method(request, context)
+            return await method(_read(request), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:
@@ -236,13 +281,13 @@ class _Service:
         made = self.known["ModelStreamInferResponse"]
         async for request in requests:
             try:
-                yield made(infer_response=await self.infer(request, context))
+                yield made(infer_response=await self.infer(_read(request), context))
             except asyncio.CancelledError:
                 raise
             except Exception as error:
                 if status_of(error) == 500:
                     _log.exception("a request of a stream failed")
-                found = self.known["ModelInferResponse"](id=request.id)
+                found = self.known["ModelInferResponse"](id=getattr(request, "id", ""))
                 yield made(error_message=inference.error(error)["error"], infer_response=found)
 
     async def index(self, request: Any, context: Any) -> Any:

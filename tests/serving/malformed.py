@@ -1,0 +1,285 @@
+"""Malformed requests to a server in a process of its own, valid ones between them, slow senders.
+
+``python -m tests.serving.malformed --count 200000`` runs it at full size.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import itertools
+import json
+import random
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from statistics import median
+
+import grpc
+import numpy as np
+
+import eagerflow as ef
+from eagerflow.serving.protocols.messages import messages
+from eagerflow.serving.protocols.rpc import SERVICE
+from tests.serving.models import put_version
+from tests.serving.mutations import Called, Streamed, framed, inference_message, malformed
+from tests.serving.served import Connection, ServerProcess
+
+HTTP_STATUS = {200, 307, *range(400, 500), 503, 504}
+GRPC_CODES = {"INVALID_ARGUMENT", "NOT_FOUND", "UNIMPLEMENTED", "RESOURCE_EXHAUSTED", "UNAVAILABLE"}
+GRPC_CODES |= {"DEADLINE_EXCEEDED"}
+USERS = 24
+PATIENCE = 0.3  # seconds until a request is taken for one that the server waits for the rest of
+ANSWER_SECONDS = 60.0
+GROWTH = 2 << 20  # bytes that a process may grow by in a round by chance
+BODY_SECONDS = 2.0
+SLOW = 300
+ROW = framed("POST", "/v1/models/scale:predict", b'{"instances": [[1.0, 2.0, 3.0]]}')
+ROW_ANSWER = {"predictions": [{"y": [1.0, 2.0, 3.0], "total": 6.0}]}
+CONFIG = f"max_body = 1\nbody_seconds = {BODY_SECONDS}\npoll = 0.2\n"
+
+
+def put_models(folder):
+    """One model for each thing that a request can be about."""
+    batch = ef.TensorSpec(("batch",), "int64")
+    table = ef.capture.trace(lambda i: ef.take(ef.arange(4.0), i), batch)
+    total = ef.capture.trace(
+        lambda x: ef.sum(ef.astype(x, "int64"), axis=1), ef.TensorSpec(("batch", 3), "uint8")
+    )
+    cell = ef.nn.GRUCell(4)
+
+    def step(x, h):
+        y, (h,) = cell(x, [h])
+        return {"y": y, "h_next": h}
+
+    specs = [ef.TensorSpec(("batch", size), "float32") for size in (3, 4)]
+    gpt = ef.nn.networks.GPT(vocabulary=50, context=16, width=8, depth=1, heads=2)
+    put_version(folder / "scale", 1)
+    put_version(folder / "table", 1, table)
+    put_version(folder / "bytes", 1, total)
+    ef.capture.trace(step, *specs).save(folder / "gru.ef", state={"h": "h_next"})
+    ef.nn.networks.decoding_graph(gpt).save(folder / "gpt.ef")
+
+
+class Sender:
+    """Sends what chance makes, and keeps what was answered as it must not be."""
+
+    def __init__(self, server, seed):
+        self.server = server
+        self.chance = random.Random(seed)
+        self.left = 0
+        self.counts = Counter()
+        self.faults = []
+        self._channel = None
+
+    def fault(self, asked, *told):
+        self.faults.append((*told, asked))
+        if len(self.faults) <= 10:
+            print("FAULT", *told, str(asked)[:700], file=sys.stderr, flush=True)
+
+    async def send(self, count):
+        """So many malformed requests, by several users at once."""
+        self.left = count
+        address = f"{self.server.host}:{self.server.grpc_port}"
+        async with grpc.aio.insecure_channel(address) as self._channel:
+            await asyncio.gather(*(self._user() for _ in range(USERS)))
+
+    async def _user(self):
+        connection = Connection(self.server.host, self.server.port)
+        while self.left > 0:
+            self.left -= 1
+            asked = malformed(self.chance)
+            try:
+                async with asyncio.timeout(ANSWER_SECONDS):
+                    if isinstance(asked, Called):
+                        await self._call(asked)
+                    elif isinstance(asked, Streamed):
+                        await self._stream(asked)
+                    elif asked.whole:
+                        self._check(asked, *await connection.exchange(asked.data))
+                    else:
+                        await self._send_part(asked)
+                    if self.chance.random() < 0.1:
+                        await self._valid(connection)
+            except Exception as error:
+                self.fault(asked, "no answer", repr(error))
+                connection.abort()
+        await connection.end()
+
+    async def _valid(self, connection):
+        """A valid request has its answer, whatever came before on the connection."""
+        status, _, body = await connection.exchange(ROW)
+        if status != 200 or json.loads(body) != ROW_ANSWER:
+            self.fault("a valid request", status, body)
+        answer = await self._call(Called("ModelInfer", inference_message().SerializeToString()))
+        if answer is None or np.float32([1, 2, 3]).tobytes() not in answer:
+            self.fault("a valid call", answer)
+        self.counts["valid"] += 2
+
+    def _check(self, asked, status, headers, body):
+        """A status that may be, and words that say what is wrong."""
+        self.counts[asked.kind, status] += 1
+        if status not in HTTP_STATUS:
+            self.fault(asked, status, body[:300])
+        is_json = "json" in headers.get("content-type", "")
+        if status >= 400 and is_json and not json.loads(body).get("error"):
+            self.fault(asked, status, "no words", body[:300])
+
+    async def _send_part(self, asked):
+        """Send what may be no whole request on a connection of its own."""
+        reader, writer = await asyncio.open_connection(self.server.host, self.server.port)
+        try:
+            writer.write(asked.data)
+            try:
+                async with asyncio.timeout(PATIENCE):
+                    status = 100
+                    while status == 100:  # "go on" comes before the answer
+                        status = int((await reader.readuntil(b"\r\n\r\n")).split()[1])
+                self._check(asked, status, {}, b"")
+            except TimeoutError:
+                self.counts[asked.kind, "waits"] += 1
+            except asyncio.IncompleteReadError:
+                self.fault(asked, "the connection was ended without an answer")
+            writer.write_eof()
+            while await reader.read(1 << 16):
+                pass
+        except OSError:
+            self.counts[asked.kind, "reset"] += 1
+        finally:
+            writer.close()
+
+    async def _call(self, asked):
+        method = self._channel.unary_unary(
+            f"/{SERVICE}/{asked.method}", lambda data: data, lambda data: data
+        )
+        try:
+            answer = await method(asked.data, timeout=ANSWER_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            name = error.code().name
+            self.counts["grpc", name] += 1
+            if name not in GRPC_CODES or not error.details():
+                self.fault(asked, name, error.details())
+            return None
+        self.counts["grpc", "OK"] += 1
+        return answer
+
+    async def _stream(self, asked):
+        """Each part of a stream has an answer of its own, whatever the others are."""
+        method = self._channel.stream_stream(
+            f"/{SERVICE}/ModelStreamInfer",
+            lambda data: data,
+            messages()["ModelStreamInferResponse"].FromString,
+        )
+        answers = [answer async for answer in method(iter(asked.parts), timeout=ANSWER_SECONDS)]
+        self.counts["grpc", "stream"] += 1
+        if len(answers) != len(asked.parts):
+            self.fault(asked, f"{len(answers)} answers to {len(asked.parts)} parts")
+        for answer in answers:
+            if "the server failed" in answer.error_message:
+                self.fault(asked, answer.error_message)
+
+
+@contextlib.contextmanager
+def serving(folder):
+    """A server of all models; its log must not tell of a failure."""
+    models, config = folder / "models", folder / "serve.toml"
+    put_models(models)
+    config.write_text(CONFIG)
+    with ServerProcess(folder / "log", models, "--config", config) as server:
+        yield server
+        assert server.process.poll() is None
+    log = server.log()
+    assert "Traceback" not in log and "failed" not in log, log[-5000:]
+
+
+def send_all(server, count, seed=0, rounds=3):
+    """Malformed requests in rounds, after one to warm up: counts by kind and answer.
+
+    AssertionError for an answer that must not be, or if the process grows in each round.
+    """
+    sender = Sender(server, seed)
+    sizes = []
+    for _ in range(rounds + 1):
+        asyncio.run(sender.send(count // (rounds + 1)))
+        sizes.append(server.memory())
+        done = sum(n for key, n in sender.counts.items() if key != "valid")
+        print(f"{done:,} sent, {sizes[-1] >> 10:,} KiB", flush=True)
+        assert not sender.faults, (len(sender.faults), sender.faults[:3])
+    grown = [b - a for a, b in itertools.pairwise(sizes)]
+    assert min(grown) < GROWTH, f"the process grows in each round: {grown} bytes"
+    return sender.counts
+
+
+# Slow senders -------------------------------------------------------------------------------------
+
+
+async def _median(server, most, goes_on=lambda: True):
+    """The median of the seconds that valid requests take, so many at most, while it goes on."""
+    connection = Connection(server.host, server.port)
+    found = []
+    while len(found) < most and goes_on():
+        begin = time.perf_counter()
+        assert (await connection.exchange(ROW))[0] == 200
+        found.append(time.perf_counter() - begin)
+    await connection.end()
+    assert len(found) > most // 10
+    return median(found)
+
+
+async def _drip(server, data, sent, opened):
+    """Send one byte a second; gives what the server says before it ends the connection."""
+    reader, writer = await asyncio.open_connection(server.host, server.port)
+    try:
+        opened.release()
+        writer.write(data[:sent])
+        answer = asyncio.ensure_future(reader.read())
+        for place in range(sent, len(data)):
+            await asyncio.wait([answer], timeout=1.0)
+            if answer.done():
+                break
+            writer.write(data[place : place + 1])
+        return await answer
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
+
+
+async def _slow_senders(server, count):
+    plain = await _median(server, 300)
+    body, opened = framed("POST", "/v1/models/scale:predict", b" " * 1000), asyncio.Semaphore(0)
+    parts = ((body, body.index(b" " * 10)), (body, 20), (body, 0))
+    slow = [
+        asyncio.create_task(_drip(server, *parts[i % len(parts)], opened)) for i in range(count)
+    ]
+    for _ in slow:
+        await opened.acquire()
+    beside = await _median(server, 300, lambda: not any(task.done() for task in slow))
+    answers = await asyncio.wait_for(asyncio.gather(*slow), 30 * BODY_SECONDS)
+    return plain, beside, [answers[i :: len(parts)] for i in range(len(parts))]
+
+
+def slow_senders(server, count=SLOW):
+    """Many that send a byte a second: others are answered as before, and they are let go."""
+    plain, beside, (bodies, heads, silent) = asyncio.run(_slow_senders(server, count))
+    print(f"median of {plain * 1e3:.2f} ms, {beside * 1e3:.2f} ms beside {count} slow senders")
+    assert beside < 4 * plain + 0.005
+    assert all(answer.startswith(b"HTTP/1.1 504") for answer in bodies)
+    assert len(heads) == len(silent) == count // 3
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200_000)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, serving(Path(folder)) as server:
+        counts = send_all(server, options.count, options.seed)
+        slow_senders(server)
+    for key, count in sorted(counts.items(), key=str):
+        print(key, count)
+
+
+if __name__ == "__main__":
+    main()
