@@ -69,6 +69,7 @@ class Replica:
     """
 
     def __init__(self, settings: Settings) -> None:
+        _keep_to_node()
         threads.set_thread_count(settings.threads)
         self.settings = settings
         self.metrics = Metrics()
@@ -115,6 +116,20 @@ async def _loaded(repository: Repository, needs_all: bool) -> None:
         raise UnavailableError(
             "not all models can be served", op="deploy", received="; ".join(lines) or "no models"
         )
+
+
+def _keep_to_node() -> None:
+    """Let the port of this replica be that of the node's address alone.
+
+    Ray Serve opens one for handles of other deployments, on all addresses of the machine, and
+    unpickles what comes there from anybody. It has no setting for it.
+    """
+    inside = extras.load("ray.serve._private.replica", "ray-serve", "ef.serving.deploy")
+    host = extras.load("ray.util", "ray-serve", "ef.serving.deploy").get_node_ip_address()
+    listen = inside.add_port_to_grpc_server
+    inside.add_port_to_grpc_server = lambda server, address: listen(
+        server, address.replace("[::]", f"[{host}]" if ":" in host else host)
+    )
 
 
 def trial(settings: Settings) -> EagerflowError | None:
