@@ -120,7 +120,7 @@ class Deployment:
 
     def close(self) -> None:
         """Answer what has come, and take the deployment away; Ray, too, if it was started here."""
-        if self.name in self._serve.status().applications:
+        if _ray().is_initialized() and self.name in self._serve.status().applications:
             self._serve.delete(self.name)
         self._leave()
 
@@ -131,7 +131,8 @@ class Deployment:
         self.close()
 
     def _application(self) -> Any:
-        found = self._serve.status().applications.get(self.name)
+        there = self._serve.status().applications if _ray().is_initialized() else {}
+        found = there.get(self.name)
         if found is None:
             raise UnavailableError(f"there is no deployment {self.name!r}", op="deploy")
         return found
@@ -248,7 +249,6 @@ def _absolute(models: Models) -> Models:
 
 def _ray() -> Any:
     set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
-    set_unless_said("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # else it listens for other machines
     return extras.load("ray", "ray-serve", "ef.serving.deploy")
 
 
@@ -268,12 +268,23 @@ def _connect(address: str | None) -> bool:
         if address is not None or setting("RAY_ADDRESS"):
             ray.init(address, **quiet)
             return False
+        _keep_to_this_machine()
         ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
     except (ConnectionError, ValueError) as error:
         raise EagerflowError(
             f"Ray cannot be reached: {error}", op="deploy", argument="address"
         ) from None
     return True
+
+
+def _keep_to_this_machine() -> None:
+    """Let a Ray that is started here listen on the loopback address alone.
+
+    Else Ray takes the machine's address in place of the loopback one, and listens on all. What
+    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER says is read when Ray is imported, which may be long ago.
+    """
+    constants = extras.load("ray._private.ray_constants", "ray-serve", "ef.serving.deploy")
+    constants.ENABLE_RAY_CLUSTER = False
 
 
 def _try(settings: Settings) -> None:

@@ -21,7 +21,7 @@ pytest.importorskip("ray.serve", reason="Ray Serve is not installed")
 
 # Ray takes 10 s to start and 5 s for each roll-out: the suite has one case.
 ROWS = {"inputs": [[0.1, 2.7, -3.3], [1e-3, 5.0, 7.25]]}
-QUICK = Scaling(1, 3, ongoing=2.0, up_seconds=1.0, down_seconds=600.0)
+QUICK = Scaling(1, 4, ongoing=2.0, up_seconds=1.0, down_seconds=600.0)
 
 
 def free_port():
@@ -49,7 +49,10 @@ def deployed(place):
     models = {"scale": saved(folder, 1)}
     with ef.serving.deploy(models, port=port, cpus=0.25, poll=0.1) as made:
         yield made
+    made.close()
     assert not ray.is_initialized()
+    with pytest.raises(UnavailableError, match="no deployment 'eagerflow'"):
+        made.status()
 
 
 def rolled(place, number, **options):
@@ -153,11 +156,12 @@ def test_only_this_machine_is_listened_on(deployed):
     open_to_all = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         rows = [line.split() for line in pathlib.Path(table).read_text().splitlines()[1:]]
-        open_to_all |= {r[9] for r in rows if r[3] == "0A" and not r[1].split(":")[0].strip("0")}
+        found = [r[9] for r in rows if r[3] == "0A" and not r[1].split(":")[0].strip("0")]
+        open_to_all |= {f"socket:[{inode}]" for inode in found}
     assert replicas()
     for process, line in processes().items():
         links = [os.readlink(found) for found in pathlib.Path(f"/proc/{process}/fd").iterdir()]
-        assert open_to_all.isdisjoint(link[8:-1] for link in links), line
+        assert open_to_all.isdisjoint(links), line
 
 
 @pytest.mark.soak
@@ -206,9 +210,9 @@ def test_a_replica_that_is_killed_is_replaced(deployed, place):
 @pytest.mark.soak
 def test_replicas_come_with_load(deployed, place):
     rolled(place, 1, replicas=QUICK)
-    until(lambda: deployed.status()["replicas"] == {"RUNNING": 1})
-    with Load(deployed, 16) as load:
-        until(lambda: deployed.status()["replicas"].get("RUNNING", 0) > 1, 90)
+    before = len(replicas())
+    with Load(deployed, 24) as load:
+        until(lambda: deployed.status()["replicas"].get("RUNNING", 0) > before, 90)
     assert not load.wrong, load.wrong[:3]
 
 
