@@ -13,6 +13,7 @@ from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.generation import Generation
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
+from eagerflow.serving.protocols.encodings import decoded
 from eagerflow.serving.refusals import LateError, TooLargeError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
@@ -187,7 +188,7 @@ class _Endpoints:
                 "the body took too long to arrive",
                 received=f"{size} bytes in {self.limits.body_seconds:g} s",
             ) from None
-        return b"".join(parts)
+        return decoded(b"".join(parts), request.headers.get("content-encoding"), most)
 
     # TensorFlow Serving --------------------------------------------------------------------------
 

@@ -84,6 +84,10 @@ class Deployment:
     ``address`` is as for ``deploy``, which makes one. ``close`` takes the deployment away; without
     it, it goes on on a cluster of others, when this program ends, too. Raises UnavailableError
     where no deployment of the name runs.
+
+    >>> deployed = ef.serving.Deployment("eagerflow", address="auto")  # doctest: +SKIP
+    >>> deployed.status()["replicas"]  # doctest: +SKIP
+    {'RUNNING': 2}
     """
 
     def __init__(self, name: str, *, address: str | None = None) -> None:
