@@ -1,8 +1,9 @@
 """Triton's own clients against a server: ``python triton_client.py HTTP_ADDRESS GRPC_ADDRESS``.
 
 They run in an environment of their own, since they want an older protobuf; nothing of eagerflow is
-imported here. The server has the models ``scale`` (x: float32(batch, 3), y = 2 x, total the sum of
-each row of it) and ``count`` (x: float32(batch, 2); y is x and the number of the request of its sequence).
+imported here. The server has the model ``scale`` (x: float32(batch, 3); y is 2 x, total the sums of
+its rows), and ``count`` (x: float32(batch, 2); y is x and the number of requests before in its
+sequence).
 """
 
 import queue

@@ -58,7 +58,10 @@ NOT_RUN = {
     ("docs/saved-graphs.md", '{"attributes":['): "a part of a file",
     ("docs/saved-models.md", "Model:"): "a configuration; tests/nn/test_configuration.py reads it",
     ("docs/serving.md", "pip install"): "a command that fetches packages",
-    ("docs/serving.md", "with ef.serving.deploy"): "a cluster; tests/serving/test_deploy.py has one",
+    (
+        "docs/serving.md",
+        "with ef.serving.deploy",
+    ): "a cluster; tests/serving/test_deploy.py has one",
     (
         "docs/serving.md",
         "curl --data-binary",
