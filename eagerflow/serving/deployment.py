@@ -316,11 +316,20 @@ def _listen(host: str, port: int, access: Access) -> None:
     kind = "http" if access.certificate is None else "https"
     if found is None:
         files = {"ssl_certfile": access.certificate, "ssl_keyfile": access.key}
-        _serve().start(
-            http_options={"host": host, "port": port}
-            | {key: str(file) for key, file in files.items() if file is not None},
-            logging_config={"log_level": "WARNING", "enable_access_log": False},
-        )
+        try:
+            _serve().start(
+                http_options={"host": host, "port": port}
+                | {key: str(file) for key, file in files.items() if file is not None},
+                logging_config={"log_level": "WARNING", "enable_access_log": False},
+            )
+        except (_ray().exceptions.RayError, TimeoutError) as error:
+            _serve().shutdown()
+            raise EagerflowError(
+                f"{host}:{port} cannot be listened on",
+                op="deploy",
+                argument="port",
+                received=str(getattr(error, "cause", error)).strip().splitlines()[-1],
+            ) from None
     elif found != (host, port, kind):
         raise ArgumentError(
             "Ray Serve listens already, and has one address for all deployments",

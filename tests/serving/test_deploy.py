@@ -11,7 +11,7 @@ import urllib.request
 import pytest
 
 import eagerflow as ef
-from eagerflow.errors import ArgumentError
+from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving import Scaling, UnavailableError
 from tests.serving.models import Client, scaling
 from tests.serving.test_server import INFER, PREDICT, until
@@ -41,6 +41,15 @@ def saved(folder, number):
 def place(tmp_path_factory):
     """A folder of files, and the port of the Ray Serve that these tests share."""
     return tmp_path_factory.mktemp("models"), free_port()
+
+
+@pytest.mark.soak
+def test_a_port_that_is_taken(place):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(EagerflowError, match=f"{port} cannot be listened on"):
+            ef.serving.deploy(saved(place[0], 1), port=port, cpus=0.25)
+    assert not ray.is_initialized()
 
 
 @pytest.fixture(scope="module")
