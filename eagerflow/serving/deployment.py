@@ -172,8 +172,8 @@ def deploy(
 
     ``models``, ``policy``, ``batching``, ``limits``, ``access``, ``sequences``, ``cache`` and
     ``poll`` are as for ``Server``; the paths are read where the replicas run. ``address`` is a
-    cluster's (``"auto"``, ``"host:6379"``, ``"ray://host:10001"``); None is the one that this
-    process is connected to, or a new one on this machine. ``host``, ``port`` and the access's
+    cluster's (``"auto"``, ``"host:6379"``); None is the one that this process is connected to, that
+    of ``RAY_ADDRESS``, or a new one on this machine. ``host``, ``port`` and the access's
     certificate are those of Ray Serve, which has one of each; ``prefix`` tells deployments apart
     that share it. ``replicas`` is a number, or a Scaling with load; each is given ``cpus``. A
     replica that ends has ``grace`` seconds for what has come.
@@ -190,13 +190,9 @@ def deploy(
     >>> deployed.url  # doctest: +SKIP
     'http://127.0.0.1:8501'
     """
-    scaling = Scaling(replicas, replicas) if isinstance(replicas, int) else replicas
-    batching = (batching or Batching()).checked()
-    access = (access or Access()).checked()
-    if not (_is_number(cpus) and cpus > 0):
-        raise ArgumentError(f"{cpus!r} is no number of processors", op="deploy", argument="cpus")
-    if type(port) is not int or not 0 < port < 1 << 16:
-        raise ArgumentError(f"{port!r} is no port", op="deploy", argument="port")
+    _check_numbers(port, cpus=cpus, wait=wait)
+    batching, access = (batching or Batching()).checked(), (access or Access()).checked()
+    options = _options(replicas, cpus, batching, checked("grace", grace))
     settings = Settings(
         _absolute(models),
         policy,
@@ -208,21 +204,12 @@ def deploy(
         checked("poll", poll),
         max(1, int(cpus)),
     )
-    options = {
-        "autoscaling_config": scaling.checked().told(),
-        "ray_actor_options": {"num_cpus": cpus},
-        "max_ongoing_requests": batching.max_queue,
-        "max_queued_requests": batching.max_queue,
-        "max_surge_percent": _SURGE,
-        "max_constructor_retry_count": _ATTEMPTS,
-        "graceful_shutdown_timeout_s": checked("grace", grace),
-    }
     owns_ray = _connect(address)
     try:
         _try(settings)
         _listen(host, port, access)
         _run(name, prefix, settings, options)
-        _until_running(name, checked("grace", wait))
+        _until_running(name, wait)
         made = Deployment(name)
     except BaseException:
         if owns_ray:
@@ -231,6 +218,30 @@ def deploy(
         raise
     made._owns_ray = owns_ray
     return made
+
+
+def _options(
+    replicas: int | Scaling, cpus: float, batching: Batching, grace: float
+) -> dict[str, Any]:
+    """What Ray Serve is told of the replicas; ArgumentError for numbers that cannot be."""
+    scaling = replicas if isinstance(replicas, Scaling) else Scaling(replicas, replicas)
+    return {
+        "autoscaling_config": scaling.checked().told(),
+        "ray_actor_options": {"num_cpus": cpus},
+        "max_ongoing_requests": batching.max_queue,
+        "max_queued_requests": batching.max_queue,
+        "max_surge_percent": _SURGE,
+        "max_constructor_retry_count": _ATTEMPTS,
+        "graceful_shutdown_timeout_s": grace,
+    }
+
+
+def _check_numbers(port: int, **positive: float) -> None:
+    for argument, value in positive.items():
+        if not (_is_number(value) and value > 0):
+            raise ArgumentError(f"{value!r} is no number above 0", op="deploy", argument=argument)
+    if type(port) is not int or not 0 < port < 1 << 16:
+        raise ArgumentError(f"{port!r} is no port", op="deploy", argument="port")
 
 
 def _is_number(value: Any) -> bool:

@@ -43,6 +43,24 @@ def place(tmp_path_factory):
     return tmp_path_factory.mktemp("models"), free_port()
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"replicas": 0}, "0 to 0 are no numbers of replicas"),
+        ({"replicas": Scaling(3, 2)}, "3 to 2"),
+        ({"replicas": Scaling(ongoing=0)}, "numbers of scaling"),
+        ({"cpus": 0}, "cpus: 0 is no number above 0"),
+        ({"wait": -1.0}, "wait: -1.0"),
+        ({"port": 0}, "port: 0 is no port"),
+        ({"grace": -1.0}, "grace"),
+    ],
+)
+def test_settings_that_cannot_be(tmp_path, options, words):
+    with pytest.raises(ArgumentError, match=words):
+        ef.serving.deploy(tmp_path, **options)
+    assert not ray.is_initialized()
+
+
 @pytest.mark.soak
 def test_a_port_that_is_taken(place):
     with socket.create_server(("127.0.0.1", 0)) as other:
