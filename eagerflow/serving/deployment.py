@@ -278,25 +278,26 @@ def _connect(address: str | None) -> bool:
     ray = _ray()
     if ray.is_initialized():
         return False
-    quiet = {"logging_level": logging.ERROR, "log_to_driver": False}
-    try:
-        if address is not None or setting("RAY_ADDRESS"):
-            ray.init(address, **quiet)
-            return False
+    wanted = address or setting("RAY_ADDRESS")
+    options = {"logging_level": logging.ERROR, "log_to_driver": False}
+    if not wanted or wanted.startswith(("127.", "localhost:")):
         _keep_to_this_machine()
-        ray.init(include_dashboard=False, _node_ip_address="127.0.0.1", **quiet)
+    if not wanted:
+        options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    try:
+        ray.init(wanted or None, **options)
     except (ConnectionError, ValueError) as error:
         raise EagerflowError(
             f"Ray cannot be reached: {error}", op="deploy", argument="address"
         ) from None
-    return True
+    return not wanted
 
 
 def _keep_to_this_machine() -> None:
-    """Let a Ray that is started here listen on the loopback address alone.
+    """Let Ray take the loopback address for what it is.
 
-    Else Ray takes the machine's address in place of the loopback one, and listens on all. What
-    RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER says is read when Ray is imported, which may be long ago.
+    Else it takes the machine's own in place of it, and a Ray that is started here listens on all.
+    What RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER says is read when Ray is imported, which may be long ago.
     """
     constants = extras.load("ray._private.ray_constants", "ray-serve", "ef.serving.deploy")
     constants.ENABLE_RAY_CLUSTER = False

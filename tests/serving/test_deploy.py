@@ -5,6 +5,8 @@ import os
 import pathlib
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import urllib.request
 
@@ -59,6 +61,56 @@ def test_settings_that_cannot_be(tmp_path, options, words):
     with pytest.raises(ArgumentError, match=words):
         ef.serving.deploy(tmp_path, **options)
     assert not ray.is_initialized()
+
+
+CLUSTER = """
+import os, sys
+os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # then it stays on the loopback address
+from ray.cluster_utils import Cluster
+made = Cluster(True, head_node_args={"num_cpus": 2, "include_dashboard": False})
+print(made.address, flush=True)
+sys.stdin.readline()
+made.shutdown()
+"""
+DEPLOY = """
+import sys
+import eagerflow as ef
+path, address, port = sys.argv[1:]
+print(ef.serving.deploy(path, address=address, port=int(port), replicas=2, cpus=0.5).url)
+"""
+CLOSE = """
+import sys
+import eagerflow as ef
+with ef.serving.Deployment("eagerflow", address=sys.argv[1]) as deployed:
+    print(deployed.status()["replicas"])
+"""
+
+
+@pytest.mark.soak
+def test_a_deployment_outlives_the_program(place):
+    folder, _ = place
+    path, port = saved(folder, 2).rename(folder / "scale.ef"), free_port()
+    python = [sys.executable, "-c"]
+
+    def told(*program):
+        return subprocess.run(
+            [*python, *program], stdout=subprocess.PIPE, text=True, check=True, timeout=300
+        ).stdout.strip()
+
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*python, CLUSTER], stdin=pipe, stdout=pipe, text=True) as cluster:
+        try:
+            address = cluster.stdout.readline().strip()
+            url = told(DEPLOY, str(path), address, str(port))
+            assert url == f"http://127.0.0.1:{port}"
+            body = json.dumps({"inputs": [[1, 1, 1]]}).encode()
+            with urllib.request.urlopen(f"{url}{PREDICT}", body, timeout=30) as answer:
+                assert json.loads(answer.read())["outputs"]["total"] == [6.0]
+            assert told(CLOSE, address) == "{'RUNNING': 2}"
+            with pytest.raises(subprocess.CalledProcessError):
+                told(CLOSE, address)  # it is gone
+        finally:
+            cluster.communicate("\n", timeout=60)
 
 
 @pytest.mark.soak
