@@ -279,7 +279,7 @@ def _connect(address: str | None) -> bool:
     if ray.is_initialized():
         return False
     wanted = address or setting("RAY_ADDRESS")
-    options = {"logging_level": logging.ERROR, "log_to_driver": False}
+    options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     if not wanted or wanted.startswith(("127.", "localhost:")):
         _keep_to_this_machine()
     if not wanted:
