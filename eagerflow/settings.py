@@ -12,6 +12,7 @@ SETTINGS = {
     "EAGERFLOW_CACHE_MB": "the megabytes that the disk cache may have; 256 if not set",
     "EAGERFLOW_BLAS_KERNELS": "`0`, `off`, `no` or `false`: OpenBLAS keeps the kernels it chose",
     "OPENBLAS_CORETYPE": "the processor whose kernels OpenBLAS uses; eagerflow then leaves it so",
+    "RAY_ADDRESS": "the Ray cluster of deployments that name none",
     "XDG_CACHE_HOME": "where the folder of the disk cache is, on Linux; `~/.cache` if not set",
     "LOCALAPPDATA": "where the folder of the disk cache is, on Windows",
 }
@@ -32,6 +33,11 @@ def named_by_user(name: str) -> str:
 def for_child(changes: Mapping[str, str]) -> dict[str, str]:
     """All variables, with these changes, for a process that is started."""
     return os.environ | changes
+
+
+def set_unless_said(name: str, value: str) -> None:
+    """Set a variable that another library reads when it starts, unless the user has set it."""
+    os.environ.setdefault(name, value)
 
 
 def switched_off(name: str) -> bool:

@@ -119,4 +119,5 @@ def _greeting(server: serving.Server) -> Iterable[str]:
         path, first = first_request(model.name, signature)
         body = json.dumps(first)
         if len(body) < MAX_SHOWN_BODY:
-            yield f"  curl -d '{body}' {server.url}/{path}"
+            token = "-H 'Authorization: Bearer TOKEN' " if server.asks_for_tokens else ""
+            yield f"  curl {token}-d '{body}' {server.url}/{path}"

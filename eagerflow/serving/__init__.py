@@ -11,6 +11,7 @@ from __future__ import annotations
 from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.deployment import Deployment, Scaling, deploy
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.refusals import (
@@ -33,12 +34,14 @@ __all__ = [
     "Batching",
     "BusyError",
     "CrashedError",
+    "Deployment",
     "ForbiddenError",
     "LateError",
     "Limits",
     "ModelOptions",
     "ModelVersion",
     "Policy",
+    "Scaling",
     "SequenceLimits",
     "Server",
     "Shadowing",
@@ -49,4 +52,5 @@ __all__ = [
     "UnknownModelError",
     "UnknownSequenceError",
     "WorkerSettings",
+    "deploy",
 ]

@@ -20,6 +20,7 @@ from eagerflow.serving.http import (
     respond,
 )
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
+from eagerflow.serving.protocols.encodings import decoded
 from eagerflow.serving.refusals import UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
@@ -193,7 +194,9 @@ class _Endpoints:
 
     async def body(self, request: HttpRequest) -> bytes:
         """The whole body; TooLargeError or LateError for one beyond the limits."""
-        return await request.body(self.limits.max_body, self._deadline)
+        most = self.limits.max_body
+        sent = await request.body(most, self._deadline)
+        return decoded(sent, request.header("content-encoding"), most)
 
     # TensorFlow Serving --------------------------------------------------------------------------
 

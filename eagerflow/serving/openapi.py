@@ -91,7 +91,7 @@ OPERATIONS = {
         "The states of versions", _object("model_version_status", model_version_status=_list({}))
     ),
     "page": Operation("The page for browsers", None, None, ("text/html",)),
-    "figures": Operation("What the page shows of each version", _list({"type": "object"})),
+    "figures": Operation("What the page shows of models and versions", {"type": "object"}),
     "metrics": Operation("Numbers for Prometheus", None, None, ("text/plain",)),
     "openapi": Operation("This description", _object("openapi paths", openapi=_TEXT)),
     "server": Operation("Name, version and extensions", _object("name version extensions")),

@@ -22,7 +22,9 @@ class SequenceLimits(NamedTuple):
 
     ``max_sequences`` and ``max_bytes`` of state are for all sequences of a model together; one
     more is refused. A sequence that is asked for nothing for ``idle_seconds`` is ended.
-    ``leaving_seconds`` is how long a version that is to leave waits for sequences to end.
+    ``leaving_seconds`` is how long a version that is to leave waits for sequences to end. Without
+    ``between_requests`` a sequence is one request, such as a text that is generated: the next one
+    may come to another process.
 
     >>> ef.serving.SequenceLimits(idle_seconds=5).max_sequences
     1024
@@ -32,18 +34,23 @@ class SequenceLimits(NamedTuple):
     max_bytes: int = 1 << 30
     idle_seconds: float = 60.0
     leaving_seconds: float = 30.0
+    between_requests: bool = True
 
     def checked(self) -> SequenceLimits:
         """These limits; ArgumentError for a number that cannot be."""
         for name, value in self._asdict().items():
-            seconds = name.endswith("seconds")
-            kinds = (int, float) if seconds else (int,)
-            if type(value) not in kinds or not value >= (0 if seconds else 1):
+            seconds, flag = name.endswith("seconds"), name == "between_requests"
+            kinds = (bool,) if flag else (int, float) if seconds else (int,)
+            if type(value) not in kinds or not (flag or value >= (0 if seconds else 1)):
                 raise ArgumentError(
                     f"{value!r} is no limit",
                     op="sequences",
                     argument=name,
-                    expected="seconds" if seconds else "an integer of at least 1",
+                    expected="True or False"
+                    if flag
+                    else "seconds"
+                    if seconds
+                    else "an integer of at least 1",
                 )
         return self
 
@@ -169,6 +176,12 @@ class Sequences:
 
         One of the same id ends: what it was asked for is computed still.
         """
+        if id is not None and not self.limits.between_requests:
+            raise ArgumentError(
+                f"{self.name!r} keeps no state between requests here",
+                argument="sequence_id",
+                hint="the next request may come to another replica: a server by itself keeps state",
+            )
         before = self._known.get(id) if id is not None else None
         size = batcher.version.state_bytes
         if self._is_full(size, before):

@@ -206,6 +206,11 @@ class Server:
         kind = "http" if self._access.certificate is None else "https"
         return f"{kind}://{self.host}:{self.port}"
 
+    @property
+    def asks_for_tokens(self) -> bool:
+        """Whether requests have to carry one."""
+        return bool(self._access.tokens)
+
     def start(self) -> Server:
         """Start, and return when all models were loaded or found broken."""
         self._thread = threading.Thread(target=self._run, name="eagerflow-server", daemon=True)

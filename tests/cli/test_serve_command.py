@@ -48,6 +48,21 @@ def test_serves_until_told_to_end(process, number):
     assert process.wait(30) == 0
 
 
+def test_the_example_says_where_the_token_goes(tmp_path):
+    scaling(2).save(tmp_path / "scale.ef")
+    (tmp_path / "tokens").write_text("a secret of 16 letters\n")
+    options = ["--port", "0", "--no-grpc", "--tokens", str(tmp_path / "tokens")]
+    process = subprocess.Popen(
+        [*SERVE, str(tmp_path / "scale.ef"), *options], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        text = lines_until(process.stdout, "curl")
+    finally:
+        process.kill()
+        process.wait()
+    assert "curl -H 'Authorization: Bearer TOKEN' -d" in text
+
+
 CONFIGURED = """
 port = 0
 grpc = false

@@ -5,6 +5,7 @@ from html.parser import HTMLParser
 
 import eagerflow as ef
 from tests.serving.models import Client, put_broken, put_version
+from tests.serving.test_server import until
 
 HOSTILE = "<img src=x onerror=alert(1)>\"'&</script>"
 
@@ -37,9 +38,52 @@ def test_what_the_page_shows(client):
     nonce = re.search(r"script-src 'nonce-([^']+)'", headers["content-security-policy"])[1]
     assert [a["nonce"] for tag, a in page.elements if tag == "script"] == [nonce]
     assert not any("src" in a or "href" in a for tag, a in page.elements if tag != "a")
-    (row,) = client.json("/figures")
-    assert (row["model"], row["version"], row["answered"]) == ("scale", 1, "1")
+    (model,) = client.json("/figures")["models"]
+    (row,) = model["rows"]
+    assert (model["model"], row["version"], row["answered"]) == ("scale", "1", "1")
     assert row["median"].endswith(" ms")
+
+
+def test_who_answers_is_told_live(folder):
+    for number in (2, 3):
+        put_version(folder / "scale", number)
+    put_broken(folder / "scale", 4)
+    with ef.serving.Server(folder, port=0, policy=ef.serving.Policy(latest=0), workers=1) as server:
+        client = Client(server)
+        wanted = {"split": {"1": 0.75, "2": 0.25}, "labels": {"old": 1}, "shadow": {"version": 3}}
+        client.json("/v2/repository/models/scale/traffic", wanted)
+        for _ in range(4):
+            client.json("/v1/models/scale:predict", {"instances": [[1, 2, 3]]})
+        shadowing = server.repository.model("scale").shadowing
+        until(lambda: sum(shadowing.counts.values()) == 4)
+        told = client.json("/figures")
+        shown = "".join(Page(client.call("/")[2].decode()).texts)
+        client.close()
+    (model,) = told["models"]
+    states = [row["state"] for row in model["rows"]]
+    assert states[:3] == ["shadow of 100 %", "answers 25 %", "answers 75 % (old)"]
+    assert states[3].startswith("broken: ") and model["rows"][3]["broken"]
+    assert model["notes"] == "Version 3 is a shadow: 4 different; largest difference 12"
+    assert told["workers"] == "1 workers compute; 0 have ended unasked"
+    for text in (*states, model["notes"], told["workers"]):
+        assert text in shown
+
+
+def test_sequences_are_counted_with_their_state(tmp_path):
+    graph = ef.capture.trace(
+        lambda x, h: {"y": x + h, "h_next": h + 1.0},
+        *[ef.TensorSpec(("batch", 2), "float32") for _ in range(2)],
+    )
+    graph.save(tmp_path / "count.ef", state={"h": "h_next"})
+    with ef.serving.Server(tmp_path / "count.ef", port=0) as server:
+        client = Client(server)
+        x = {"name": "x", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
+        for number in (1, 2):
+            parameters = {"sequence_id": number, "sequence_start": True}
+            client.json("/v2/models/count/infer", {"inputs": [x], "parameters": parameters})
+        (row,) = client.json("/figures")["models"][0]["rows"]
+        client.close()
+    assert row["sequences"] == "2, 16 bytes"
 
 
 def test_names_are_never_code(tmp_path):

@@ -66,6 +66,8 @@ def test_outputs_by_name(call):
 def test_health_metadata_and_repository(call):
     assert call("ServerLive").live and call("ServerReady").ready
     assert call("ModelReady", name="scale").ready
+    assert not call("ModelReady", name="none").ready
+    assert not call("ModelReady", name="scale", version="9").ready
     assert call("ServerMetadata").name == "eagerflow"
     told = call("ModelMetadata", name="scale")
     assert [(i.name, i.datatype, list(i.shape)) for i in told.inputs] == [("x", "FP32", [-1, 3])]

@@ -51,7 +51,7 @@ def test_both_protocols(two):
     np.testing.assert_allclose(
         np.frombuffer(body[size:], "float32").reshape(2, 2), WANTED, rtol=1e-6
     )
-    assert [row["answered"] for row in client.json("/figures")] == ["3"]
+    assert [row["answered"] for row in client.json("/figures")["models"][0]["rows"]] == ["3"]
     batcher = server.repository.model("two").batcher()
     assert [(n, part.answered) for n, part in batcher.signatures.items()] == [
         ("embed", 3),

@@ -60,6 +60,10 @@ NOT_RUN = {
     ("docs/serving.md", "pip install"): "a command that fetches packages",
     (
         "docs/serving.md",
+        "with ef.serving.deploy",
+    ): "a cluster; tests/serving/test_deploy.py has one",
+    (
+        "docs/serving.md",
         "curl --data-binary",
     ): "a command for a server; tests/serving asks the like",
     ("docs/serving.md", "digits 1 is ready"): "what a command tells; tests/cli runs it",

@@ -20,7 +20,7 @@ from eagerflow.serving.journal import HEADER, Journal, current
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference, triton
 from eagerflow.serving.protocols.messages import PACKAGE, messages
-from eagerflow.serving.refusals import UnavailableError, status_of
+from eagerflow.serving.refusals import UnavailableError, UnknownModelError, status_of
 from eagerflow.serving.repository import Repository
 
 __all__ = ["RpcServer"]
@@ -237,7 +237,7 @@ class _Service:
     async def model_ready(self, request: Any, context: Any) -> Any:
         try:
             self.batcher(request.name, request.version)
-        except UnavailableError:
+        except (UnavailableError, UnknownModelError):  # as Triton has it
             return self.known["ModelReadyResponse"](ready=False)
         return self.known["ModelReadyResponse"](ready=True)
 
