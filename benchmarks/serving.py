@@ -2,8 +2,8 @@
 
     python benchmarks/serving.py [speed overload idle start] [--rounds 5] [--json]
 
-Needs the extra ``serving``, and Starlette and ``wrk`` for the first part. The server has the first processor for
-itself, the client the second.
+Needs the extra ``serving``, and Starlette and ``wrk`` for the first part. The server has the first
+processor for itself, the client the second.
 
 - speed: requests a second of a perceptron (64, 32, 10) by TensorFlow Serving's REST API, against a
   bare Starlette application that sends the same bodies back, under the same uvicorn; and the

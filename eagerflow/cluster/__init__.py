@@ -2,6 +2,8 @@
 
     strategy = ef.cluster.DataParallel(devices=["cpu:0", "cpu:1"])
     model.fit(x, y, strategy=strategy)
+
+Strategies make each step on several devices; ``bill`` and ``simulate`` tell what it would take.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ what is computed between them runs beside that of other workers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from eagerflow.cluster.replication import Replication, Shadow
@@ -78,7 +78,7 @@ class _Compute(Replication):
         self.shared[mean] = cell.value
         self._kept.append(cell)
 
-    def _cells(self, asked: Sequence[Value]) -> tuple[list[Cell], list[Node]]:
+    def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         local = [c for c in self.first.cells if c in self.local and c.assigned is not None]
         known = [*asked, *(self._assign(cell, self._worker) for cell in local)]
         known += [cell.assigned for cell in self._kept if cell.assigned is not None]
@@ -139,6 +139,6 @@ class _Push(Replication):
     def _places(self, cell: Cell) -> Sequence[int]:
         return () if cell in self.local else (self._primary(cell),)
 
-    def _cells(self, asked: Sequence[Value]) -> tuple[list[Cell], list[Node]]:
+    def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         cells, nodes = super()._cells(asked)
         return [*self._kept, *cells], nodes

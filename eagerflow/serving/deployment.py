@@ -20,7 +20,7 @@ from eagerflow.serving.batching import Batching
 from eagerflow.serving.options import checked
 from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.replica import Replica, Settings, trial
-from eagerflow.serving.repository import ModelOptions, Models, Policy
+from eagerflow.serving.repository import Folder, ModelOptions, Models, Policy
 from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.settings import set_unless_said, setting
 
@@ -250,6 +250,8 @@ def _is_number(value: Any) -> bool:
 
 def _absolute(models: Models) -> Models:
     """The models, by paths that do not depend on the folder that a process is in."""
+    if isinstance(models, Folder):
+        return models._replace(path=Path(models.path).absolute())
     if not isinstance(models, Mapping):
         return Path(models).absolute()
     found: dict[str, ModelOptions] = {}
