@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from eagerflow.devices import Device, device, devices
+from eagerflow.devices import Device, device
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import blas, threads
@@ -70,25 +70,26 @@ def share_of(place: Device) -> int:
     """
     if not place.backend.host:
         return threads.thread_count()
-    return max(1, threads.thread_count() // max(1, len(devices(place.type))))
+    return max(1, threads.thread_count() // max(1, place.sharers))
 
 
 def cores_of(place: Device) -> set[int]:
     """The cores that a logical device is: its share of those that the process may use.
 
-    All of them where there is one device, and where the system does not tell.
+    All of them where there is one device, where the system does not tell, and for a task of a
+    cluster, whose number among those of its machine is not known.
     """
-    if not place.backend.host or not hasattr(os, "sched_getaffinity"):
+    if not place.backend.host or place.task or not hasattr(os, "sched_getaffinity"):
         return set()
     cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker started by one has its cores alone
     share = share_of(place)
     own = cores[place.index * share : (place.index + 1) * share]
-    return set(own if len(devices(place.type)) > 1 and len(own) == share else cores)
+    return set(own if place.sharers > 1 and len(own) == share else cores)
 
 
 def mode_of(place: Device) -> str:
     """How pieces use the cores of a device where bits do not matter."""
-    return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
+    return SHARED if place.backend.host and place.sharers > 1 else FREE
 
 
 class _SharedLock:
