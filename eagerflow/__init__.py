@@ -104,6 +104,7 @@ def asarray(obj: Any, dtype: Any = None, device: Any = None, copy: bool | None =
 
 _LAZY = (
     "capture",
+    "cluster",
     "kernels",
     "nn",
     "serving",

@@ -38,7 +38,7 @@ LEVELS = {
             ["plan"],
             ["capture"],
             ["nn", "data", "onnx", "standalone", "summary"],
-            ["distributed", "notebook", "serving", "testing"],
+            ["cluster", "notebook", "serving", "testing"],
         ]
     )
     for name in names

@@ -258,7 +258,7 @@ def waits_for_its_tasks(thread):
     """Whether a thread is inside of the call in which a run waits for its end."""
     frame = sys._current_frames()[thread.ident]
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return frame.f_code is executor._Run.release.__code__ and "_done.get()" in line
+    return frame.f_code is executor.Run.release.__code__ and "_done.get()" in line
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
@@ -266,7 +266,7 @@ def test_an_interrupt_waits_for_what_has_begun(three_cpus, monkeypatch):
     runs, ended, main = [], [], threading.main_thread()
     left = threading.Event()
 
-    class Watched(executor._Run):
+    class Watched(executor.Run):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             runs.append(self)
@@ -283,7 +283,7 @@ def test_an_interrupt_waits_for_what_has_begun(three_cpus, monkeypatch):
         ended.append("after run" if left.is_set() else "in time")
         return [0]
 
-    monkeypatch.setattr(executor, "_Run", Watched)
+    monkeypatch.setattr(executor, "Run", Watched)
     calls = {0: slow, 2: lambda given: [ended.append("begun later")]}
     program = program_of(three_cpus, [[], [0], [1]], calls=calls)
     # Notebooks run by tests before leave a handler of their own.

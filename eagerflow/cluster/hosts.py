@@ -1,0 +1,41 @@
+"""Hosts in this process: each task is a server in threads, for tests and for looking into."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.cluster.client import RemoteTask
+from eagerflow.cluster.server import TaskServer
+
+__all__ = ["LocalHosts"]
+
+
+class LocalHosts:
+    """Tasks in threads of this process."""
+
+    own_processes = False
+
+    def __init__(self, token: bytes) -> None:
+        self._token = token
+        self._servers: dict[str, TaskServer] = {}
+
+    def start(self, task: RemoteTask) -> dict[str, Any]:
+        """Start a task, or one in the place of one that has gone; its address."""
+        old = self._servers.pop(task.name, None)
+        if old is not None:
+            old.close()
+        made = self._servers[task.name] = TaskServer(task.name, self._token)
+        return made.address
+
+    def server(self, task: RemoteTask) -> TaskServer:
+        """The server of a task."""
+        return self._servers[task.name]
+
+    def stop(self, task: RemoteTask) -> None:
+        """End a task."""
+        self._servers.pop(task.name).close()
+
+    def close(self) -> None:
+        """End all tasks."""
+        while self._servers:
+            self._servers.popitem()[1].close()

@@ -1,0 +1,127 @@
+"""Hosts that Ray gives: each task is an actor of Ray's, which places, watches and restarts it.
+
+Ray carries nothing but the first words: who a task is, and where it can be reached. What Ray
+passes is pickled, and so it is only what this file makes.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+from eagerflow import extras
+from eagerflow.cluster.client import RemoteTask
+from eagerflow.cluster.server import TaskServer
+from eagerflow.errors import SessionError
+from eagerflow.settings import changed
+
+__all__ = ["RayHosts"]
+
+START_SECONDS = 120.0  # for the process of a task
+GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
+FIRST_SECONDS = 60.0  # in which the client has to connect
+MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
+
+
+class TaskActor:
+    """A task in a process that Ray has started."""
+
+    def __init__(self, name: str, token: bytes, near: bool) -> None:
+        ray = extras.load("ray", "cluster", "ef.cluster")
+        host = None if near else ray.util.get_node_ip_address()
+        self._server = TaskServer(name, token, host, lambda: _end_after(GRACE_SECONDS))
+        timer = threading.Timer(FIRST_SECONDS, self._end_alone)
+        timer.daemon = True
+        timer.start()
+
+    def _end_alone(self) -> None:
+        if not self._server.has_client:
+            os._exit(1)
+
+    def address(self) -> dict[str, Any]:
+        """Where it can be reached."""
+        return self._server.address
+
+
+def _end_after(seconds: float) -> None:
+    """End this process soon: what is at work gets a little time."""
+    timer = threading.Timer(seconds, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+
+
+class RayHosts:
+    """Tasks as actors of the Ray cluster at ``address``, or of one that is started here."""
+
+    own_processes = True
+
+    def __init__(self, token: bytes, address: str | None, count: int) -> None:
+        self._ray = extras.load("ray", "cluster", "ef.cluster")
+        self._token = token
+        self._actors: dict[str, Any] = {}
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            self._begin(address, count)
+        self._near = address is None
+        self._class = self._ray.remote(TaskActor)
+
+    def _begin(self, address: str | None, count: int) -> None:
+        """Join a Ray cluster, or start one on this machine that only it can reach."""
+        changes = {
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # modules are found as here
+        }
+        quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+        if address is None:
+            quiet |= {
+                "num_cpus": max(count, os.cpu_count() or 1),
+                "include_dashboard": False,
+                "object_store_memory": MEMORY_BYTES,
+                "_node_ip_address": "127.0.0.1",
+            }
+        else:
+            quiet["address"] = address
+        with changed(changes):
+            self._ray.init(**quiet)
+
+    def start(self, task: RemoteTask) -> dict[str, Any]:
+        """Start a task, or wait until Ray has started it again; its address."""
+        actor = self._actors.get(task.name)
+        if actor is None:
+            options: dict[str, Any] = {
+                "num_cpus": 1,
+                "max_restarts": -1,
+                "max_task_retries": -1,
+                "max_concurrency": 2,
+            }
+            if "gpu" in task.device_counts:
+                options["num_gpus"] = task.device_counts["gpu"]
+            actor = self._class.options(**options).remote(task.name, self._token, self._near)
+            self._actors[task.name] = actor
+        try:
+            found: dict[str, Any] = self._ray.get(actor.address.remote(), timeout=START_SECONDS)
+        except self._ray.exceptions.RayError as error:
+            raise SessionError(
+                f"Ray has not started {task.name} within {START_SECONDS:g} s",
+                op="Cluster",
+                received=str(error).splitlines()[0][:200],
+                hint="a Ray cluster needs a free CPU for each task: eagerflow cluster status",
+            ) from None
+        return found
+
+    def stop(self, task: RemoteTask) -> None:
+        """End a task."""
+        actor = self._actors.pop(task.name, None)
+        if actor is not None:
+            self._ray.kill(actor, no_restart=True)
+
+    def close(self) -> None:
+        """End all tasks, and Ray if it was started here."""
+        for actor in self._actors.values():
+            self._ray.kill(actor, no_restart=True)
+        self._actors.clear()
+        if self._started:
+            self._ray.shutdown()
