@@ -40,7 +40,7 @@ class _DeviceType(Record):
 
 _types: dict[str, _DeviceType] = {}
 _tasks: dict[str, dict[str, _DeviceType]] = {}
-"""The types of devices of a cluster's tasks. They stay when a cluster ends, for tensors keep them."""
+"""The types of devices of a cluster's tasks, which stay when it ends, as tensors keep them."""
 _lock = reentrant_lock()
 HERE = "/job:local/task:0"
 
@@ -279,6 +279,11 @@ def remove_task(task: str) -> None:
         known.logical = 0
 
 
+def knows_task(task: str) -> bool:
+    """Whether there is a task of this name in a cluster that this process has entered."""
+    return any(map(_count, _tasks.get(task, {}).values()))
+
+
 def _devices_of(task: str) -> list[Device]:
     return [_device(known, i) for known in _tasks[task].values() for i in range(_count(known))]
 
@@ -291,7 +296,7 @@ def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceT
     if name not in types and not match["type"]:
         name = next(iter(types), name)
     if name not in types:
-        there = [t for t, known in _tasks.items() if any(map(_count, known.values()))]
+        there = list(filter(knows_task, _tasks))
         raise DeviceError(
             f"there is no device {place!r}: this process is {HERE}",
             expected=f"a device of {', '.join(there)}" if there else None,

@@ -291,6 +291,8 @@ class Session:
 
     def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
         key = wanted, given, goals
+        if self.cluster is not None:
+            key = *key, self.cluster.membership
         found = self._tables.parts.get(key)
         if found is None:
             with Locked(self._lock):
@@ -385,10 +387,9 @@ class Session:
     def close(self) -> None:
         """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
         with Locked(self._lock):
+            tables, self._tables, self._open = self._tables, _Tables(), False
             if self.cluster is not None and self.cluster.is_open:
-                self.cluster.pull(list(self._tables.variables.values()))
-            self._open = False
-            self._tables = _Tables()
+                self.cluster.pull(list(tables.variables.values()))
 
     def __enter__(self) -> Self:
         self._check_open("be entered")

@@ -33,6 +33,8 @@ _log = logging.getLogger("eagerflow.cluster")
 STARTING, READY, LOST, DRAINED = "starting", "ready", "lost", "drained"
 BEGIN_SECONDS = 60.0
 STATUS_SECONDS = 5.0
+PULL_SECONDS = 60.0
+CLOSE_SECONDS = 5.0
 
 
 class RemoteTask:
@@ -129,7 +131,7 @@ class Client:
     def wait(self, call: Callable[[], Any]) -> Any:
         """The result of a call of the thread that sends."""
         done: SimpleQueue[Any] = SimpleQueue()
-        self.put(partial(_settle, call, done))
+        self.put(partial(_call, call, done))
         return _result(done)
 
     # Tasks -----------------------------------------------------------------------------------
@@ -254,7 +256,7 @@ class Client:
                 try:
                     return _result(done, 0.2 if seconds is None else min(seconds, 0.2))
                 except Empty:
-                    if not connection.is_open:
+                    if not (connection.is_open and self._thread.is_alive()):
                         raise TaskLostError(f"{connection.peer} has gone") from None
                     if seconds is not None and (seconds := seconds - 0.2) <= 0:
                         raise TimeoutError(f"{connection.peer} does not answer") from None
@@ -418,22 +420,22 @@ class Client:
     def pull(self, variables: Sequence[Variable] | None = None) -> None:
         """Bring the newest values of Variables, or of all, from tasks into the client.
 
-        TaskLostError where one was lost.
+        TaskLostError where one was lost, when the others are there.
         """
-        wanted = self.wait(partial(self.variables.newer, variables))
-        for held in wanted:
+        newer = self.wait(partial(self.variables.newer, variables))
+        there = [held for held in newer if not held.lost]
+        for name, own in by_task(there).items():
+            message = {"do": "fetch", "variables": [held.key for held in own]}
+            _, arrays = self.ask(self.tasks[name], message, seconds=PULL_SECONDS)
+            self.wait(partial(_take, own, [x.copy() for x in arrays]))
+        for held in newer:
             variable = held.variable()
             if variable is not None:
                 held.check(variable.current)
-        for name, own in by_task(wanted).items():
-            task = self.tasks[name]
-            message = {"do": "fetch", "variables": [held.key for held in own]}
-            _, arrays = self.ask(task, message)
-            self.wait(partial(_take, own, [x.copy() for x in arrays]))
 
     def held_by(self, task: RemoteTask) -> list[Variable]:
         """The Variables that a task holds."""
-        return self.wait(lambda: (self.variables.held_by(task.name),))[0]  # type: ignore[no-any-return]
+        return list(self.wait(partial(self.variables.held_by, task.name)))
 
     def status(self, task: RemoteTask) -> TaskStatus:
         """What a task is doing; of one that is not ready, that alone."""
@@ -458,9 +460,12 @@ class Client:
 
     def close(self) -> None:
         """Part from all tasks; runs that are under way fail."""
-        self.put(self._close)
-        self.put(None)  # type: ignore[arg-type]
-        self._thread.join(5.0)
+        for task in list(self.tasks.values()):
+            if task.connection is not None:
+                task.connection.close()  # which ends a message that a task does not take
+        self._calls.put(self._close)
+        self._calls.put(None)
+        self._thread.join(CLOSE_SECONDS)
 
     def _close(self) -> None:
         for job in list(self._jobs.values()):
@@ -468,8 +473,6 @@ class Client:
         for task in list(self.tasks.values()):
             task.state = DRAINED
             remove_task(task.name)
-            if task.connection is not None:
-                task.connection.close()
 
 
 def _ask(
@@ -484,9 +487,9 @@ def _ask(
         done.put(TaskLostError(f"{connection.peer} has gone"))
 
 
-def _settle(call: Callable[[], Any], done: SimpleQueue[Any]) -> None:
+def _call(call: Callable[[], Any], done: SimpleQueue[Any]) -> None:
     try:
-        done.put((call(),))
+        done.put(call())
     except BaseException as error:
         done.put(error)
 
@@ -495,7 +498,7 @@ def _result(done: SimpleQueue[Any], seconds: float | None = None) -> Any:
     found = done.get(timeout=seconds)
     if isinstance(found, BaseException):
         raise found
-    return found[0] if len(found) == 1 else found
+    return found
 
 
 def _take(held: Sequence[Held], arrays: Sequence[Any]) -> None:

@@ -18,7 +18,7 @@ from eagerflow.cluster.hosts import LocalHosts
 from eagerflow.cluster.links import measured
 from eagerflow.cluster.plan import ClusterPlan
 from eagerflow.cluster.status import Status
-from eagerflow.devices import Device, as_device
+from eagerflow.devices import Device, as_device, knows_task
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
 from eagerflow.graph.graph import Graph
 from eagerflow.guard import ScopeGuard
@@ -87,6 +87,8 @@ class Cluster(ScopeGuard):
         self._client: Client | None = None
         self._hosts: Hosts | None = None
         self._closing = False
+        self.membership = 0
+        """How often tasks were added or drained: graphs are placed anew then."""
 
     # From the begin to the end -----------------------------------------------------------------
 
@@ -94,7 +96,16 @@ class Cluster(ScopeGuard):
         """Start the tasks, all at once."""
         if self._client is not None:
             raise SessionError("the cluster has been entered already", op="Cluster")
+        taken = [f"/job:{job}/task:0" for job in self._jobs if knows_task(f"/job:{job}/task:0")]
+        if taken:
+            raise ArgumentError(
+                f"another cluster of this process has {taken[0]}",
+                op="Cluster",
+                argument="jobs",
+                hint="leave its with-block first, or give the job another name",
+            )
         self._closing = False
+        self.membership = 0
         token = secrets.token_bytes(32)
         if self._local:
             self._hosts = LocalHosts(token)
@@ -110,16 +121,24 @@ class Cluster(ScopeGuard):
             self.release()
             raise
 
-    def release(self) -> None:
-        """End the tasks."""
+    def release(self) -> Exception | None:
+        """Bring the Variables' values here, and end the tasks; the error of a lost one."""
         self._closing = True
         client, self._client = self._client, None
         hosts, self._hosts = self._hosts, None
-        if client is not None:
-            client.close()
-        if hosts is not None:
-            hosts.close()
-        self._tasks = []
+        problem: Exception | None = None
+        try:
+            if client is not None:
+                client.pull()
+        except (SessionError, TimeoutError) as error:
+            problem = error
+        finally:
+            if client is not None:
+                client.close()
+            if hosts is not None:
+                hosts.close()
+            self._tasks = []
+        return problem
 
     @property
     def is_open(self) -> bool:
@@ -197,7 +216,7 @@ class Cluster(ScopeGuard):
     def add(self, job: str) -> RemoteTask:
         """Start one more task of a job, old or new, while others run.
 
-        Sessions spread their work over it where they place graphs from now on.
+        Sessions over all devices place their graphs anew, and can use it.
 
         >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
         ...     cluster.add("worker").index
@@ -211,18 +230,21 @@ class Cluster(ScopeGuard):
         except BaseException:
             self._tasks.remove(made)
             raise
+        self.membership += 1
         return made
 
     def drain(self, task: RemoteTask | str) -> None:
         """Let a task go: its Variables come to this process, and it ends.
 
-        Runs of graphs that were placed there raise SessionError from now on, where they need it.
+        Sessions over all devices place their graphs anew, without it. Those that name its devices
+        raise SessionError from now on, and PlacementError what is pinned to them.
         """
         own = task if isinstance(task, RemoteTask) else self.task(task)
         client = self.client
         client.pull(client.held_by(own))
         client.leave(own)
         self._tasks.remove(own)
+        self.membership += 1
         if self._hosts is not None:
             self._hosts.stop(own)
 

@@ -14,6 +14,7 @@ import logging
 import os
 import secrets
 import socket
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ from eagerflow.runtime.channel import Channel
 __all__ = ["Connection", "Listener", "connect", "machine_name"]
 
 GREETING_SECONDS = 10.0
+SEND_SECONDS = 60
 MAX_GREETING_BYTES = 2048
 MAX_GREETINGS = 64  # that are under way at once
 SHARED_BYTES = 1 << 15  # from which an array goes through shared memory; see the benchmark
@@ -62,12 +64,16 @@ class Connection:
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
         """Send a message with arrays; EOFError where the other end has gone."""
         size = sum([x.nbytes for x in arrays])
-        with self._sending:
-            self.sent_bytes += size
-            if not self._shares or size < SHARED_BYTES:
-                self.channel.send(message, arrays)
-            else:
-                self._send_shared(message, arrays)
+        try:
+            with self._sending:
+                self.sent_bytes += size
+                if not self._shares or size < SHARED_BYTES:
+                    self.channel.send(message, arrays)
+                else:
+                    self._send_shared(message, arrays)
+        except BaseException:
+            self.close()  # what came half cannot be followed by anything
+            raise
 
     def _send_shared(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
         plain, rows, files = [], [], []
@@ -232,6 +238,8 @@ class Listener:
 
 def _prepare(found: socket.socket, near: bool) -> None:
     found.settimeout(None)
+    # Whoever does not read for so long holds nobody up any more.
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
     if not near:
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
