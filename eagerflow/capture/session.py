@@ -87,9 +87,9 @@ class Session:
     the work over. With a ``cluster`` these are devices of its tasks, all of them if none are
     named; Variables then live in tasks, from which ``variables`` and the end of the session bring
     their values, and ``transfer="bfloat16"`` halves what is sent between tasks. ``numerics`` is
-    as for ``ef.function``. A session starts empty and can be extended at any time. Variables of one name
-    are one Variable in all of its graphs: the one of the graph that came first, with the value
-    that it has then. They persist from run to run, intermediate values do not. Several threads
+    as for ``ef.function``. A session starts empty and can be extended at any time. Variables of
+    one name are one Variable in all of its graphs: the one of the graph that came first, with the
+    value that it has then. They persist from run to run, intermediate values do not. Several threads
     may run a session.
 
     >>> w = ef.Variable([2.0, 3.0], name="w")

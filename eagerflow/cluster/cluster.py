@@ -320,7 +320,7 @@ def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
                 f"{job!r} cannot name a job",
                 op="Cluster",
                 argument="jobs",
-                expected="lowercase letters, digits and _, such as 'worker'; 'local' is this process",
+                expected="lowercase letters, digits and _, such as 'worker', and not 'local'",
             )
         if type(count) is not int or count < 1:
             raise ArgumentError(

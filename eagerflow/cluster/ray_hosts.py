@@ -19,7 +19,10 @@ from eagerflow.settings import changed
 
 __all__ = ["RayHosts"]
 
+ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Variables by which Ray tells nobody of its use, and binds to the address that it is given."""
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
 FIRST_SECONDS = 60.0  # in which the client has to connect
 MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
@@ -70,8 +73,7 @@ class RayHosts:
     def _begin(self, address: str | None, count: int) -> None:
         """Join a Ray cluster, or start one on this machine that only it can reach."""
         changes = {
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
+            **QUIET,
             "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),  # modules are found as here
         }
         quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
@@ -85,7 +87,23 @@ class RayHosts:
         else:
             quiet["address"] = address
         with changed(changes):
-            self._ray.init(**quiet)
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    self._ray.init(**quiet)
+                    return
+                except Exception as error:  # of no class of Ray's own
+                    self._ray.shutdown()
+                    if not left:
+                        raise SessionError(
+                            "Ray has not started here"
+                            if address is None
+                            else f"there is no Ray cluster at {address}",
+                            op="Cluster",
+                            received=str(error).partition("\n")[0][:300],
+                            hint="Ray gives up after 30 s: the machine may be busy"
+                            if address is None
+                            else "eagerflow cluster status tells the address of one that runs here",
+                        ) from None
 
     def start(self, task: RemoteTask) -> dict[str, Any]:
         """Start a task, or wait until Ray has started it again; its address."""

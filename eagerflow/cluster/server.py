@@ -20,7 +20,7 @@ from typing import Any
 from eagerflow.capture.placement.calibration import rates_of
 from eagerflow.capture.placement.executor import Run
 from eagerflow.cluster.connections import Connection, Listener
-from eagerflow.cluster.parts import RUN, LoadedPart, load
+from eagerflow.cluster.parts import LoadedPart, load
 from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
 from eagerflow.cluster.transport_timing import measure
@@ -287,7 +287,7 @@ class TaskServer:
             self._tell({"failed": number, "error": self._told(error)})
 
     def _commit(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """All tasks have done their part of a run: its new values are the Variables' from now on."""
+        """All tasks have done their part of a run: its new values are valid from now on."""
         staged = self._staged.pop(message["run"])
         self.variables.update(zip(message["variables"], staged, strict=True))
 

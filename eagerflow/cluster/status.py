@@ -111,7 +111,8 @@ def _arrow(
     told = escape(f"{bytes_text(size)} from {name} to {peer}")
     return (
         f'<path d="M{x1} {y1} Q{x} {y} {x2} {y2}" fill="none" stroke="#5577aa" '
-        f'stroke-opacity="0.7" stroke-width="{1 + 5 * size / most:.1f}"><title>{told}</title></path>'
+        f'stroke-opacity="0.7" stroke-width="{1 + 5 * size / most:.1f}">'
+        f"<title>{told}</title></path>"
     )
 
 

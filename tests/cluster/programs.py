@@ -22,9 +22,7 @@ def check_random_programs(cluster, seeds):
             for _ in range(2):
                 got = session.run(["last", "middle"], feeds, targets=graph)
                 found += [got[("last", "middle").index(name)] for name in graph.outputs.names]
-            found += [
-                session.variables[v.name] if v.name in session.variables else v for v in variables
-            ]
+            found += [session.variables.get(v.name, v) for v in variables]
         assert bits(found) == bits(wanted), seed
         for v, value in zip(variables, begin, strict=True):
             v.current = value

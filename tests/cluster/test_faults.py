@@ -190,7 +190,9 @@ def test_garbage_and_large_greetings_end_the_connection(local):
         channel.socket.shutdown(socket.SHUT_WR)
         assert ends(channel)
     channel = stranger(task)
-    channel.send({"number": "0", "name": "client", "proof": "0", "arrays": [["float32", [1 << 40]]]})
+    channel.send(
+        {"number": "0", "name": "client", "proof": "0", "arrays": [["float32", [1 << 40]]]}
+    )
     assert ends(channel)
     assert local.status().tasks[0].state == "ready"
 
