@@ -89,8 +89,8 @@ class Session:
     their values, and ``transfer="bfloat16"`` halves what is sent between tasks. ``numerics`` is
     as for ``ef.function``. A session starts empty and can be extended at any time. Variables of
     one name are one Variable in all of its graphs: the one of the graph that came first, with the
-    value that it has then. They persist from run to run, intermediate values do not. Several threads
-    may run a session.
+    value that it has then. They persist from run to run, intermediate values do not. Several
+    threads may run a session.
 
     >>> w = ef.Variable([2.0, 3.0], name="w")
     >>> graph = ef.capture.trace(lambda x: {"y": x * w}, ef.TensorSpec((2,), "float32"))
@@ -290,7 +290,7 @@ class Session:
         return list(dict.fromkeys([*first, *(n for n in self._tables.names if ":" not in n)]))
 
     def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
-        key = wanted, given, goals
+        key: tuple[Any, ...] = wanted, given, goals
         if self.cluster is not None:
             key = *key, self.cluster.membership
         found = self._tables.parts.get(key)

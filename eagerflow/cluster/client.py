@@ -170,7 +170,7 @@ class Client:
         """Tell all tasks who is there."""
         there = [t for t in self.tasks.values() if t.state == READY]
         machines = [t.address["machine"] for t in there]
-        rows = {
+        rows: dict[str, dict[str, Any]] = {
             t.name: {
                 "address": t.address,
                 "devices": t.device_counts,

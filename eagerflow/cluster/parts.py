@@ -77,7 +77,7 @@ class _Making:
         data = hashlib.blake2b(json.dumps(self.rows, sort_keys=True).encode())
         for array in self.arrays:
             data.update(f"{array.dtype} {array.shape}".encode())
-            data.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8))
+            data.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
         return Part(self.task, self.rows, self.arrays, **self.positions, hash=data.hexdigest())
 
 
@@ -274,7 +274,7 @@ class _Loading:
     def _piece(self, row: Sequence[Any], data: Any, sends: dict[Any, list[Send]]) -> None:
         number, place, exact, alone, priority, inputs, outputs = row
         graph = decode(bytes(data))
-        piece = Piece(number, as_device(place), exact, alone, graph.nodes, priority=priority)
+        piece = Piece(number, as_device(place), exact, alone, list(graph.nodes), priority=priority)
         piece.graph = graph
         made = tuple(outputs)
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)

@@ -63,7 +63,8 @@ class Status(NamedTuple):
     def __str__(self) -> str:
         return "\n".join(aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<>><"))
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(self)
 
     def _repr_html_(self) -> str:
         """A picture: a box for each task, an arrow for each way that bytes have gone."""
