@@ -43,6 +43,8 @@ _tasks: dict[str, dict[str, _DeviceType]] = {}
 """The types of devices of a cluster's tasks, which stay when it ends, as tensors keep them."""
 _lock = reentrant_lock()
 HERE = "/job:local/task:0"
+HOST_TYPE = "cpu"
+"""The type of device that each process has."""
 
 
 class Kind:
@@ -268,7 +270,7 @@ def add_task(task: str, counts: Mapping[str, int], sharing: int = 1, own: bool =
     for name, count in counts.items():
         known = types.get(name)
         if known is None:
-            load = partial(_backend, _type_named(name if own else "cpu"))
+            load = partial(_backend, _type_named(name if own else HOST_TYPE))
             known = types[name] = _DeviceType(name, load, int, None, task=task)
         known.logical, known.sharing = count, sharing
 
@@ -320,7 +322,7 @@ _thread = _ThreadState()
 
 def current_device() -> Device:
     """The device on which new tensors of this thread are made."""
-    return _thread.device or _device(_types["cpu"], 0)
+    return _thread.device or _device(_types[HOST_TYPE], 0)
 
 
 def scoped_device() -> Device | None:

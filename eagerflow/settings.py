@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 SETTINGS = {
     "EAGERFLOW_LLVM": "`0`, `off`, `no` or `false`: no machine code",
@@ -33,21 +32,6 @@ def named_by_user(name: str) -> str:
 def for_child(changes: Mapping[str, str]) -> dict[str, str]:
     """All variables, with these changes, for a process that is started."""
     return os.environ | changes
-
-
-@contextmanager
-def changed(changes: Mapping[str, str]) -> Iterator[None]:
-    """A block in which variables have these values, for what is started in it."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def switched_off(name: str) -> bool:

@@ -43,6 +43,11 @@ class RemoteTask:
     ``job`` and ``index`` are its name, ``pid`` and ``node`` where it runs. ``state`` is
     ``"starting"``, ``"ready"``, ``"lost"`` until another process has taken its place, or
     ``"drained"``.
+
+    >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
+    ...     task = cluster.tasks[0]
+    ...     task.job, task.index, task.state, task.lives
+    ('worker', 0, 'ready', 1)
     """
 
     def __init__(self, job: str, index: int, devices: dict[str, int]) -> None:

@@ -18,7 +18,8 @@ from eagerflow.cluster.hosts import LocalHosts
 from eagerflow.cluster.links import measured
 from eagerflow.cluster.plan import ClusterPlan
 from eagerflow.cluster.status import Status
-from eagerflow.devices import Device, as_device, knows_task
+from eagerflow.devices import HOST_TYPE, Device, as_device, knows_task
+from eagerflow.devices import devices as devices_here
 from eagerflow.errors import ArgumentError, PlacementError, SessionError
 from eagerflow.graph.graph import Graph
 from eagerflow.guard import ScopeGuard
@@ -58,8 +59,8 @@ class Cluster(ScopeGuard):
     results. ``costs`` is a CostModel for placing, measured if not given.
 
     The tasks are there inside of ``with``, and end with it, with this process, and when it is
-    killed. Raises ArgumentError for jobs that cannot be, MissingExtraError without Ray, and
-    SessionError where tasks do not start.
+    killed. Raises ArgumentError for jobs that cannot be, DeviceError for types of devices,
+    MissingExtraError without Ray, and SessionError where tasks do not start.
 
     >>> with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=True) as cluster:
     ...     cluster.devices()[0]
@@ -157,7 +158,7 @@ class Cluster(ScopeGuard):
         return self._client
 
     def _new(self, job: str, index: int) -> RemoteTask:
-        made = RemoteTask(job, index, self._devices.get(job, {"cpu": 1}))
+        made = RemoteTask(job, index, self._devices.get(job, {HOST_TYPE: 1}))
         self._tasks.append(made)
         return made
 
@@ -276,7 +277,7 @@ class Cluster(ScopeGuard):
         transfer: str | None = None,
     ) -> ClusterPlan:
         """A graph over these devices of tasks, or over all; what ``ef.capture.Session`` runs."""
-        self.client  # noqa: B018 (an error where there are no tasks)
+        client = self.client
         places = self.devices() if devices is None else [as_device(d) for d in devices]
         known = {t.name for t in self._tasks}
         strange = [str(d) for d in places if d.task not in known]
@@ -294,13 +295,13 @@ class Cluster(ScopeGuard):
                 argument="transfer",
                 expected="None or 'bfloat16'",
             )
-        return ClusterPlan(self, graph, places, numerics, transfer)
+        return ClusterPlan(client, graph, places, numerics, self._costs_of(places), transfer)
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables, which tasks hold, into this process."""
         self.client.pull(variables)
 
-    def costs_of(self, devices: Sequence[Device]) -> CostModel | None:
+    def _costs_of(self, devices: Sequence[Device]) -> CostModel | None:
         """The model of costs of devices: the given one, or a measured one; None for one device."""
         if self._costs is not None or len(devices) < 2:
             return self._costs
@@ -349,7 +350,8 @@ def _check_devices(job: str, counts: Mapping[str, int], jobs: Mapping[str, int])
             expected="one of " + ", ".join(jobs),
         )
     for kind, count in counts.items():
-        if kind not in ("cpu", "gpu") or type(count) is not int or count < 1:
+        devices_here(kind)  # DeviceError where there is no such type
+        if type(count) is not int or count < 1:
             raise ArgumentError(
                 f"{count!r} devices of type {kind!r} cannot be",
                 op="Cluster",

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division
 from eagerflow.capture.placement.partition import Partition
-from eagerflow.cluster.client import Job
+from eagerflow.cluster.client import Client, Job
 from eagerflow.cluster.parts import Part, parts_of
 from eagerflow.convert import from_array
-from eagerflow.devices import Device, as_device, current_device
+from eagerflow.devices import HOST_TYPE, Device, as_device, current_device
 from eagerflow.graph.graph import Graph
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.tensor import Tensor
-
-if TYPE_CHECKING:
-    from eagerflow.cluster.cluster import Cluster
 
 __all__ = ["ClusterPlan"]
 
@@ -37,14 +35,15 @@ class ClusterPlan:
 
     def __init__(
         self,
-        cluster: Cluster,
+        client: Client,
         graph: Graph,
         devices: Sequence[Any],
         numerics: str,
+        costs: CostModel | None,
         transfer: str | None,
     ) -> None:
-        self._cluster, self._transfer = cluster, transfer
-        self.plan = Partition(graph, devices, numerics, costs=cluster.costs_of(devices))
+        self._client, self._transfer = client, transfer
+        self.plan = Partition(graph, devices, numerics, costs=costs)
         self._ready_for: dict[tuple[int, ...], _Ready] = {}
         self._making = reentrant_lock()
 
@@ -75,10 +74,10 @@ class ClusterPlan:
             sizes = self.plan.sizes_of([*arrays, *held])
         ready = self.ready(sizes)
         job = Job(ready.parts, graph.cells, ready.places, arrays, len(graph.outputs))
-        self._cluster.client.run(job)
+        self._client.run(job)
         place = current_device()
         if place.task:  # what is fetched comes to this process
-            place = as_device("cpu:0")
+            place = as_device(f"{HOST_TYPE}:0")
         found = []
         for i, value in enumerate(ready.division.graph.outputs):
             array = job.outputs.get(i)

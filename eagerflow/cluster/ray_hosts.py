@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from eagerflow import extras
 from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.server import TaskServer
+from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
-from eagerflow.settings import changed
 
 __all__ = ["RayHosts"]
 
@@ -55,6 +57,21 @@ def _end_after(seconds: float) -> None:
     timer.start()
 
 
+@contextmanager
+def _changed(changes: Mapping[str, str]) -> Iterator[None]:
+    """A block in which variables have these values, for what is started in it."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
 class RayHosts:
     """Tasks as actors of the Ray cluster at ``address``, or of one that is started here."""
 
@@ -86,7 +103,7 @@ class RayHosts:
             }
         else:
             quiet["address"] = address
-        with changed(changes):
+        with _changed(changes):
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**quiet)
@@ -115,8 +132,9 @@ class RayHosts:
                 "max_task_retries": -1,
                 "max_concurrency": 2,
             }
-            if "gpu" in task.device_counts:
-                options["num_gpus"] = task.device_counts["gpu"]
+            others = sum(n for kind, n in task.device_counts.items() if kind != HOST_TYPE)
+            if others:
+                options["num_gpus"] = others
             actor = self._class.options(**options).remote(task.name, self._token, self._near)
             self._actors[task.name] = actor
         try:

@@ -25,7 +25,12 @@ _WIDTH, _HEIGHT, _GAP = 190, 58, 26  # of a task's box, and between two
 
 
 class TaskStatus(NamedTuple):
-    """One task: where it is, the numbers of the runs it is at, and bytes of arrays moved so far."""
+    """One task: where it is, the numbers of the runs it is at, and bytes of arrays moved so far.
+
+    >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
+    ...     cluster.status().tasks[0].to_tasks
+    {}
+    """
 
     name: str
     state: str
@@ -56,7 +61,12 @@ class TaskStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """The tasks of a cluster at one moment; it prints as a table, and is a picture in notebooks."""
+    """The tasks of a cluster at one moment; it prints as a table, and is a picture in notebooks.
+
+    >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
+    ...     [task.name for task in cluster.status().tasks]
+    ['/job:worker/task:0', '/job:worker/task:1']
+    """
 
     tasks: Sequence[TaskStatus]
 
