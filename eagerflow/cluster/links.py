@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
 from eagerflow.capture.placement.calibration import as_rates
 from eagerflow.capture.placement.cost_model import CostModel, Rates
@@ -11,6 +12,7 @@ from eagerflow.devices import Device
 
 __all__ = ["measured"]
 
+SMALL_BYTES, LARGE_BYTES, COUNT = 64, 1 << 20, 9
 _known: dict[tuple[str, ...], list[float]] = {}
 """Latency in seconds and bytes a second, by the machines of two tasks."""
 
@@ -40,9 +42,17 @@ def measured(client: Client, devices: Sequence[Device]) -> CostModel:
                 continue
             pair = machines[source.task], machines[target.task]
             if pair not in _known:
-                message = {"do": "measure", "peer": target.task}
-                _known[pair] = client.ask(client.tasks[source.task], message)[0]["link"]
+                _known[pair] = _link(client, source.task, target.task)
             latency.append(_known[pair][0])
             bandwidth[str(source), str(target)] = _known[pair][1]
     slowest = max(latency, default=3e-5)
     return CostModel(rates, slowest, bandwidth, run=2 * slowest)
+
+
+def _link(client: Client, source: str, target: str) -> list[float]:
+    """Latency and bytes a second from one task to another."""
+    sizes = [SMALL_BYTES, LARGE_BYTES]
+    message = {"do": "measure", "peer": target, "sizes": sizes, "count": COUNT}
+    answer, _ = client.ask(client.tasks[source], message)
+    small, large = map(median, answer["seconds"])
+    return [small / 2, LARGE_BYTES / max(large - small, 1e-6)]

@@ -96,6 +96,7 @@ class RayHosts:
         quiet: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
         if address is None:
             quiet |= {
+                "address": "local",  # a new one, whatever else runs on this machine
                 "num_cpus": max(count, os.cpu_count() or 1),
                 "include_dashboard": False,
                 "object_store_memory": MEMORY_BYTES,

@@ -23,7 +23,7 @@ from eagerflow.cluster.connections import Connection, Listener
 from eagerflow.cluster.parts import LoadedPart, load
 from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
-from eagerflow.cluster.transport_timing import measure
+from eagerflow.cluster.transport_timing import round_trips
 from eagerflow.devices import add_task, as_device, device_of, remove_task
 from eagerflow.errors import SessionError
 from eagerflow.recorder import with_recorder
@@ -234,8 +234,10 @@ class TaskServer:
         return {"rates": {suffix: asdict(own) for suffix, own in found.items()}}, ()
 
     def _measure(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """Latency and bytes a second to another task."""
-        return {"link": measure(self.transport, message["peer"])}, ()
+        """Seconds in which numbers of bytes go to another task, and the word that they came."""
+        peer, count = message["peer"], message["count"]
+        taken = [round_trips(self.transport, peer, size, count) for size in message["sizes"]]
+        return {"seconds": taken}, ()
 
     def _status(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
         """What runs, what is here, and what was sent to whom."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from queue import Empty, SimpleQueue
-from statistics import median
 from time import perf_counter
 from typing import Any
 
@@ -13,21 +12,22 @@ import numpy as np
 from eagerflow.cluster.transport import PING, Transport
 from eagerflow.errors import TaskLostError
 
-__all__ = ["measure", "round_trips"]
+__all__ = ["round_trips"]
 
 SECONDS = 10.0  # for one answer
-SMALL_BYTES, LARGE_BYTES = 64, 1 << 20
+WARM_UP = 3
 _numbers = itertools.count(1)
 
 
 def round_trips(transport: Transport, peer: str, size: int, count: int) -> list[float]:
     """Seconds that it takes to send so many bytes to a task and to hear that they are there.
 
-    TaskLostError where it does not answer.
+    The first ones, which make connections and memory, do not count. TaskLostError where it does
+    not answer.
     """
     array = np.zeros(size, np.uint8)
     found = []
-    for _ in range(count):
+    for _ in range(WARM_UP + count):
         number, done = next(_numbers), SimpleQueue[Any]()
         transport.receive((-number,), done.put)
         begin = perf_counter()
@@ -38,12 +38,4 @@ def round_trips(transport: Transport, peer: str, size: int, count: int) -> list[
             raise TaskLostError(f"{peer} has not answered for {SECONDS:g} s") from None
         found.append(perf_counter() - begin)
         transport.forget(-number)
-    return found
-
-
-def measure(transport: Transport, peer: str) -> list[float]:
-    """Latency in seconds one way, and bytes a second."""
-    round_trips(transport, peer, LARGE_BYTES, 3)  # memory and connections are made
-    small = median(round_trips(transport, peer, SMALL_BYTES, 20))
-    large = median(round_trips(transport, peer, LARGE_BYTES, 5))
-    return [small / 2, LARGE_BYTES / max(large - small, 1e-6)]
+    return found[WARM_UP:]
