@@ -265,7 +265,8 @@ class Cluster(ScopeGuard):
         ...     print(cluster.status())
         task ...
         """
-        return Status([self.client.status(task) for task in self._tasks])
+        client = self.client
+        return Status([client.status(task) for task in self._tasks])
 
     # Graphs ------------------------------------------------------------------------------------
 

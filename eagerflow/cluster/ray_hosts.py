@@ -78,7 +78,8 @@ class RayHosts:
     own_processes = True
 
     def __init__(self, token: bytes, address: str | None, count: int) -> None:
-        self._ray = extras.load("ray", "cluster", "ef.cluster")
+        with _changed(QUIET):  # which Ray reads when it is imported
+            self._ray = extras.load("ray", "cluster", "ef.cluster")
         self._token = token
         self._actors: dict[str, Any] = {}
         self._started = not self._ray.is_initialized()

@@ -10,6 +10,7 @@ memory.
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import weakref
@@ -38,10 +39,21 @@ class Segment:
         self.size = size
         self.memory = mmap.mmap(file, size)
 
-    def array(self, shape: Any, dtype: Any) -> Any:
+    def array(self, shape: Any, dtype: Any, memory: Any = None) -> Any:
         """An array that lies in it."""
         count = int(np.prod(shape, dtype=np.int64))
-        return np.frombuffer(self.memory, dtype, count, HEAD_BYTES).reshape(shape)
+        whole = self.memory if memory is None else memory
+        return np.frombuffer(whole, dtype, count, HEAD_BYTES).reshape(shape)
+
+    def lent(self, shape: Any, dtype: Any) -> Any:
+        """An array that lies in it; the segment is free when it and all made of it have gone.
+
+        NumPy may leave out arrays between a view and its memory, but not who has the memory: this
+        is an object of its own for each loan.
+        """
+        memory = (ctypes.c_ubyte * self.size).from_buffer(self.memory)
+        weakref.finalize(memory, self.give_back).atexit = False
+        return self.array(shape, dtype, memory)
 
     @property
     def is_free(self) -> bool:
@@ -108,10 +120,6 @@ class Outgoing:
         return found
 
 
-class _Received(np.ndarray[Any, Any]):
-    """An array in a segment of another process; arrays made of it keep it alive."""
-
-
 class Incoming:
     """The segments of one end of a connection that receives."""
 
@@ -129,10 +137,7 @@ class Incoming:
 
     def array(self, number: int, shape: Any, dtype: Any) -> Any:
         """The array in a segment; its memory is free when nothing made of it is left."""
-        segment = self._segments[number]
-        base = segment.array(shape, dtype).view(_Received)
-        weakref.finalize(base, segment.give_back).atexit = False
-        return base.view(np.ndarray)
+        return self._segments[number].lent(shape, dtype)
 
     def drop(self, numbers: list[int]) -> None:
         """Forget segments that the other end has forgotten."""
@@ -144,7 +149,6 @@ def settled(array: Any) -> Any:
     """The array, copied where it lies in another process's segment: for what is kept long."""
     base = array
     while isinstance(base, np.ndarray):
-        if type(base) is _Received:
-            return array.copy()
         base = base.base
-    return array
+    owner = base.obj if isinstance(base, memoryview) else base
+    return array.copy() if isinstance(owner, ctypes.Array) else array
