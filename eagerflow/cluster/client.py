@@ -11,6 +11,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -35,6 +36,7 @@ BEGIN_SECONDS = 60.0
 STATUS_SECONDS = 5.0
 PULL_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
+MAX_PARTS = 1024  # that a task keeps; the one that was not used for longest goes
 
 
 class RemoteTask:
@@ -117,21 +119,37 @@ class Client:
         self._jobs: dict[int, Job] = {}
         self._asked: dict[int, SimpleQueue[Any]] = {}
         self._numbers = itertools.count(1)
+        self._closed = False
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="eagerflow cluster", daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
-            try:
-                call()
-            except Exception:
-                _log.exception("a call of the cluster failed")
+            self._make(call)
             del call
+        self._closed = True
+        self._make_rest()
+
+    def _make(self, call: Callable[[], None]) -> None:
+        try:
+            call()
+        except Exception:
+            _log.exception("a call of the cluster failed")
+
+    def _make_rest(self) -> None:
+        """Make the calls that came too late: they fail, as there are no tasks, but none waits."""
+        with suppress(Empty):
+            while True:
+                call = self._calls.get_nowait()
+                if call is not None:
+                    self._make(call)
 
     def put(self, call: Callable[[], None]) -> None:
         """Let the thread that sends make a call, after those that were put before."""
         self._calls.put(call)
+        if self._closed:
+            self._make_rest()
 
     def wait(self, call: Callable[[], Any]) -> Any:
         """The result of a call of the thread that sends."""
@@ -173,7 +191,7 @@ class Client:
 
     def _introduce(self) -> None:
         """Tell all tasks who is there."""
-        there = [t for t in self.tasks.values() if t.state == READY]
+        there = list(self.tasks.values())  # also those that come back soon
         machines = [t.address["machine"] for t in there]
         rows: dict[str, dict[str, Any]] = {
             t.name: {
@@ -186,7 +204,8 @@ class Client:
         for task in there:
             add_task(task.name, task.device_counts, rows[task.name]["sharing"])
         for task in there:
-            self._tell(task, {"do": "peers", "tasks": rows, "own": self._own})
+            with suppress(TaskLostError):  # who has gone is told when it is back
+                self._tell(task, {"do": "peers", "tasks": rows, "own": self._own})
 
     def leave(self, task: RemoteTask) -> None:
         """Part from a task, whose newest values the client has already."""
@@ -306,6 +325,7 @@ class Client:
         job.number = next(self._numbers)
         self._jobs[job.number] = job
         job.waiting = {part.task for part in job.parts}
+        self._forget()
         try:
             for part in job.parts:
                 self._begin_part(job, part)
@@ -318,11 +338,7 @@ class Client:
         task = self.tasks.get(part.task)
         if task is None:
             raise SessionError(f"{part.task} is no task of the cluster any more", op="Session.run")
-        number = task.parts.get(part.hash)
-        if number is None:
-            number = task.parts[part.hash] = next(self._numbers)
-            message = {"do": "register", "part": number, "text": part.text}
-            self._tell(task, message, part.arrays)
+        number = self._registered(task, part)
         held = self._stored(task, job, part.variables)
         message = {
             "do": "run",
@@ -332,6 +348,28 @@ class Client:
             "variables": [one.key for one in held],
         }
         self._tell(task, message, [job.inputs[i] for i in part.feeds])
+
+    def _registered(self, task: RemoteTask, part: Part) -> int:
+        """The number of a part in a task, which gets it if it does not have it."""
+        number = task.parts.pop(part.hash, None)
+        if number is None:
+            number = next(self._numbers)
+            message = {"do": "register", "part": number, "text": part.text}
+            self._tell(task, message, part.arrays)
+        task.parts[part.hash] = number  # as the one that was used last
+        if len(task.parts) > MAX_PARTS:
+            oldest = task.parts.pop(next(iter(task.parts)))
+            self._tell(task, {"do": "forget", "parts": [oldest], "variables": []})
+        return number
+
+    def _forget(self) -> None:
+        """Let tasks drop the values of Variables that nobody has any more."""
+        for name, own in by_task(self.variables.gone()).items():
+            task = self.tasks.get(name)
+            keys = [held.key for held in own]
+            if task is not None:
+                with suppress(TaskLostError):
+                    self._tell(task, {"do": "forget", "parts": [], "variables": keys})
 
     def _stored(self, task: RemoteTask, job: Job, cells: Sequence[int]) -> list[Held]:
         """Variables as a task holds them, to which the client's values go where they are newer."""
@@ -384,14 +422,16 @@ class Client:
                 return
             job.over = True
         self._jobs.pop(job.number, None)
-        for part in job.parts if job.assigns else ():
-            if part.assigned:
-                self._commit(job, part)
-        for i, array in job.states.items():
-            state = self.variables.get(job.cells[i - job.count].variable)
-            if state is not None:
-                state.take(array.copy())
-        job.done.put(None)
+        try:
+            for part in job.parts if job.assigns else ():
+                if part.assigned:
+                    self._commit(job, part)
+            for i, array in job.states.items():
+                state = self.variables.get(job.cells[i - job.count].variable)
+                if state is not None:
+                    state.take(array.copy())
+        finally:
+            job.done.put(None)
 
     def _commit(self, job: Job, part: Part) -> None:
         held = [self.variables.get(job.cells[i].variable) for i in part.assigned]

@@ -30,6 +30,7 @@ __all__ = ["Cluster"]
 _log = logging.getLogger("eagerflow.cluster")
 _JOB = re.compile(r"[a-z][a-z0-9_]*")
 MAX_TASKS = 4096
+JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
 MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
 
 
@@ -171,10 +172,17 @@ class Cluster(ScopeGuard):
         client, hosts = self._client, self._hosts
         if client is None or hosts is None:
             return
-        try:
-            client.join(task, hosts.start(task))
-        except (EOFError, TimeoutError) as error:
-            raise SessionError(f"{task.name} has not started: {error}", op="Cluster") from None
+        end = time.monotonic() + JOIN_SECONDS
+        while True:
+            try:
+                client.join(task, hosts.start(task))
+                return
+            except (EOFError, TimeoutError) as error:
+                # A process that has lost its client takes no other one, and ends soon.
+                if not task.lives or self._closing or time.monotonic() > end:
+                    words = f"{task.name} has not started: {error}"
+                    raise SessionError(words, op="Cluster") from None
+                time.sleep(AGAIN_SECONDS)
 
     def _lost(self, task: RemoteTask) -> None:
         if not self._closing and task.lives < MAX_LIVES:

@@ -64,6 +64,7 @@ class HeldVariables:
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
+        self._left: list[Held] = []  # what tasks have had and nobody asks for any more
         self._keys = itertools.count(1)
 
     def get(self, variable: Variable) -> Held | None:
@@ -73,6 +74,9 @@ class HeldVariables:
 
     def add(self, variable: Variable, place: Device) -> Held:
         """A Variable that a task is to hold from now on."""
+        old = self._held.get(id(variable))
+        if old is not None:
+            self._left.append(old)
         made = self._held[id(variable)] = Held(next(self._keys), variable, place)
         return made
 
@@ -91,9 +95,10 @@ class HeldVariables:
         return [v for v in found if v is not None]
 
     def gone(self) -> list[Held]:
-        """Those whose Variable nobody has any more, which are forgotten."""
-        found = [held for held in self._held.values() if held.variable() is None]
-        self._held = {i: h for i, h in self._held.items() if h.variable() is not None}
+        """Those that lie elsewhere now, or whose Variable nobody has any more."""
+        dead = [number for number, held in self._held.items() if held.variable() is None]
+        found = [*self._left, *map(self._held.pop, dead)]
+        self._left = []
         return found
 
     def lose(self, task: str) -> None:
