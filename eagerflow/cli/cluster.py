@@ -60,7 +60,7 @@ def add_cluster(commands: Any) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return for_child(QUIET)
+    return for_child({**QUIET, "RAY_AUTH_MODE": "token"})
 
 
 def _state() -> dict[str, Any] | None:

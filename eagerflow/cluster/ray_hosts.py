@@ -6,6 +6,7 @@ passes is pickled, and so it is only what this file makes.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
@@ -23,13 +24,8 @@ __all__ = ["RayHosts"]
 
 ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
-QUIET = {
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",
-    "RAY_AUTH_MODE": "token",
-}
-"""Variables by which Ray tells nobody of its use, binds to the address that it is given, and lets
-in who has its token."""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Variables by which Ray tells nobody of its use, and binds to the address that it is given."""
 CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
 FIRST_SECONDS = 60.0  # in which the client has to connect
@@ -61,6 +57,18 @@ def _end_after(seconds: float) -> None:
     timer = threading.Timer(seconds, os._exit, (0,))
     timer.daemon = True
     timer.start()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """A block in which Ray logs errors alone: it would tell at each start that it wants a token."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 @contextmanager
@@ -109,7 +117,7 @@ class RayHosts:
         else:
             options["address"] = self._address
         path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
-        with _changed({**QUIET, "PYTHONPATH": path}):
+        with _changed({**QUIET, "PYTHONPATH": path}), _silent():
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**options)

@@ -5,6 +5,8 @@ Ray takes seconds to start, so the tests share one cluster.
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -64,3 +66,30 @@ def test_a_killed_task_is_started_again_by_ray(cluster):
 def test_a_second_cluster_of_the_same_names_is_refused(cluster):
     error = error_of(ef.cluster.Cluster({"ps": 1}, local=True).acquire)
     assert "another cluster of this process has /job:ps/task:0" in error.problem
+
+
+CLIENT = """
+import time
+import eagerflow as ef
+cluster = ef.cluster.Cluster({"worker": 2})
+cluster.__enter__()
+print(*[task.pid for task in cluster.tasks], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.soak  # it starts a Ray of its own
+def test_nothing_is_left_of_a_client_that_is_killed():
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    try:
+        pids = list(map(int, client.stdout.readline().split()))
+        assert len(pids) == 2
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()
+    assert all(gone(pid, 3 * SECONDS) for pid in pids)
