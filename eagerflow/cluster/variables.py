@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from eagerflow.devices import Device
@@ -29,11 +30,13 @@ class Held:
 
     __slots__ = ("key", "known", "lost", "name", "newer", "place", "variable")
 
-    def __init__(self, key: int, variable: Variable, place: Device) -> None:
+    def __init__(
+        self, key: int, variable: Variable, place: Device, died: Callable[[Any], None]
+    ) -> None:
         self.key = key
         self.name = variable.name
         self.place = place
-        self.variable = weakref.ref(variable)
+        self.variable = weakref.ref(variable, died)
         self.known: Tensor | None = None
         self.newer = False
         self.lost = False
@@ -65,6 +68,7 @@ class HeldVariables:
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
         self._left: list[Held] = []  # what tasks have had and nobody asks for any more
+        self._dead: deque[int] = deque()  # identities of Variables, filled by their finalizers
         self._keys = itertools.count(1)
 
     def get(self, variable: Variable) -> Held | None:
@@ -77,7 +81,9 @@ class HeldVariables:
         old = self._held.get(id(variable))
         if old is not None:
             self._left.append(old)
-        made = self._held[id(variable)] = Held(next(self._keys), variable, place)
+        number = id(variable)
+        made = Held(next(self._keys), variable, place, lambda _: self._dead.append(number))
+        self._held[number] = made
         return made
 
     def of(self, variables: Iterable[Variable]) -> list[Held]:
@@ -96,9 +102,12 @@ class HeldVariables:
 
     def gone(self) -> list[Held]:
         """Those that lie elsewhere now, or whose Variable nobody has any more."""
-        dead = [number for number, held in self._held.items() if held.variable() is None]
-        found = [*self._left, *map(self._held.pop, dead)]
-        self._left = []
+        found, self._left = self._left, []
+        while self._dead:
+            number = self._dead.popleft()
+            held = self._held.get(number)
+            if held is not None and held.variable() is None:
+                found.append(self._held.pop(number))
         return found
 
     def lose(self, task: str) -> None:

@@ -1,5 +1,6 @@
 """Sessions over tasks: bits, where Variables live, what fails, what is sent."""
 
+import gc
 import threading
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import eagerflow as ef
+from eagerflow.cluster import client
 from eagerflow.errors import (
     ArgumentError,
     DeviceError,
@@ -108,6 +110,30 @@ def test_two_sessions_share_a_variable(local):
     one.run("y", {"x": X}, targets="n/assign")
     two.run("y", {"x": X}, targets="n/assign")
     assert float(one.variables["n"]) == 2.0
+
+
+def test_what_nobody_has_any_more_is_dropped_in_the_task(local):
+    graph, n = counter()
+    with ef.capture.Session(graph, cluster=local) as session:
+        session.run("y", {"x": X})
+    assert local.status().tasks[2].variables == 1
+    del graph, n, session
+    gc.collect()
+    other, _ = counter("/job:worker/task:0")
+    ef.capture.Session(other, cluster=local).run("y", {"x": X})
+    assert [task.variables for task in local.status().tasks] == [1, 0, 0]
+
+
+def test_parts_that_were_not_used_for_longest_are_dropped(local, monkeypatch):
+    monkeypatch.setattr(client, "MAX_PARTS", 2)
+    graph, _ = counter()
+    session = ef.capture.Session(graph, cluster=local)
+    ps = local.task("/job:ps/task:0")
+    for fetches in ("n", "y", ["n", "y"], "n", "y"):
+        session.run(fetches, {"x": X})
+        assert len(ps.parts) <= 2
+    local.status()  # an answer, behind all that was told
+    assert len(local._hosts.server(ps)._parts) <= 2
 
 
 def test_leaving_the_cluster_brings_the_values(monkeypatch):

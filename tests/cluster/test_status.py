@@ -122,3 +122,15 @@ def test_two_devices_of_a_task_share_what_they_have():
         with ef.capture.Session(graph, cluster=cluster, numerics="exact") as session:
             assert session.run("z", {"x": [1.0, 2.0]}).numpy().tolist() == [4.0, 6.0]
         assert cluster.status().tasks[0].to_tasks == {}
+
+
+def test_costs_are_measured_over_the_tasks_if_none_are_given():
+    with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
+        one, two = map(str, cluster.devices())
+        found = cluster._costs_of(cluster.devices())
+        assert found.rates(one) == found.rates(two)
+        assert found.rates(f"{one} alone").product_rate(2 * 256**3) > 1e7
+        assert set(found.bandwidth) == {(one, two), (two, one)}
+        assert 0 < found.transfer(64, one, two) < found.transfer(1 << 26, one, two) < 60
+        assert found.transfer(1 << 20, one, one) == 0
+        assert cluster._costs_of(cluster.devices()[:1]) is None
