@@ -462,21 +462,31 @@ class Client:
 
     # Variables ---------------------------------------------------------------------------------
 
-    def pull(self, variables: Sequence[Variable] | None = None) -> None:
+    def pull(
+        self, variables: Sequence[Variable] | None = None, seconds: float = PULL_SECONDS
+    ) -> None:
         """Bring the newest values of Variables, or of all, from tasks into the client.
 
-        TaskLostError where one was lost, when the others are there.
+        TaskLostError where one was lost, TimeoutError where a task does not answer for so many
+        ``seconds``: when the others are there.
         """
         newer = self.wait(partial(self.variables.newer, variables))
         there = [held for held in newer if not held.lost]
+        problem: Exception | None = None
         for name, own in by_task(there).items():
             message = {"do": "fetch", "variables": [held.key for held in own]}
-            _, arrays = self.ask(self.tasks[name], message, seconds=PULL_SECONDS)
+            try:
+                _, arrays = self.ask(self.tasks[name], message, seconds=seconds)
+            except (TaskLostError, TimeoutError) as error:
+                problem = problem or error
+                continue
             self.wait(partial(_take, own, [x.copy() for x in arrays]))
         for held in newer:
             variable = held.variable()
             if variable is not None:
                 held.check(variable.current)
+        if problem is not None:
+            raise problem
 
     def held_by(self, task: RemoteTask) -> list[Variable]:
         """The Variables that a task holds."""

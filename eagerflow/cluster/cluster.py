@@ -31,6 +31,7 @@ _log = logging.getLogger("eagerflow.cluster")
 _JOB = re.compile(r"[a-z][a-z0-9_]*")
 MAX_TASKS = 4096
 JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
+LEAVE_SECONDS = 20.0  # for what a task holds, at the end
 MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
 
 
@@ -90,7 +91,7 @@ class Cluster(ScopeGuard):
         self._hosts: Hosts | None = None
         self._closing = False
         self.membership = 0
-        """How often tasks were added or drained: graphs are placed anew then."""
+        """How often tasks came or went: graphs are placed anew then."""
 
     # From the begin to the end -----------------------------------------------------------------
 
@@ -107,7 +108,7 @@ class Cluster(ScopeGuard):
                 hint="leave its with-block first, or give the job another name",
             )
         self._closing = False
-        self.membership = 0
+        self.membership += 1
         token = secrets.token_bytes(32)
         if self._local:
             self._hosts = LocalHosts(token)
@@ -131,7 +132,7 @@ class Cluster(ScopeGuard):
         problem: Exception | None = None
         try:
             if client is not None:
-                client.pull()
+                client.pull(seconds=LEAVE_SECONDS)
         except (SessionError, TimeoutError) as error:
             problem = error
         finally:

@@ -58,15 +58,15 @@ class Transport:
             return
         try:
             self._link(peer).send({"key": key}, arrays)
-        except EOFError:
+        except (EOFError, KeyError):
             raise TaskLostError(f"{peer} has gone while {self.name} was sending to it") from None
 
     def _link(self, peer: str) -> Connection:
         found = self._links.get(peer)
-        if found is None:
+        if found is None or not found.is_open:
             with self._opening:
                 found = self._links.get(peer)
-                if found is None:
+                if found is None or not found.is_open:
                     found = connect(self.peers[peer], self._token, self.name, peer)
                     found.start(self._nothing, self._closed)
                     self._links[peer] = found
@@ -76,14 +76,16 @@ class Transport:
         """Peers do not answer on a connection of ours: they open their own."""
 
     def _closed(self, link: Connection) -> None:
-        if self._links.get(link.peer) is link:
-            del self._links[link.peer]
+        with self._opening:
+            if self._links.get(link.peer) is link:
+                del self._links[link.peer]
 
     def move(self, peers: dict[str, dict[str, Any]]) -> None:
         """These are the tasks and their addresses from now on."""
         old, self.peers = self.peers, peers
         for peer, link in list(self._links.items()):
             if old.get(peer) != peers.get(peer):
+                self._links.pop(peer, None)
                 link.close()
 
     # Receiving -------------------------------------------------------------------------------

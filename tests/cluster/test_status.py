@@ -84,6 +84,18 @@ def test_a_cluster_has_tasks_inside_of_its_block_alone():
             as_device("/job:worker/task:0")
 
 
+def test_a_session_goes_on_when_its_cluster_is_entered_again():
+    w = ef.Variable(2.0, name="w")
+    graph = ef.capture.trace(lambda x: {"y": w.assign_add(x) * 1.0}, ef.TensorSpec((), "float32"))
+    cluster = ef.cluster.Cluster({"worker": 1}, local=True)
+    with cluster:
+        session = ef.capture.Session(graph, cluster=cluster)
+        assert float(session.run("y", {"x": 1.0}, targets="w/assign")) == 3.0
+    with cluster:
+        assert float(session.run("y", {"x": 1.0}, targets="w/assign")) == 4.0
+    assert float(w) == 4.0
+
+
 def test_names_of_devices_of_tasks():
     counts = {"worker": {"cpu": 2}}
     with ef.cluster.Cluster({"worker": 1, "ps": 1}, devices=counts, local=True) as cluster:
