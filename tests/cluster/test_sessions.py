@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import eagerflow as ef
-from eagerflow.cluster import client
+from eagerflow.cluster import client, ray_hosts, segments
 from eagerflow.errors import (
     ArgumentError,
     DeviceError,
@@ -16,6 +16,8 @@ from eagerflow.errors import (
     SessionError,
     ShapeError,
 )
+from tests.capture.placement.several_devices import COSTS
+from tests.cluster.processes import ProcessHosts
 from tests.cluster.programs import check_random_programs, error_of, training_step
 
 SPEC = ef.TensorSpec((4,), "float32")
@@ -68,10 +70,6 @@ def test_fast_training_is_the_same_in_threads_and_in_processes(monkeypatch):
 
 
 def _cluster(name, monkeypatch):
-    from eagerflow.cluster import ray_hosts
-    from tests.capture.placement.several_devices import COSTS
-    from tests.cluster.processes import ProcessHosts
-
     monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
     return ef.cluster.Cluster({"worker": 2, "ps": 1}, local=name == "local", costs=COSTS)
 
@@ -243,6 +241,25 @@ def test_large_values_cross_through_shared_memory(processes):
             z = session.run("z", {"x": x}, targets="kept/assign").numpy()
             assert np.array_equal(z, ((x + 1.0) * 2.0).reshape(-1))
             assert np.array_equal(session.run("kept").numpy().reshape(-1), z)
+
+
+def test_over_ports_without_shared_memory_it_is_the_same(monkeypatch):
+    monkeypatch.setattr(segments, "are_there", lambda: False)
+    with _cluster("local", monkeypatch) as cluster:
+        assert cluster.tasks[0].address["host"] == "127.0.0.1"
+        assert "name" not in cluster.tasks[0].address
+        check_random_programs(cluster, range(300, 310))
+
+        def f(x):
+            with ef.device("/job:worker/task:0"):
+                y = x + 1.0
+            with ef.device("/job:worker/task:1"):
+                return {"z": y * 2.0}
+
+        graph = ef.capture.trace(f, ef.TensorSpec((1000, 700), "float32"))
+        x = np.random.default_rng(0).standard_normal((1000, 700)).astype("float32")
+        with ef.capture.Session(graph, cluster=cluster, numerics="exact") as session:
+            assert np.array_equal(session.run("z", {"x": x}).numpy(), (x + 1.0) * 2.0)
 
 
 def test_bfloat16_on_the_way_is_asked_for(local):
