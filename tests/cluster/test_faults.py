@@ -1,6 +1,7 @@
 """Tasks and clients that end in the middle, messages from strangers, late and double messages."""
 
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import textwrap
 import threading
 import time
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -17,7 +19,8 @@ from eagerflow.cluster.connections import connect
 from eagerflow.errors import SessionError, TaskLostError
 from eagerflow.runtime.channel import Channel
 from tests.cluster.processes import SECONDS, gone, is_there
-from tests.cluster.programs import error_of
+from tests.cluster.programs import error_of, training_step
+from tests.cluster.test_sessions import digits
 
 SPEC = ef.TensorSpec((), "int64")
 LONG = 1 << 29  # rounds of a loop that takes many seconds
@@ -257,3 +260,49 @@ def test_tasks_are_added_and_drained(local):
         session.run("y", {"x": 1.0}, targets="n/assign")
     with pytest.raises(SessionError, match="there is no task '/job:ps/task:0'"):
         local.drain("/job:ps/task:0")
+
+
+# Many kills --------------------------------------------------------------------------------------
+
+
+@pytest.mark.soak  # half a minute of kills
+def test_many_kills_cost_no_hang_and_no_wrong_number(processes):
+    x, labels = digits()
+    feeds = {"x": x, "labels": labels}
+    graph, variables = training_step()
+    begin = [v.value for v in variables]
+    with ef.capture.Session(graph, numerics="exact") as session:
+        wanted = [float(session.run("loss", feeds, targets=graph)) for _ in range(500)]
+    for v, value in zip(variables, begin, strict=True):
+        v.assign(value.numpy())
+    session = ef.capture.Session(graph, cluster=processes, numerics="exact")
+    step, saved, kills, rng = 0, (0, begin), 0, random.Random(1)
+    end = time.monotonic() + 30.0
+    while time.monotonic() < end:
+        if rng.random() < 0.03:
+            task = rng.choice(processes.tasks)
+            kills += task.state == "ready"
+            with suppress(ProcessLookupError):
+                os.kill(task.pid, signal.SIGKILL)
+        started = time.monotonic()
+        try:
+            if rng.random() < 0.02:
+                held = session.variables
+                saved = step, [held[v.name].value for v in variables]
+            assert float(session.run("loss", feeds, targets=graph)) == wanted[step]
+            step += 1
+            if step == len(wanted):
+                step, saved = 0, (0, begin)
+                restore(variables, begin)
+        except TaskLostError as error:
+            if "newest value" in error.problem:
+                step = saved[0]
+                restore(variables, saved[1])
+        assert time.monotonic() - started < SECONDS
+    assert kills > 20
+    restore(variables, begin)
+
+
+def restore(variables, values):
+    for v, value in zip(variables, values, strict=True):
+        v.assign(value.numpy())
