@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from eagerflow.dtypes import DType, is_inexact
@@ -20,7 +21,11 @@ _NAME = re.compile(
 
 
 class _DeviceType(Record):
-    """A registered type: how its backend is loaded and how many devices it has."""
+    """A registered type: how its backend is loaded and how many devices it has.
+
+    A task of a cluster has types of its own; ``task`` is its name, and ``sharing`` how many
+    tasks share its machine.
+    """
 
     name: str
     load: Callable[[], Any]
@@ -29,10 +34,17 @@ class _DeviceType(Record):
     logical: int | None = None
     devices: dict[int, Device] = fresh(default_factory=dict)
     backend: Any = None
+    task: str = ""
+    sharing: int = 1
 
 
 _types: dict[str, _DeviceType] = {}
+_tasks: dict[str, dict[str, _DeviceType]] = {}
+"""The types of devices of a cluster's tasks, which stay when it ends, as tensors keep them."""
 _lock = reentrant_lock()
+HERE = "/job:local/task:0"
+HOST_TYPE = "cpu"
+"""The type of device that each process has."""
 
 
 class Kind:
@@ -86,15 +98,22 @@ class Device:
     @property
     def full_name(self) -> str:
         """Name with job and task, as it is used in a cluster."""
-        return f"/job:local/task:0/device:{self}"
+        return f"{self.task or HERE}/device:{self.type}:{self.index}"
+
+    @property
+    def task(self) -> str:
+        """The task of a cluster that has the device, ``"/job:ps/task:0"``; "" for this process."""
+        return self._type.task
+
+    @property
+    def sharers(self) -> int:
+        """How many devices of its type share the machine with it, itself among them."""
+        return self._type.sharing * _count(self._type)
 
     @property
     def backend(self) -> Any:
         """The array library behind this device, loaded at first use."""
-        if self._type.backend is None:
-            with Locked(_lock):
-                self._type.backend = self._type.backend or self._type.load()
-        return self._type.backend
+        return _backend(self._type)
 
     def kind(self, dtype: DType) -> Kind:
         """The interned pair of ``dtype`` and this device."""
@@ -104,7 +123,7 @@ class Device:
             return self._kinds.setdefault(dtype, Kind(self, dtype))
 
     def __str__(self) -> str:
-        return f"{self._type.name}:{self.index}"
+        return self.full_name if self._type.task else f"{self._type.name}:{self.index}"
 
     def __repr__(self) -> str:
         return f"Device({str(self)!r})"
@@ -176,6 +195,13 @@ def device_of(array: Any) -> Device | None:
     return None
 
 
+def _backend(known: _DeviceType) -> Any:
+    if known.backend is None:
+        with Locked(_lock):
+            known.backend = known.backend or known.load()
+    return known.backend
+
+
 def _type_named(name: str) -> _DeviceType:
     try:
         return _types[name]
@@ -212,21 +238,73 @@ def as_device(place: Device | str | None) -> Device:
             f"{place!r} is not a device name",
             expected="a name such as 'cpu', 'gpu:1' or '/job:local/task:0/device:cpu:0'",
         )
-    if match["job"] not in (None, "local") or match["task"] not in (None, "0"):
-        raise DeviceError(f"there is no device {place!r}: this process is /job:local/task:0")
     current = current_device()
-    known = _type_named(match["type"].lower()) if match["type"] else current._type
+    if match["job"] not in (None, "local") or match["task"] not in (None, "0"):
+        known = _type_in_task(place, match, current)
+    else:
+        known = _type_named((match["type"] or current.type).lower())
     if match["index"] not in (None, "*"):
         number = int(match["index"])
     else:
         number = current.index if current._type is known else 0
     if number >= _count(known):
+        there = devices() if not known.task else _devices_of(known.task)
         raise DeviceError(
             f"there is no device {place!r}",
-            expected="one of " + ", ".join(map(str, devices())),
-            hint=_remedy(known, number),
+            expected="one of " + ", ".join(map(str, there)),
+            hint=None if known.task else _remedy(known, number),
         )
     return _device(known, number)
+
+
+# Tasks of a cluster ------------------------------------------------------------------------------
+
+
+def add_task(task: str, counts: Mapping[str, int], sharing: int = 1, own: bool = False) -> None:
+    """Make the devices of a cluster's task known, by the number of each type.
+
+    In the task's ``own`` process they are the ones that are there. Elsewhere values on them are
+    held in the memory of the host, until they are sent. ``sharing`` tasks share its machine.
+    """
+    types = _tasks.setdefault(task, {})
+    for name, count in counts.items():
+        known = types.get(name)
+        if known is None:
+            load = partial(_backend, _type_named(name if own else HOST_TYPE))
+            known = types[name] = _DeviceType(name, load, int, None, task=task)
+        known.logical, known.sharing = count, sharing
+
+
+def remove_task(task: str) -> None:
+    """Let the devices of a task be named no more; tensors on them stay as they are."""
+    for known in _tasks.get(task, {}).values():
+        known.logical = 0
+
+
+def knows_task(task: str) -> bool:
+    """Whether there is a task of this name in a cluster that this process has entered."""
+    return any(map(_count, _tasks.get(task, {}).values()))
+
+
+def _devices_of(task: str) -> list[Device]:
+    return [_device(known, i) for known in _tasks[task].values() for i in range(_count(known))]
+
+
+def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceType:
+    """The type of device that a name with a task means: that of the current device if it can."""
+    task = f"/job:{match['job'] or 'local'}/task:{int(match['task'] or 0)}"
+    types = {name: known for name, known in _tasks.get(task, {}).items() if _count(known)}
+    name = match["type"].lower() if match["type"] else current.type
+    if name not in types and not match["type"]:
+        name = next(iter(types), name)
+    if name not in types:
+        there = list(filter(knows_task, _tasks))
+        raise DeviceError(
+            f"there is no device {place!r}: this process is {HERE}",
+            expected=f"a device of {', '.join(there)}" if there else None,
+            hint=None if there else "names of other tasks are known in an ef.cluster.Cluster",
+        )
+    return types[name]
 
 
 def _remedy(known: _DeviceType, number: int) -> str | None:
@@ -244,7 +322,7 @@ _thread = _ThreadState()
 
 def current_device() -> Device:
     """The device on which new tensors of this thread are made."""
-    return _thread.device or _device(_types["cpu"], 0)
+    return _thread.device or _device(_types[HOST_TYPE], 0)
 
 
 def scoped_device() -> Device | None:

@@ -29,6 +29,7 @@ __all__ = [
     "ProfileError",
     "SessionError",
     "ShapeError",
+    "TaskLostError",
 ]
 
 
@@ -362,4 +363,20 @@ class SessionError(EagerflowError, RuntimeError):
     ...
     eagerflow.errors.SessionError: Session.run: feeds: the input 'x' is needed and not fed
     ...
+    """
+
+
+class TaskLostError(SessionError):
+    """A task of a cluster has gone, and with it what only it had.
+
+    Raised by the run that it was part of, whose changes are undone in the other tasks, and by
+    later runs that need a Variable whose newest value was lost with it. What to do: run again, as
+    another process takes the task's place by itself; give a lost Variable a value first, such as
+    that of a checkpoint.
+
+    >>> raise ef.errors.TaskLostError("/job:ps/task:0 has gone", received="pid 4711 was killed")
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.TaskLostError: /job:ps/task:0 has gone
+      received: pid 4711 was killed
     """

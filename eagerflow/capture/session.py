@@ -84,10 +84,13 @@ class Session:
     """Runs graphs by name: what is fetched is computed from what is fed, and nothing else.
 
     ``graph`` is the first graph, if there is one yet; ``devices`` are names of devices to spread
-    the work over. A session starts empty and can be extended at any time. Variables of one name
-    are one Variable in all of its graphs: the one of the graph that came first, with the value
-    that it has then. They persist from run to run, intermediate values do not. Several threads
-    may run a session.
+    the work over. With a ``cluster`` these are devices of its tasks, all of them if none are
+    named; Variables then live in tasks, from which ``variables`` and the end of the session bring
+    their values, and ``transfer="bfloat16"`` halves what is sent between tasks. ``numerics`` is
+    as for ``ef.function``. A session starts empty and can be extended at any time. Variables of
+    one name are one Variable in all of its graphs: the one of the graph that came first, with the
+    value that it has then. They persist from run to run, intermediate values do not. Several
+    threads may run a session.
 
     >>> w = ef.Variable([2.0, 3.0], name="w")
     >>> graph = ef.capture.trace(lambda x: {"y": x * w}, ef.TensorSpec((2,), "float32"))
@@ -96,8 +99,17 @@ class Session:
     Tensor([ 2., 30.], float32, cpu:0)
     """
 
-    def __init__(self, graph: Graph | None = None, devices: Sequence[Any] | None = None) -> None:
+    def __init__(
+        self,
+        graph: Graph | None = None,
+        devices: Sequence[Any] | None = None,
+        *,
+        cluster: Any = None,
+        numerics: str = "fast",
+        transfer: str | None = None,
+    ) -> None:
         self.devices = None if devices is None else tuple(devices)
+        self.cluster, self.numerics, self.transfer = cluster, numerics, transfer
         self._tables = _Tables()
         self._lock = reentrant_lock()
         self._open = True
@@ -151,8 +163,14 @@ class Session:
 
     @property
     def variables(self) -> dict[str, Variable]:
-        """The Variables of all graphs, by name."""
-        return dict(self._tables.variables)
+        """The Variables of all graphs, by name, with their values of now.
+
+        TaskLostError where a task of a cluster has gone with the newest value of one.
+        """
+        found = dict(self._tables.variables)
+        if self.cluster is not None:
+            self.cluster.pull(list(found.values()))
+        return found
 
     # Running -----------------------------------------------------------------------------------
 
@@ -272,7 +290,9 @@ class Session:
         return list(dict.fromkeys([*first, *(n for n in self._tables.names if ":" not in n)]))
 
     def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
-        key = wanted, given, goals
+        key: tuple[Any, ...] = wanted, given, goals
+        if self.cluster is not None:
+            key = *key, self.cluster.membership
         found = self._tables.parts.get(key)
         if found is None:
             with Locked(self._lock):
@@ -309,8 +329,14 @@ class Session:
             outputs.replaced(new),
             [cell.replaced(new) for cell in cells],
         )
-        runner = Replay(graph) if self.devices is None else partition(graph, self.devices)
-        return Part(runner, graph, any(c.assigned is not None for c in cells))
+        return Part(self._runner(graph), graph, any(c.assigned is not None for c in cells))
+
+    def _runner(self, graph: Graph) -> Any:
+        if self.cluster is not None:
+            return self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
+        if self.devices is not None:
+            return partition(graph, self.devices, numerics=self.numerics)
+        return Replay(graph, self.numerics)
 
     def _needed(self, goals: Iterable[Value], fed: set[Value]) -> tuple[list[Node], list[Value]]:
         """The nodes that goals need, in their order, and the values that come from outside.
@@ -361,8 +387,9 @@ class Session:
     def close(self) -> None:
         """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
         with Locked(self._lock):
-            self._open = False
-            self._tables = _Tables()
+            tables, self._tables, self._open = self._tables, _Tables(), False
+            if self.cluster is not None and self.cluster.is_open:
+                self.cluster.pull(list(tables.variables.values()))
 
     def __enter__(self) -> Self:
         self._check_open("be entered")

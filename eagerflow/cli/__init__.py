@@ -22,6 +22,7 @@ COMMANDS = {
     "check": "graphs",
     "serve": "serve",
     "bench-serve": "bench_serve",
+    "cluster": "cluster",
     "info": "info",
     "cache": "cache",
     "completion": "completion",

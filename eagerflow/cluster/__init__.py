@@ -1,27 +1,40 @@
-"""Clusters: training over several devices and machines, and what that would cost.
+"""Clusters: graphs and training over jobs and tasks, on one machine or several.
 
-    strategy = ef.cluster.DataParallel(devices=["cpu:0", "cpu:1"])
-    model.fit(x, y, strategy=strategy)
+    with ef.cluster.Cluster({"worker": 2, "ps": 1}) as cluster:
+        model.fit(x, y, strategy=ef.cluster.DataParallel(cluster))
 
-Strategies make each step on several devices; ``bill`` and ``simulate`` tell what it would take.
+Ray starts, places and restarts the processes of tasks; what goes between them, and what they
+compute, is eagerflow's own. Needs the extra ``cluster``, but for ``local=True`` and for strategies
+on devices of this process. ``bill`` and ``simulate`` tell what machines would bring.
 """
 
 from __future__ import annotations
 
+from eagerflow.cluster.client import RemoteTask
+from eagerflow.cluster.cluster import Cluster
 from eagerflow.cluster.data_parallel import DataParallel
-from eagerflow.cluster.parameter_server import ParameterServer
-from eagerflow.cluster.simulation.bill import bill
+from eagerflow.cluster.parameter_server import Event, ParameterServer
+from eagerflow.cluster.simulation.bill import Bill, bill
 from eagerflow.cluster.simulation.calibration import calibrated
 from eagerflow.cluster.simulation.machines import Failures, Link, Machines
+from eagerflow.cluster.simulation.result import Simulation
 from eagerflow.cluster.simulation.simulate import simulate
 from eagerflow.cluster.simulation.workload import Workload
+from eagerflow.cluster.status import Status, TaskStatus
 
 __all__ = [
+    "Bill",
+    "Cluster",
     "DataParallel",
+    "Event",
     "Failures",
     "Link",
     "Machines",
     "ParameterServer",
+    "RemoteTask",
+    "Simulation",
+    "Status",
+    "TaskStatus",
     "Workload",
     "bill",
     "calibrated",

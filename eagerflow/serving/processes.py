@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError
-from eagerflow.serving.channel import Channel, as_error
+from eagerflow.runtime.channel import Channel, as_error
 from eagerflow.settings import for_child
 
 __all__ = ["Loaded", "Worker", "WorkerSettings"]

@@ -19,7 +19,7 @@ from typing import Any
 from eagerflow.capture.saving.file import map_open
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime import blas, threads
-from eagerflow.serving.channel import Channel, described
+from eagerflow.runtime.channel import Channel, described
 from eagerflow.serving.model import ModelVersion
 
 __all__ = ["main"]

@@ -72,4 +72,4 @@ def test_every_command_is_on_the_page():
     table = re.findall(r"^\| (\[`.*?) \| ", PAGE, re.MULTILINE)
     assert set(re.findall(r"`([\w-]+)`", " ".join(table))) == set(action.choices)
     used = {line.split()[0] for line, _ in commands()}
-    assert set(action.choices) - used == {"demo", "completion", "serve", "bench-serve"}
+    assert set(action.choices) - used == {"demo", "completion", "serve", "bench-serve", "cluster"}

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, IndexRangeError, SessionError, ShapeError
+from eagerflow.runtime.channel import Channel, as_error, described
 from eagerflow.serving import (
     Batching,
     CrashedError,
@@ -28,7 +29,6 @@ from eagerflow.serving import (
     WorkerSettings,
 )
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.channel import Channel, as_error, described
 from eagerflow.serving.executors import Pool
 from tests.serving.fragile_worker import DEADLY, ENDS, HANGS, NO_START
 from tests.serving.models import Client, put_version, scaling

@@ -37,6 +37,7 @@ NOT_RUN = {
     ("docs/adding-an-op.md", "eagerflow.errors.GradientError"): "what it says of a planted mistake",
     ("docs/adding-an-op.md", "@composed("): DECORATED,
     ("docs/adding-an-op.md", "@pointwise("): DECORATED,
+    ("docs/cluster.md", "$ eagerflow cluster start"): "it needs a machine of that address",
     ("docs/command-line.md", "$ eagerflow devices"): "tests/cli/test_page.py compares it",
     ("docs/command-line.md", "$ eagerflow cache"): "tests/cli/test_page.py compares it",
     ("docs/command-line.md", "$ eagerflow export"): "tests/cli/test_page.py runs it",

@@ -274,19 +274,23 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
     done: set[str] = set()
     with Locked(_measuring), np.errstate(all="ignore"):
         for place in places:
-            key = f"rates of {_kind(place)} {_machine()}"
-            own, whole = remembered(
-                key, partial(_both, place), _as_rates, again and key not in done
-            )
-            done.add(key)  # logical devices are alike
-            rates[str(place)] = own
-            if executor.mode_of(place) == executor.SHARED:
-                rates[f"{place} alone"] = whole
+            kind = _kind(place)
+            for suffix, own in rates_of(place, again and kind not in done).items():
+                rates[f"{place}{suffix}"] = own
+            done.add(kind)  # logical devices are alike
         key = f"links of {', '.join(map(_kind, places))} {_machine()}"
         links = remembered(key, partial(_links, places), _as_links, again)
     latency, run, crowd, pairs = links
     bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}
     return CostModel(rates, latency, bandwidth or math.inf, run, crowd)
+
+
+def rates_of(place: Device, again: bool = False) -> dict[str, Rates]:
+    """What a device can do, measured once: by "", and by " alone" with all cores of its machine."""
+    key = f"rates of {_kind(place)} {_machine()}"
+    with Locked(_measuring), np.errstate(all="ignore"):
+        own, whole = remembered(key, partial(_both, place), _as_both, again)
+    return {"": own, " alone": whole} if executor.mode_of(place) == executor.SHARED else {"": own}
 
 
 def _kind(place: Device) -> str:
@@ -316,9 +320,14 @@ def _field(found: Any) -> Any:
     return float(found)
 
 
-def _as_rates(found: Any) -> list[Rates]:
+def as_rates(found: Any) -> Rates:
+    """Rates from JSON."""
+    return Rates(**{f.name: _field(found[f.name]) for f in fields(Rates)})
+
+
+def _as_both(found: Any) -> list[Rates]:
     own, whole = found
-    return [Rates(**{f.name: _field(one[f.name]) for f in fields(Rates)}) for one in (own, whole)]
+    return [as_rates(own), as_rates(whole)]
 
 
 def _as_links(found: Any) -> tuple[float, float, float, list[tuple[int, int, float]]]:

@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from eagerflow.devices import Device, device, devices
+from eagerflow.devices import Device, device
 from eagerflow.guard import ScopeGuard
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import blas, threads
@@ -70,25 +70,26 @@ def share_of(place: Device) -> int:
     """
     if not place.backend.host:
         return threads.thread_count()
-    return max(1, threads.thread_count() // max(1, len(devices(place.type))))
+    return max(1, threads.thread_count() // max(1, place.sharers))
 
 
 def cores_of(place: Device) -> set[int]:
     """The cores that a logical device is: its share of those that the process may use.
 
-    All of them where there is one device, and where the system does not tell.
+    All of them where there is one device, where the system does not tell, and for a task of a
+    cluster, whose number among those of its machine is not known.
     """
-    if not place.backend.host or not hasattr(os, "sched_getaffinity"):
+    if not place.backend.host or place.task or not hasattr(os, "sched_getaffinity"):
         return set()
     cores = sorted(os.sched_getaffinity(os.getpid()))  # a worker started by one has its cores alone
     share = share_of(place)
     own = cores[place.index * share : (place.index + 1) * share]
-    return set(own if len(devices(place.type)) > 1 and len(own) == share else cores)
+    return set(own if place.sharers > 1 and len(own) == share else cores)
 
 
 def mode_of(place: Device) -> str:
     """How pieces use the cores of a device where bits do not matter."""
-    return SHARED if place.backend.host and len(devices(place.type)) > 1 else FREE
+    return SHARED if place.backend.host and place.sharers > 1 else FREE
 
 
 class _SharedLock:
@@ -226,17 +227,24 @@ class Program:
     """Tasks, each of which waits for those that make what it reads.
 
     ``entries`` are the values that are given, ``finals`` those that are asked for; a value is
-    whatever tasks agree on. Several threads may run a program at once.
+    whatever tasks agree on. ``arrivals`` are values that others bring during a run, each at a
+    moment of its own. Several threads may run a program at once.
     """
 
     def __init__(
-        self, tasks: Sequence[Task], entries: Sequence[Hashable], finals: Sequence[Hashable]
+        self,
+        tasks: Sequence[Task],
+        entries: Sequence[Hashable],
+        finals: Sequence[Hashable],
+        arrivals: Sequence[Hashable] = (),
     ) -> None:
         self.tasks = tuple(tasks)
         self.entries = tuple(entries)
         self.finals = tuple(finals)
+        self.arrivals = tuple(arrivals)
         self.makers = {x: number for number, task in enumerate(tasks) for x in task.outputs}
-        self.follows: list[list[int]] = [[] for _ in tasks]
+        self.makers |= {x: number for number, x in enumerate(arrivals, len(tasks))}
+        self.follows: list[list[int]] = [[] for _ in (*tasks, *arrivals)]
         self.waits: list[int] = []
         for number, task in enumerate(tasks):
             after = {self.makers[x] for x in task.inputs if x in self.makers}
@@ -256,7 +264,7 @@ class Program:
         """
         if len(self.tasks) == 1 and self.tasks[0].mode == FREE:
             return self._alone(arrays)
-        with _Run(self, arrays) as one:
+        with Run(self, arrays) as one:
             pass
         if one.error is not None:
             try:
@@ -278,10 +286,11 @@ class Program:
         return [values[x] for x in self.finals], [event]
 
 
-class _Run(ScopeGuard):
+class Run(ScopeGuard):
     """One run of a program: the arrays that there are, and how many tasks each still waits for.
 
-    As a context it begins when it is entered, and is left when nothing is at work any more.
+    As a context it begins when it is entered, and is left when nothing is at work any more. A
+    program with arrivals is begun by ``acquire`` alone; then ``ended`` is called when it is over.
     """
 
     def __init__(self, program: Program, arrays: Sequence[Any]) -> None:
@@ -289,7 +298,8 @@ class _Run(ScopeGuard):
         self.values = dict(zip(program.entries, arrays, strict=True))
         self._waits = list(program.waits)
         self._readers = program.readers.copy()
-        self._going = len(program.first)  # tasks in queues and at work
+        # Tasks in queues and at work, and arrivals.
+        self._going = len(program.first) + len(program.arrivals)
         self._first = deque(program.first)  # of which some are not in their queues yet
         self._taken: dict[int, object] = {}  # an interrupt may put a task into its queue twice
         self._stopped = False
@@ -339,7 +349,27 @@ class _Run(ScopeGuard):
                 del given
             except BaseException as error:
                 self._fail(error)
-        ready = [] if found is None else self._finish(task, found, Event(number, begin, end))
+        self._pass_on([] if found is None else self._finish(task, found, Event(number, begin, end)))
+
+    def arrive(self, value: Hashable, array: Any) -> None:
+        """An arrival is there: those tasks begin that have waited for it alone."""
+        number, mine = self._program.makers[value], object()
+        if self._taken.setdefault(number, mine) is mine:
+            with self._lock:
+                if self._readers[value]:
+                    self.values[value] = array
+                ready = [] if self.error is not None else self._made_ready(number)
+            self._pass_on(ready)
+
+    def cancel(self, error: BaseException) -> None:
+        """Begin nothing more, and wait for no arrival: the run ends with this error."""
+        self._fail(error)
+
+    def ended(self) -> None:
+        """Nothing is at work any more: called once, by whoever was the last."""
+        self._done.put(None)
+
+    def _pass_on(self, ready: list[int]) -> None:
         for following in ready:
             self._enqueue(following)
         if not ready:
@@ -356,19 +386,28 @@ class _Run(ScopeGuard):
                 if not self._readers[x]:
                     del self.values[x]  # its memory is free
             self.events.append(event)
-            ready = []
-            for number in self._program.follows[event.task]:
-                self._waits[number] -= 1
-                if not self._waits[number]:
-                    ready.append(number)
-            if ready:
-                self._going += len(ready) - 1
+            return self._made_ready(event.task)
+
+    def _made_ready(self, maker: int) -> list[int]:
+        """The tasks that have waited for this maker as the last one; the lock is held."""
+        ready = []
+        for number in self._program.follows[maker]:
+            self._waits[number] -= 1
+            if not self._waits[number]:
+                ready.append(number)
+        if ready:
+            self._going += len(ready) - 1
         return ready
 
     def _fail(self, error: BaseException) -> None:
+        """Note the first error; arrivals that are not there yet are waited for no more."""
         with self._lock:
             if self.error is None:
                 self.error = error
+        mine = object()
+        for value in self._program.arrivals:
+            if self._taken.setdefault(self._program.makers[value], mine) is mine:
+                self._leave()
 
     def _leave(self) -> None:
         """A task has ended that made no other one ready."""
@@ -376,4 +415,4 @@ class _Run(ScopeGuard):
             self._going -= 1
             over = not self._going
         if over:
-            self._done.put(None)
+            self.ended()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import cached_property, partial
 from statistics import median
 from time import perf_counter
@@ -127,12 +127,15 @@ class Partition:
         return found
 
     def _made(self, sizes: dict[str, int]) -> _Ready:
+        return _program(self.divided(sizes), self.devices)
+
+    def divided(self, sizes: dict[str, int]) -> Division:
+        """The graph in pieces, for these sizes of its named dimensions."""
         graph = self._graph if sizes == self.sizes else self._concrete(sizes)
         placement = self.placement
         if graph is not self._graph:
             placement = moved(placement, self._graph, graph)
-        division = divide(graph, placement, self._model, self._exact)
-        return _program(division, self.devices)
+        return divide(graph, placement, self._model, self._exact)
 
     @property
     def _own(self) -> _Ready:
@@ -262,8 +265,7 @@ class Partition:
         # Arrays of the user's own may change later, and a result may share their memory.
         arrays = [x._array if type(x) is Tensor else x.copy() for x in inputs]
         arrays += [t._array for t in tensors]
-        sizes = self._replay.sizes(arrays) if self.sizes else self.sizes
-        ready = self._ready(sizes)
+        ready = self._ready(self.sizes_of(arrays))
         self._receive(arrays)
         begin = perf_counter()
         found, events = ready.program.run([*arrays, *ready.known])
@@ -279,6 +281,10 @@ class Partition:
         count = len(made) - len(assigned)
         assign_together(dict(zip(assigned, made[count:], strict=True)))
         return made[:count]
+
+    def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
+        """The sizes of the graph's named dimensions in the arrays of its entries."""
+        return self._replay.sizes(arrays) if self.sizes else self.sizes
 
     def _receive(self, arrays: list[Any]) -> None:
         """Bring the entries to where the plan has them."""
@@ -372,15 +378,10 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
             ends = (cut.given,), (cut.arrived,)
             transfers.append(Task(label, place, call, *ends, FREE, float("inf"), transfer=True))
     pieces = [
-        Task(
-            f"piece {piece.number}",
-            piece.device,
-            partial(_run, piece.plan),
+        piece_task(
+            piece,
             tuple([same.get(v, v) for v in piece.graph.inputs]),
             tuple(piece.graph.outputs),
-            piece.mode,
-            piece.priority,
-            nodes=tuple([node.name for node in piece.nodes]),
         )
         for piece in division.pieces
     ]
@@ -398,6 +399,20 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
         if cut.given in program.makers and cut.arrived in readers
     ]
     return _Ready(division, program, arrows, [v.constant._array for v in known])
+
+
+def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
+    """A piece as a task of a program, in which its inputs and outputs are these values."""
+    return Task(
+        f"piece {piece.number}",
+        piece.device,
+        partial(_run, piece.plan),
+        inputs,
+        outputs,
+        piece.mode,
+        piece.priority,
+        nodes=tuple([node.name for node in piece.nodes]),
+    )
 
 
 def _run(plan: Plan, arrays: Sequence[Any]) -> tuple[Any, ...]:

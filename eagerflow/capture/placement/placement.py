@@ -17,6 +17,7 @@ from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.grouping import Group, groups_of
 from eagerflow.capture.placement.schedule import Schedule, list_schedule
 from eagerflow.devices import Device, as_device, current_device
+from eagerflow.devices import devices as all_devices
 from eagerflow.errors import DeviceError, PlacementError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -87,6 +88,9 @@ class _Pins:
         self._numbers = {str(d): i for i, d in enumerate(devices)}
         self.default_name = str(_default_device(graph))
         self.default = self._numbers.get(self.default_name, 0)
+        if all(d.task for d in devices):
+            # Where the tasks of a cluster are all there is, it says nothing that a value is here.
+            self._numbers |= dict.fromkeys(map(str, all_devices()), self.default)
         self.inputs = {
             v: self.default
             if v.device is None

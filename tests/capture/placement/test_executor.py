@@ -13,6 +13,7 @@ import threading
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty, SimpleQueue
 
 import numpy as np
 import pytest
@@ -258,7 +259,7 @@ def waits_for_its_tasks(thread):
     """Whether a thread is inside of the call in which a run waits for its end."""
     frame = sys._current_frames()[thread.ident]
     line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
-    return frame.f_code is executor._Run.release.__code__ and "_done.get()" in line
+    return frame.f_code is executor.Run.release.__code__ and "_done.get()" in line
 
 
 @pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="signals go to threads on POSIX")
@@ -266,7 +267,7 @@ def test_an_interrupt_waits_for_what_has_begun(three_cpus, monkeypatch):
     runs, ended, main = [], [], threading.main_thread()
     left = threading.Event()
 
-    class Watched(executor._Run):
+    class Watched(executor.Run):
         def __init__(self, *arguments):
             super().__init__(*arguments)
             runs.append(self)
@@ -283,7 +284,7 @@ def test_an_interrupt_waits_for_what_has_begun(three_cpus, monkeypatch):
         ended.append("after run" if left.is_set() else "in time")
         return [0]
 
-    monkeypatch.setattr(executor, "_Run", Watched)
+    monkeypatch.setattr(executor, "Run", Watched)
     calls = {0: slow, 2: lambda given: [ended.append("begun later")]}
     program = program_of(three_cpus, [[], [0], [1]], calls=calls)
     # Notebooks run by tests before leave a handler of their own.
@@ -525,3 +526,63 @@ def test_planted_faults_of_a_trace_are_found(three_cpus):
         change(wrong["traceEvents"])
         with pytest.raises(AssertionError):
             check_trace(wrong)
+
+
+# Arrivals ----------------------------------------------------------------------------------------
+
+
+class Ended(executor.Run):
+    """A run that others bring values to."""
+
+    def __init__(self, program, arrays):
+        super().__init__(program, arrays)
+        self.over = SimpleQueue()
+
+    def ended(self):
+        self.over.put(True)
+
+
+def with_arrivals(three_cpus):
+    place = as_device(three_cpus[0])
+    add = lambda given: [sum(given)]
+    tasks = [
+        executor.Task("a", place, add, ("x", "early"), ("a",)),
+        executor.Task("b", place, add, ("a", "late"), ("b",)),
+    ]
+    return executor.Program(tasks, ["x"], ["b", "late"], ["early", "late"])
+
+
+def test_arrivals_make_tasks_ready_and_come_once(three_cpus):
+    run = Ended(with_arrivals(three_cpus), [1])
+    run.acquire()
+    run.arrive("late", 100)
+    run.arrive("late", 999)
+    with pytest.raises(Empty):
+        run.over.get(timeout=0.05)
+    run.arrive("early", 10)
+    assert run.over.get(timeout=20)
+    assert (run.values["b"], run.values["late"]) == (111, 100)
+    with pytest.raises(Empty):
+        run.over.get(timeout=0.05)
+
+
+def test_a_cancelled_run_waits_for_no_arrival(three_cpus):
+    run = Ended(with_arrivals(three_cpus), [1])
+    run.acquire()
+    run.arrive("early", 10)
+    run.cancel(ValueError("enough"))
+    assert run.over.get(timeout=20)
+    run.arrive("late", 1)
+    run.cancel(ValueError("again"))
+    assert str(run.error) == "enough"
+    with pytest.raises(Empty):
+        run.over.get(timeout=0.05)
+
+
+def test_an_error_ends_a_run_with_arrivals(three_cpus):
+    place = as_device(three_cpus[0])
+    task = executor.Task("bad", place, lambda given: 1 / 0, ("x",), ("y",))
+    run = Ended(executor.Program([task], ["x"], ["y"], ["late"]), [1])
+    run.acquire()
+    assert run.over.get(timeout=20)
+    assert isinstance(run.error, ZeroDivisionError)

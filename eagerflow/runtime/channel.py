@@ -1,12 +1,13 @@
-"""Messages between the server and its workers: JSON with the bytes of arrays behind it.
+"""Messages between processes: JSON with the bytes of arrays behind it.
 
 A message is its JSON's length in four bytes, the JSON, and the arrays' numbers, as the JSON's
-``arrays`` says: names of dtypes with shapes. Nothing in it can be run. Both ends are on one
-machine, so numbers keep its order of bytes.
+``arrays`` says: names of dtypes with shapes. Nothing in it can be run. Numbers are little-endian,
+as they lie in memory on all machines that Python's wheels are made for.
 """
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import threading
@@ -19,12 +20,12 @@ import numpy as np
 from eagerflow import errors
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
-from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["Channel", "as_error", "described"]
 
-_LENGTH = struct.Struct("=I")
+_LENGTH = struct.Struct("<I")
 _SMALL = 1 << 16  # bytes up to which what is sent is joined first: one system call for all
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class Channel:
@@ -51,7 +52,7 @@ class Channel:
         """Send a message; TimeoutError where the other end does not read it."""
         kept = [np.ascontiguousarray(x) for x in arrays]
         rows = [[x.dtype.name, x.shape] for x in arrays]
-        text = dumps(message | {"arrays": rows} if rows else message)
+        text = _encode(message | {"arrays": rows} if rows else message).encode()
         data: list[Any] = [x.reshape(-1).view(np.uint8).data for x in kept]
         head = _LENGTH.pack(len(text)) + text
         try:
@@ -65,12 +66,18 @@ class Channel:
         except OSError:
             raise EOFError("the other process has gone") from None
 
-    def receive(self) -> tuple[dict[str, Any], list[Any]]:
-        """The next message and its arrays; TimeoutError where none comes in time."""
+    def receive(self, limit: int | None = None) -> tuple[dict[str, Any], list[Any]]:
+        """The next message and its arrays; TimeoutError where none comes in time.
+
+        With a ``limit`` of bytes a longer message, or one with arrays, ends the connection: so
+        who is not known yet cannot ask for memory.
+        """
         (length,) = _LENGTH.unpack(self._read(bytearray(_LENGTH.size)))
-        message = loads(self._read(bytearray(length)))
+        if limit is not None and length > limit:
+            raise EOFError("the other process sends more than it may")
+        message = _parsed(self._read(bytearray(length)))
         arrays = []
-        for name, shape in message.pop("arrays", ()):
+        for name, shape in message.pop("arrays", ()) if limit is None else ():
             array = np.empty(shape, as_dtype(name))
             self._read(array.reshape(-1).view(np.uint8))
             arrays.append(array)
@@ -126,6 +133,17 @@ class Channel:
             self.socket.shutdown(socket.SHUT_RDWR)
         with self.lock:
             self.socket.close()
+
+
+def _parsed(text: bytearray) -> dict[str, Any]:
+    """The object of a JSON text; EOFError where it is none, as nothing can follow on it."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if type(found) is not dict:
+        raise EOFError("the other process sends what is no message")
+    return found
 
 
 # Errors -------------------------------------------------------------------------------------------

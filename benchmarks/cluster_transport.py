@@ -1,0 +1,86 @@
+"""What it takes to start tasks, to send between two of them, and to run what is registered.
+
+python benchmarks/cluster_transport.py [--rounds 25] [--json] [--local]
+
+Tasks are processes that Ray starts; ``--local`` takes threads of this process instead.
+"""
+
+import statistics
+import time
+
+import harness
+import numpy as np
+
+import eagerflow as ef
+
+SENDS = {"4 KB": (4 << 10, 250), "4 MB": (4 << 20, 700)}  # bytes, and the target in microseconds
+RUN_TARGET, START_TARGET = 250, 6e6
+COSTS = ef.capture.CostModel({"*": ef.capture.Rates()})
+
+
+def row(name, seconds, target):
+    """A row of the report, of times in seconds."""
+    quarter = statistics.quantiles(seconds, n=4) if len(seconds) > 1 else [seconds[0]] * 3
+    middle = statistics.median(seconds)
+    return {
+        "name": name,
+        "microseconds": {"eagerflow": round(middle * 1e6, 1), "target": target},
+        "ratio": round(middle * 1e6 / target, 3),
+        "spread": [round(quarter[0] * 1e6 / target, 3), round(quarter[2] * 1e6 / target, 3)],
+        "peer": "target",
+        "target": 1.0,
+    }
+
+
+def sends(cluster, rounds):
+    """One way between two workers: there and back, without the way of the empty answer."""
+    one, two = cluster.tasks[:2]
+    sizes = [0, *(size for size, _ in SENDS.values())]
+    message = {"do": "measure", "peer": two.name, "sizes": sizes, "count": 10 * rounds}
+    empty, *others = cluster.client.ask(one, message)[0]["seconds"]
+    back = statistics.median(empty) / 2
+    return [
+        row(f"send {name}", [seconds - back for seconds in taken], target)
+        for (name, (_, target)), taken in zip(SENDS.items(), others, strict=True)
+    ]
+
+
+def runs(cluster, rounds):
+    """A registered run of nearly nothing in one task, and in all three."""
+    found = []
+    x = ef.tensor(np.zeros(4, "float32"))
+    for count in (1, 3):
+        places = cluster.devices()[:count]
+
+        def step(x, places=places):
+            made = {}
+            for i, place in enumerate(places):
+                with ef.device(place):
+                    made[f"y{i}"] = x + 1.0
+            return made
+
+        graph = ef.capture.trace(step, ef.TensorSpec((4,), "float32"))
+        names = [f"y{i}" for i in range(count)]
+        with ef.capture.Session(graph, cluster=cluster) as session:
+            call = lambda s=session, n=names: s.run(n, {"x": x})
+            call()
+            taken = [harness.time_round(call, 20) for _ in range(rounds)]
+        found.append(row(f"run over {count}, a task", [t / count for t in taken], RUN_TARGET))
+    return found
+
+
+def main():
+    options = harness.parser(__doc__)
+    options.add_argument("--local", action="store_true", help="threads in place of processes")
+    options = options.parse_args()
+    begin = time.perf_counter()
+    with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=options.local, costs=COSTS) as cluster:
+        rows = [row("start of 3 tasks", [time.perf_counter() - begin], START_TARGET)]
+        rows += sends(cluster, options.rounds) + runs(cluster, options.rounds)
+    harness.report("cluster (µs)", rows)
+    if options.json:
+        harness.save("cluster_transport", rows, {"numpy": np.__version__})
+
+
+if __name__ == "__main__":
+    main()

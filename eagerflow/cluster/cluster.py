@@ -1,0 +1,370 @@
+"""A cluster: jobs of numbered tasks, each with devices, on one machine or several."""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+from eagerflow.capture.placement.cost_model import CostModel
+from eagerflow.cluster import ray_hosts
+from eagerflow.cluster.client import READY, Client, RemoteTask
+from eagerflow.cluster.hosts import LocalHosts
+from eagerflow.cluster.links import measured
+from eagerflow.cluster.plan import ClusterPlan
+from eagerflow.cluster.status import Status
+from eagerflow.devices import HOST_TYPE, Device, as_device, knows_task
+from eagerflow.devices import devices as devices_here
+from eagerflow.errors import ArgumentError, PlacementError, SessionError
+from eagerflow.graph.graph import Graph
+from eagerflow.guard import ScopeGuard
+from eagerflow.variable import Variable
+
+__all__ = ["Cluster"]
+
+_log = logging.getLogger("eagerflow.cluster")
+_JOB = re.compile(r"[a-z][a-z0-9_]*")
+MAX_TASKS = 4096
+JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
+LEAVE_SECONDS = 20.0  # for what a task holds, at the end
+MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
+
+
+class Hosts(Protocol):
+    """Where the processes of tasks come from."""
+
+    own_processes: bool
+
+    def start(self, task: RemoteTask) -> dict[str, Any]:
+        """Start a task, or one in the place of one that has gone; its address."""
+
+    def stop(self, task: RemoteTask) -> None:
+        """End a task."""
+
+    def close(self) -> None:
+        """End all tasks."""
+
+
+class Cluster(ScopeGuard):
+    """Tasks in processes of their own, on this machine or on those of a Ray cluster.
+
+    ``jobs`` are the numbers of tasks by the names of their jobs. ``address`` is that of a Ray
+    cluster that runs, or ``"auto"`` for the one that ``eagerflow cluster start`` has started
+    here; without one Ray is started on this machine, and ended with the cluster. ``devices`` are
+    the devices of each task by job, such as ``{"worker": {"gpu": 1}}``; one CPU device where
+    nothing is said. With ``local=True`` the tasks are threads of this process, with the same
+    results. ``costs`` is a CostModel for placing, measured if not given.
+
+    The tasks are there inside of ``with``, and end with it, with this process, and when it is
+    killed. Raises ArgumentError for jobs that cannot be, DeviceError for types of devices,
+    MissingExtraError without Ray, and SessionError where tasks do not start.
+
+    >>> with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=True) as cluster:
+    ...     cluster.devices()[0]
+    Device('/job:worker/task:0/device:cpu:0')
+    """
+
+    def __init__(
+        self,
+        jobs: Mapping[str, int],
+        address: str | None = None,
+        devices: Mapping[str, Mapping[str, int]] | None = None,
+        local: bool = False,
+        costs: CostModel | None = None,
+    ) -> None:
+        self._jobs = _checked(jobs)
+        self._devices = {job: dict(own) for job, own in (devices or {}).items()}
+        for job, counts in self._devices.items():
+            _check_devices(job, counts, self._jobs)
+        if local and address is not None:
+            raise ArgumentError(
+                "tasks in this process have no address", op="Cluster", argument="address"
+            )
+        self._address, self._local, self._costs = address, local, costs
+        self._tasks: list[RemoteTask] = []
+        self._client: Client | None = None
+        self._hosts: Hosts | None = None
+        self._closing = False
+        self.membership = 0
+        """How often tasks came or went: graphs are placed anew then."""
+
+    # From the begin to the end -----------------------------------------------------------------
+
+    def acquire(self) -> None:
+        """Start the tasks, all at once."""
+        if self._client is not None:
+            raise SessionError("the cluster has been entered already", op="Cluster")
+        taken = [f"/job:{job}/task:0" for job in self._jobs if knows_task(f"/job:{job}/task:0")]
+        if taken:
+            raise ArgumentError(
+                f"another cluster of this process has {taken[0]}",
+                op="Cluster",
+                argument="jobs",
+                hint="leave its with-block first, or give the job another name",
+            )
+        self._closing = False
+        self.membership += 1
+        token = secrets.token_bytes(32)
+        if self._local:
+            self._hosts = LocalHosts(token)
+        else:
+            self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
+        self._client = Client(token, self._hosts.own_processes)
+        self._client.lost = self._lost
+        try:
+            self._start(
+                [self._new(job, i) for job, count in self._jobs.items() for i in range(count)]
+            )
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> Exception | None:
+        """Bring the Variables' values here, and end the tasks; the error of a lost one."""
+        self._closing = True
+        client, self._client = self._client, None
+        hosts, self._hosts = self._hosts, None
+        problem: Exception | None = None
+        try:
+            if client is not None:
+                client.pull(seconds=LEAVE_SECONDS)
+        except (SessionError, TimeoutError) as error:
+            problem = error
+        finally:
+            if client is not None:
+                client.close()
+            if hosts is not None:
+                hosts.close()
+            self._tasks = []
+        return problem
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there are tasks: inside of the with-block."""
+        return self._client is not None
+
+    @property
+    def client(self) -> Client:
+        """What talks to the tasks; SessionError where there are none."""
+        if self._client is None:
+            raise SessionError(
+                "the cluster has no tasks outside of its with-block",
+                op="Cluster",
+                hint="with cluster: ...",
+            )
+        return self._client
+
+    def _new(self, job: str, index: int) -> RemoteTask:
+        made = RemoteTask(job, index, self._devices.get(job, {HOST_TYPE: 1}))
+        self._tasks.append(made)
+        return made
+
+    def _start(self, tasks: Sequence[RemoteTask]) -> None:
+        """Start tasks side by side."""
+        with ThreadPoolExecutor(min(len(tasks), 32)) as pool:
+            list(pool.map(self._start_one, tasks))
+
+    def _start_one(self, task: RemoteTask) -> None:
+        client, hosts = self._client, self._hosts
+        if client is None or hosts is None:
+            return
+        end = time.monotonic() + JOIN_SECONDS
+        while True:
+            try:
+                client.join(task, hosts.start(task))
+                return
+            except (EOFError, TimeoutError) as error:
+                # A process that has lost its client takes no other one, and ends soon.
+                if not task.lives or self._closing or time.monotonic() > end:
+                    words = f"{task.name} has not started: {error}"
+                    raise SessionError(words, op="Cluster") from None
+                time.sleep(AGAIN_SECONDS)
+
+    def _lost(self, task: RemoteTask) -> None:
+        if not self._closing and task.lives < MAX_LIVES:
+            threading.Thread(target=self._replace, args=(task,), daemon=True).start()
+
+    def _replace(self, task: RemoteTask) -> None:
+        try:
+            self._start_one(task)
+        except Exception:
+            if not self._closing:
+                _log.exception("%s has not come back", task.name)
+
+    # Tasks -------------------------------------------------------------------------------------
+
+    @property
+    def tasks(self) -> list[RemoteTask]:
+        """The tasks, job by job."""
+        return list(self._tasks)
+
+    def devices(self) -> list[Device]:
+        """The devices of all tasks that are not drained, in their order."""
+        return [d for task in self._tasks for d in task.devices]
+
+    def task(self, name: str) -> RemoteTask:
+        """The task that a name means; SessionError where there is none.
+
+        >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
+        ...     cluster.task("/job:worker/task:0").state
+        'ready'
+        """
+        for task in self._tasks:
+            if task.name == name:
+                return task
+        raise SessionError(
+            f"there is no task {name!r}",
+            op="Cluster",
+            expected="one of " + ", ".join(t.name for t in self._tasks),
+        )
+
+    def add(self, job: str) -> RemoteTask:
+        """Start one more task of a job, old or new, while others run.
+
+        Sessions over all devices place their graphs anew, and can use it.
+
+        >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
+        ...     cluster.add("worker").index
+        1
+        """
+        self.client  # noqa: B018 (an error where there are no tasks)
+        _checked({job: 1})
+        made = self._new(job, max([t.index for t in self._tasks if t.job == job], default=-1) + 1)
+        try:
+            self._start_one(made)
+        except BaseException:
+            self._tasks.remove(made)
+            raise
+        self.membership += 1
+        return made
+
+    def drain(self, task: RemoteTask | str) -> None:
+        """Let a task go: its Variables come to this process, and it ends.
+
+        Sessions over all devices place their graphs anew, without it. Those that name its devices
+        raise SessionError from now on, and PlacementError what is pinned to them.
+        """
+        own = task if isinstance(task, RemoteTask) else self.task(task)
+        client = self.client
+        client.pull(client.held_by(own))
+        client.leave(own)
+        self._tasks.remove(own)
+        self.membership += 1
+        if self._hosts is not None:
+            self._hosts.stop(own)
+
+    def wait(self, seconds: float = 60.0) -> None:
+        """Return when all tasks are ready; TimeoutError where one is not after so many seconds."""
+        end = time.monotonic() + seconds
+        while any(task.state != READY for task in self._tasks):
+            if time.monotonic() > end:
+                late = [t.name for t in self._tasks if t.state != READY]
+                raise TimeoutError(f"{', '.join(late)} not ready after {seconds:g} s")
+            time.sleep(0.005)
+
+    def status(self) -> Status:
+        """What each task is doing, and what has gone between them so far.
+
+        >>> with ef.cluster.Cluster({"worker": 1}, local=True) as cluster:
+        ...     print(cluster.status())
+        task ...
+        """
+        client = self.client
+        return Status([client.status(task) for task in self._tasks])
+
+    # Graphs ------------------------------------------------------------------------------------
+
+    def partition(
+        self,
+        graph: Graph,
+        devices: Sequence[Any] | None = None,
+        numerics: str = "fast",
+        transfer: str | None = None,
+    ) -> ClusterPlan:
+        """A graph over these devices of tasks, or over all; what ``ef.capture.Session`` runs."""
+        client = self.client
+        places = self.devices() if devices is None else [as_device(d) for d in devices]
+        known = {t.name for t in self._tasks}
+        strange = [str(d) for d in places if d.task not in known]
+        if strange:
+            raise PlacementError(
+                f"{strange[0]} is no device of this cluster's tasks",
+                op="Session",
+                argument="devices",
+                expected="one of " + ", ".join(map(str, self.devices())),
+            )
+        if transfer not in (None, "bfloat16"):
+            raise ArgumentError(
+                f"{transfer!r} is no dtype that float32 can be sent as",
+                op="Session",
+                argument="transfer",
+                expected="None or 'bfloat16'",
+            )
+        return ClusterPlan(client, graph, places, numerics, self._costs_of(places), transfer)
+
+    def pull(self, variables: Sequence[Variable]) -> None:
+        """Bring the newest values of Variables, which tasks hold, into this process."""
+        self.client.pull(variables)
+
+    def _costs_of(self, devices: Sequence[Device]) -> CostModel | None:
+        """The model of costs of devices: the given one, or a measured one; None for one device."""
+        if self._costs is not None or len(devices) < 2:
+            return self._costs
+        return measured(self.client, devices)
+
+    def __repr__(self) -> str:
+        jobs = ", ".join(f"{job}: {count}" for job, count in self._jobs.items())
+        return f"<Cluster of {jobs}{', local' if self._local else ''}>"
+
+
+def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
+    """Jobs that can be; ArgumentError for others."""
+    found = dict(jobs)
+    for job, count in found.items():
+        if not isinstance(job, str) or not _JOB.fullmatch(job) or job == "local":
+            raise ArgumentError(
+                f"{job!r} cannot name a job",
+                op="Cluster",
+                argument="jobs",
+                expected="lowercase letters, digits and _, such as 'worker', and not 'local'",
+            )
+        if type(count) is not int or count < 1:
+            raise ArgumentError(
+                f"{count!r} is no number of tasks",
+                op="Cluster",
+                argument=job,
+                expected="at least 1",
+            )
+    if not 1 <= sum(found.values()) <= MAX_TASKS:
+        raise ArgumentError(
+            "a cluster has at least one task",
+            op="Cluster",
+            argument="jobs",
+            received=str(found),
+            expected=f'such as {{"worker": 2}}, and at most {MAX_TASKS} tasks',
+        )
+    return found
+
+
+def _check_devices(job: str, counts: Mapping[str, int], jobs: Mapping[str, int]) -> None:
+    if job not in jobs:
+        raise ArgumentError(
+            f"there is no job {job!r}",
+            op="Cluster",
+            argument="devices",
+            expected="one of " + ", ".join(jobs),
+        )
+    for kind, count in counts.items():
+        devices_here(kind)  # DeviceError where there is no such type
+        if type(count) is not int or count < 1:
+            raise ArgumentError(
+                f"{count!r} devices of type {kind!r} cannot be",
+                op="Cluster",
+                argument="devices",
+                expected='such as {"worker": {"cpu": 2}}',
+            )

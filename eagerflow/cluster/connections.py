@@ -1,0 +1,267 @@
+"""Connections: how tasks and their client reach each other, and know each other.
+
+Each task listens: on Linux at a name that only this machine's processes can reach and that ends
+with the process, elsewhere and between machines at a port. Both ends prove that they have the
+cluster's token, which itself is never sent (HMAC, RFC 2104, over numbers that are new each time).
+Until then messages are short and hold no arrays.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import logging
+import os
+import secrets
+import socket
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from eagerflow.cluster import segments
+from eagerflow.dtypes import as_dtype
+from eagerflow.runtime.channel import Channel
+
+__all__ = ["Connection", "Listener", "connect", "machine_name"]
+
+GREETING_SECONDS = 10.0
+SEND_SECONDS = 60
+MAX_GREETING_BYTES = 2048
+MAX_GREETINGS = 64  # that are under way at once
+SHARED_BYTES = 1 << 15  # from which an array goes through shared memory; see the benchmark
+_log = logging.getLogger("eagerflow.cluster")
+Handler = Callable[["Connection", dict[str, Any], list[Any]], None]
+
+
+class Connection:
+    """One end of an open connection: a thread gives what comes to ``handle``.
+
+    ``ended`` is called once, when the other end has gone or ``close`` was called. Several threads
+    may send. Large arrays go through shared memory where both ends are on one machine; what has
+    come so is to be kept with ``segments.settled``.
+    """
+
+    def __init__(self, channel: Channel, peer: str, shares: bool) -> None:
+        self.channel = channel
+        self.peer = peer
+        self.is_open = True
+        self.sent_bytes = self.received_bytes = 0
+        self._shares = shares
+        self._outgoing, self._incoming = segments.Outgoing(), segments.Incoming()
+        self._sending = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def start(self, handle: Handler, ended: Callable[[Connection], None]) -> None:
+        """Begin to take what comes."""
+        name = f"eagerflow connection with {self.peer}"
+        self._thread = threading.Thread(
+            target=self._serve, args=(handle, ended), name=name, daemon=True
+        )
+        self._thread.start()
+
+    def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
+        """Send a message with arrays; EOFError where the other end has gone."""
+        size = sum([x.nbytes for x in arrays])
+        try:
+            with self._sending:
+                self.sent_bytes += size
+                if not self._shares or size < SHARED_BYTES:
+                    self.channel.send(message, arrays)
+                else:
+                    self._send_shared(message, arrays)
+        except BaseException:
+            self.close()  # what came half cannot be followed by anything
+            raise
+
+    def _send_shared(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
+        plain, rows, files = [], [], []
+        try:
+            for position, array in enumerate(arrays):
+                if array.nbytes < SHARED_BYTES:
+                    plain.append(array)
+                    continue
+                number, size, file = self._outgoing.put(array)
+                new = size if file >= 0 else 0
+                rows.append([position, number, array.dtype.name, array.shape, new])
+                if file >= 0:
+                    files.append(file)
+            more: dict[str, Any] = {"shared": rows}
+            if dropped := self._outgoing.surplus():
+                more["dropped"] = dropped
+            self.channel.send(message | more, plain)
+            for file in files:
+                self.channel.send_file(file)
+        finally:
+            for file in files:
+                os.close(file)
+
+    def _receive(self) -> tuple[dict[str, Any], list[Any]]:
+        message, arrays = self.channel.receive()
+        for position, number, name, shape, new in message.pop("shared", ()):
+            if new:
+                self._incoming.add(number, new, self.channel.receive_file())
+            arrays.insert(position, self._incoming.array(number, shape, as_dtype(name)))
+        self._incoming.drop(message.pop("dropped", []))
+        self.received_bytes += sum([x.nbytes for x in arrays])
+        return message, arrays
+
+    def _serve(self, handle: Handler, ended: Callable[[Connection], None]) -> None:
+        try:
+            while True:
+                message, arrays = self._receive()
+                handle(self, message, arrays)
+                del message, arrays  # the next one may be long in coming
+        except (EOFError, OSError):
+            pass
+        except Exception:  # what came has another form than it should
+            _log.exception("the connection with %s ends", self.peer)
+        finally:
+            self.is_open = False
+            self.close()
+            with self._sending:
+                self.channel.close()  # which nobody uses any more
+            ended(self)
+
+    def close(self) -> None:
+        """End the connection; both ends notice."""
+        with suppress(OSError):
+            self.channel.socket.shutdown(socket.SHUT_RDWR)
+
+    def join(self, seconds: float) -> None:
+        """Wait for the end of its thread."""
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(seconds)
+
+
+# Greetings ---------------------------------------------------------------------------------------
+
+
+def _proof(token: bytes, role: str, *words: str) -> str:
+    text = "\n".join([role, *words]).encode()
+    return hmac.new(token, text, hashlib.sha256).hexdigest()
+
+
+def _greeting(channel: Channel) -> dict[str, Any]:
+    return channel.receive(MAX_GREETING_BYTES)[0]
+
+
+def _proves(message: dict[str, Any], proof: str) -> bool:
+    return hmac.compare_digest(str(message.get("proof")).encode(), proof.encode())
+
+
+def _accepted(channel: Channel, token: bytes) -> str:
+    """The name of who has connected; EOFError if it does not know the token."""
+    own = secrets.token_hex(16)
+    channel.send({"number": own})
+    message = _greeting(channel)
+    name, theirs = str(message.get("name")), str(message.get("number"))
+    if not _proves(message, _proof(token, "connects", own, theirs, name)):
+        raise EOFError("it does not know the token")
+    channel.send({"proof": _proof(token, "accepts", own, theirs, name)})
+    return name
+
+
+def _introduced(channel: Channel, token: bytes, name: str) -> None:
+    """Tell who this is; EOFError if the other end does not know the token."""
+    theirs, own = str(_greeting(channel).get("number")), secrets.token_hex(16)
+    proof = _proof(token, "connects", theirs, own, name)
+    channel.send({"name": name, "number": own, "proof": proof})
+    if not _proves(_greeting(channel), _proof(token, "accepts", theirs, own, name)):
+        raise EOFError("it does not know the token")
+
+
+def machine_name() -> str:
+    """What tells machines, and what is cut off from each other on one, apart."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.stat('/proc/self/ns/net').st_ino}"
+    except OSError:
+        return f"{socket.gethostname()} {os.getppid()}"
+
+
+class Listener:
+    """Where a task can be reached: ``address`` tells how. ``greet`` gets who has come.
+
+    With a ``host`` it listens at a port of that address too, for other machines.
+    """
+
+    def __init__(self, token: bytes, host: str | None, greet: Callable[[Connection], None]) -> None:
+        self._token, self._greet = token, greet
+        self._pending = threading.Semaphore(MAX_GREETINGS)
+        self._sockets: list[tuple[socket.socket, bool]] = []
+        self.address: dict[str, Any] = {"machine": machine_name()}
+        if segments.are_there() and hasattr(socket, "AF_UNIX"):
+            name = f"\0eagerflow-{secrets.token_hex(16)}"
+            found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            found.bind(name)
+            self.address["name"] = name
+            self._sockets.append((found, True))
+        if host is not None or not self._sockets:
+            found = socket.create_server((host or "127.0.0.1", 0))
+            self.address["host"], self.address["port"] = found.getsockname()[:2]
+            self._sockets.append((found, False))
+        for one, near in self._sockets:
+            one.listen(128)
+            threading.Thread(
+                target=self._serve, args=(one, near), name="eagerflow listener", daemon=True
+            ).start()
+
+    def _serve(self, listening: socket.socket, near: bool) -> None:
+        with suppress(OSError):  # it was closed
+            while True:
+                found, _ = listening.accept()
+                self._pending.acquire()
+                threading.Thread(target=self._meet, args=(found, near), daemon=True).start()
+
+    def _meet(self, found: socket.socket, near: bool) -> None:
+        channel = Channel(found)
+        try:
+            found.settimeout(GREETING_SECONDS)
+            name = _accepted(channel, self._token)
+            _prepare(found, near)
+        except (EOFError, OSError):
+            channel.close()
+            return
+        finally:
+            self._pending.release()
+        self._greet(Connection(channel, name, near))
+
+    def close(self) -> None:
+        """Take nobody in any more."""
+        for found, _ in self._sockets:
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+            found.close()
+
+
+def _prepare(found: socket.socket, near: bool) -> None:
+    found.settimeout(None)
+    # Whoever does not read for so long holds nobody up any more.
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
+    if not near:
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+
+def connect(address: dict[str, Any], token: bytes, name: str, peer: str) -> Connection:
+    """A connection to a task; EOFError where it cannot be reached or does not know the token."""
+    near = "name" in address and address["machine"] == machine_name()
+    try:
+        if near:
+            found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            found.settimeout(GREETING_SECONDS)
+            found.connect(address["name"])
+        else:
+            place = address["host"], address["port"]
+            found = socket.create_connection(place, GREETING_SECONDS)
+    except (OSError, KeyError):
+        raise EOFError(f"{peer} cannot be reached") from None
+    channel = Channel(found)
+    try:
+        _introduced(channel, token, name)
+        _prepare(found, near)
+    except (EOFError, OSError):
+        channel.close()
+        raise EOFError(f"{peer} cannot be reached") from None
+    return Connection(channel, peer, near)

@@ -1,0 +1,329 @@
+"""Parts: what each task of a cluster has to do of a graph that was cut.
+
+A part is data: its pieces as saved graphs, and a text that says by numbers which values they
+read and make, what is sent to whom and what is received. A task makes a program of it, which the
+executor of one machine runs; what others send makes its tasks ready, and no thread waits for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.capture.placement.cost_model import shares_memory
+from eagerflow.capture.placement.cutting import Division, Piece
+from eagerflow.capture.placement.executor import FREE, Program, Task
+from eagerflow.capture.placement.partition import piece_task
+from eagerflow.capture.saving.file import decode, encode
+from eagerflow.devices import Device, as_device
+from eagerflow.dtypes import as_dtype
+from eagerflow.graph.costs import nbytes
+from eagerflow.graph.ir import Value
+
+__all__ = ["LoadedPart", "Part", "load", "parts_of"]
+
+INLINE_BYTES = 1 << 15  # up to which a value is sent by the thread that has made it
+RUN = "run"
+"""The entry of a part's program that is the run itself: what is sent carries its number."""
+
+
+class Part(NamedTuple):
+    """What one task has to do, and how that belongs to the whole.
+
+    ``feeds`` are the positions of the graph's inputs that it gets, ``variables`` those of the
+    cells that lie there, ``finals`` of the outputs that it returns, and behind these of the states
+    of random generators that it moves on, ``assigned`` of the cells that it has new values for.
+    ``text`` and ``arrays`` go to the task.
+    """
+
+    task: str
+    text: dict[str, Any]
+    arrays: list[Any]
+    feeds: list[int]
+    variables: list[int]
+    finals: list[int]
+    assigned: list[int]
+    hash: str
+
+
+class _Making:
+    """A part that is being made."""
+
+    def __init__(self, task: str) -> None:
+        self.task = task
+        self.arrays: list[Any] = []
+        self.positions: dict[str, list[int]] = {
+            name: [] for name in ("feeds", "variables", "finals", "assigned")
+        }
+        self.rows: dict[str, list[Any]] = {
+            name: []
+            for name in (
+                "pieces",
+                "moves",
+                "constants",
+                "sends",
+                "receives",
+                *self.positions,
+            )
+        }
+
+    def made(self) -> Part:
+        """The part, with a hash of all that goes to the task."""
+        data = hashlib.blake2b(json.dumps(self.rows, sort_keys=True).encode())
+        for array in self.arrays:
+            data.update(f"{array.dtype} {array.shape}".encode())
+            data.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
+        return Part(self.task, self.rows, self.arrays, **self.positions, hash=data.hexdigest())
+
+
+class _Dividing:
+    """A graph in pieces on its way to parts."""
+
+    def __init__(self, division: Division, devices: Sequence[Device], transfer: str | None) -> None:
+        self.division, self.devices, self.transfer = division, devices, transfer
+        self.places = {str(d): d for d in devices}
+        self.made = {d.task: _Making(d.task) for d in devices}
+        self.numbers: dict[Value, int] = {}
+        graph = division.graph
+        self.fed = {v: i for i, v in enumerate(graph.inputs)}
+        self.read = {v for p in division.pieces for v in p.graph.inputs}
+        self.assigned = [cell.assigned for cell in graph.cells if cell.assigned is not None]
+        self.returned: dict[Value, Value] = {}  # what is received to be returned, as it was sent
+
+    def number(self, value: Value) -> int:
+        """A value's number, the same in all parts."""
+        return self.numbers.setdefault(value, len(self.numbers))
+
+    def device(self, value: Value) -> Device:
+        """Where a value is."""
+        return self.devices[self.division.places[value]]
+
+    def parts(self) -> list[Part]:
+        """The parts of all tasks that have something to do."""
+        graph = self.division.graph
+        for piece in self.division.pieces:
+            self._piece(piece)
+        for i, cut in enumerate(self.division.cuts):
+            self._cut(i, cut.given, cut.arrived, self.places[cut.source], self.places[cut.target])
+        needed = {*self.read, *graph.all_outputs(), *self.returned.values()}
+        for i, value in enumerate(graph.inputs):
+            if value in needed:
+                self._entry("feeds", i, value, self.device(value))
+        for i, cell in enumerate(graph.cells):
+            own = self.device(cell.value)
+            self._entry("variables", i, cell.value, own)
+            if cell.assigned is not None:
+                self._final("assigned", i, cell.assigned, own)
+                if cell.variable.is_random_state:
+                    self._final("finals", len(graph.outputs) + i, cell.assigned, own)
+        for i, value in enumerate(graph.outputs):
+            if value.constant is None:
+                sent = self.returned.get(value, value)
+                self._final("finals", i, sent, self.device(sent))
+        busy = [m for m in self.made.values() if m.rows["pieces"] or any(m.positions.values())]
+        return [making.made() for making in busy]
+
+    def _piece(self, piece: Piece) -> None:
+        making = self.made[piece.device.task]
+        making.arrays.append(np.frombuffer(encode(piece.graph), np.uint8))
+        making.rows["pieces"].append(
+            [
+                piece.number,
+                str(piece.device),
+                piece.exact,
+                piece.alone,
+                piece.priority,
+                [self.number(v) for v in piece.graph.inputs],
+                [self.number(v) for v in piece.graph.outputs],
+            ]
+        )
+
+    def _cut(self, i: int, given: Value, arrived: Value, source: Device, target: Device) -> None:
+        """A value that crosses devices: within a task, between tasks, or from and to the client."""
+        if arrived not in self.read and arrived not in self.assigned:
+            self.returned[arrived] = given  # the client gets it from where it is
+            return
+        if given in self.fed:
+            self._entry("feeds", self.fed[given], arrived, target)
+            return
+        ends = [self.number(given), self.number(arrived)]
+        if source.task == target.task:
+            self.made[source.task].rows["moves"].append([*ends, str(source), str(target)])
+            return
+        dtype = given.dtype.name
+        sent_as = self.transfer if self.transfer and dtype == "float32" else dtype
+        small = nbytes(given) <= INLINE_BYTES
+        row = [ends[0], str(source), target.task, i, sent_as, small]
+        self.made[source.task].rows["sends"].append(row)
+        self.made[target.task].rows["receives"].append([ends[1], str(target), i, dtype])
+
+    def _entry(self, kind: str, position: int, value: Value, place: Device) -> None:
+        making = self.made[place.task]
+        making.positions[kind].append(position)
+        making.rows[kind].append([self.number(value), str(place)])
+
+    def _final(self, kind: str, position: int, value: Value, place: Device) -> None:
+        making = self.made[place.task]
+        making.positions[kind].append(position)
+        making.rows[kind].append(self.number(value))
+        known = {number for number, _ in making.rows["constants"]}
+        if value.constant is not None and self.number(value) not in known:
+            making.rows["constants"].append([self.number(value), str(place)])
+            making.arrays.append(value.constant.numpy())
+
+
+def parts_of(
+    division: Division, devices: Sequence[Device], transfer: str | None = None
+) -> list[Part]:
+    """The parts of a graph in pieces; ``transfer`` is the dtype that float32 is sent as."""
+    return _Dividing(division, devices, transfer).parts()
+
+
+# In a task ---------------------------------------------------------------------------------------
+
+
+class Receive(NamedTuple):
+    """A value that another task sends: its number, the one of its cut, and its dtype."""
+
+    value: Any
+    cut: int
+    dtype: Any
+
+
+class LoadedPart(NamedTuple):
+    """A part as the program that a task runs."""
+
+    program: Program
+    receives: list[Receive]
+    constants: list[Any]
+    finals: list[Any]
+    assigned: list[Any]
+
+
+class _Loading:
+    """A part on its way to a program."""
+
+    def __init__(self, text: Mapping[str, Any], arrays: Sequence[Any]) -> None:
+        self.text = text
+        count = len(text["pieces"])
+        self.graphs, self.constants = arrays[:count], arrays[count:]
+        self.tasks: list[Task] = []
+        self.entries: list[Any] = [RUN]
+        self.same: dict[Any, Any] = {}  # of what is moved, the value that has its memory
+
+    def find(self, value: Any) -> Any:
+        """The value whose memory one has."""
+        while value in self.same:
+            value = self.same[value]
+        return value
+
+    def loaded(self) -> LoadedPart:
+        """The program, and what it needs of a run."""
+        text = self.text
+        for given, arrived, source, target in text["moves"]:
+            self._move(given, arrived, as_device(source), as_device(target))
+        for value, place in (*text["feeds"], *text["variables"]):
+            self.entries.append(self._landing(value, as_device(place)))
+        constants = []
+        for (value, place), array in zip(text["constants"], self.constants, strict=True):
+            self.entries.append(value)
+            constants.append(_received(as_device(place), [array])[0])
+        receives = [
+            Receive(self._landing(value, as_device(place)), cut, as_dtype(dtype))
+            for value, place, cut, dtype in text["receives"]
+        ]
+        sends: dict[Any, list[Send]] = {}
+        for value, place, peer, cut, dtype, small in text["sends"]:
+            one = Send(peer, cut, as_dtype(dtype), as_device(place), small)
+            sends.setdefault(self.find(value), []).append(one)
+        for row, data in zip(text["pieces"], self.graphs, strict=True):
+            self._piece(row, data, sends)
+        for value, rest in sends.items():
+            for one in rest:
+                self._send(value, one)
+        finals = [self.find(x) for x in text["finals"]]
+        assigned = [self.find(x) for x in text["assigned"]]
+        program = Program(
+            self.tasks, self.entries, [*finals, *assigned], [r.value for r in receives]
+        )
+        return LoadedPart(program, receives, constants, finals, assigned)
+
+    def _move(self, given: Any, arrived: Any, source: Device, target: Device) -> None:
+        if shares_memory(source, target):
+            self.same[arrived] = given
+        else:
+            self._transfer("move", partial(_received, target), (given,), (arrived,), target)
+
+    def _transfer(self, label: str, call: Any, given: Any, made: Any, place: Device) -> None:
+        task = Task(label, place, call, given, made, FREE, float("inf"), transfer=True)
+        self.tasks.append(task)
+
+    def _landing(self, value: Any, place: Device) -> Any:
+        """The value as which one arrives from outside: in the host's memory first."""
+        if place.backend.host:
+            return value
+        landing = f"{value} on the host"
+        self._transfer("receive", partial(_received, place), (landing,), (value,), place)
+        return landing
+
+    def _piece(self, row: Sequence[Any], data: Any, sends: dict[Any, list[Send]]) -> None:
+        number, place, exact, alone, priority, inputs, outputs = row
+        graph = decode(bytes(data))
+        piece = Piece(number, as_device(place), exact, alone, list(graph.nodes), priority=priority)
+        piece.graph = graph
+        made = tuple(outputs)
+        task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
+        own = [(i, one) for i, x in enumerate(made) for one in sends.get(x, ()) if one.small]
+        if own:
+            task.call = partial(_run_and_send, task.call, own)
+            task.inputs = (RUN, *task.inputs)
+            for i, one in own:
+                sends[made[i]].remove(one)
+        self.tasks.append(task)
+
+    def _send(self, value: Any, one: Send) -> None:
+        self._transfer("send", partial(_send, one), (RUN, value), (), one.place)
+
+
+class Send(NamedTuple):
+    """A value that goes to another task, by the number of its cut."""
+
+    peer: str
+    cut: int
+    dtype: Any
+    place: Device
+    small: bool
+
+
+def _run_and_send(
+    call: Callable[..., Any], sends: Iterable[tuple[int, Send]], given: Sequence[Any]
+) -> Sequence[Any]:
+    run, *arrays = given
+    found: Sequence[Any] = call(arrays)
+    for i, one in sends:
+        _send(one, (run, found[i]))
+    return found
+
+
+def _send(one: Send, given: Sequence[Any]) -> tuple[Any, ...]:
+    run, array = given
+    values = one.place.backend.to_numpy(array)
+    if values.dtype != one.dtype:
+        values = values.astype(one.dtype)
+    run.send(one.peer, one.cut, values)
+    return ()
+
+
+def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:
+    """Copies of arrays on a device."""
+    return [place.backend.receive(x, place.index) for x in arrays]
+
+
+def load(text: Mapping[str, Any], arrays: Sequence[Any]) -> LoadedPart:
+    """A part as a program; FileFormatError for what is no saved graph."""
+    return _Loading(text, arrays).loaded()

@@ -1,0 +1,86 @@
+"""A graph over the tasks of a cluster: placed, cut, registered once, then run by number."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from eagerflow.capture.placement.cost_model import CostModel
+from eagerflow.capture.placement.cutting import Division
+from eagerflow.capture.placement.partition import Partition
+from eagerflow.cluster.client import Client, Job
+from eagerflow.cluster.parts import Part, parts_of
+from eagerflow.convert import from_array
+from eagerflow.devices import HOST_TYPE, Device, as_device, current_device
+from eagerflow.graph.graph import Graph
+from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.tensor import Tensor
+
+__all__ = ["ClusterPlan"]
+
+
+class _Ready(NamedTuple):
+    """A graph in parts for given sizes."""
+
+    division: Division
+    parts: list[Part]
+    places: list[Device]
+
+
+class ClusterPlan:
+    """A graph over the tasks of a cluster, for one combination of fetches and feeds.
+
+    ``plan`` is the partition that it follows: its listing, bill and reasons.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        graph: Graph,
+        devices: Sequence[Any],
+        numerics: str,
+        costs: CostModel | None,
+        transfer: str | None,
+    ) -> None:
+        self._client, self._transfer = client, transfer
+        self.plan = Partition(graph, devices, numerics, costs=costs)
+        self._ready_for: dict[tuple[int, ...], _Ready] = {}
+        self._making = reentrant_lock()
+
+    def ready(self, sizes: dict[str, int]) -> _Ready:
+        """The parts for these sizes of the graph's named dimensions."""
+        key = tuple(sizes.values())
+        with Locked(self._making):
+            found = self._ready_for.get(key)
+            if found is None:
+                division = self.plan.divided(sizes)
+                parts = parts_of(division, self.plan.devices, self._transfer)
+                cells = division.graph.cells
+                places = [self.plan.devices[division.places[c.value]] for c in cells]
+                found = self._ready_for[key] = _Ready(division, parts, places)
+        return found
+
+    def run(self, inputs: Sequence[Any]) -> list[Tensor]:
+        """The outputs for these Tensors or arrays; then the tasks' Variables have new values.
+
+        ``inputs`` fit the graph's inputs: nothing is checked here. Where a task fails, the
+        Variables of all stay as they were.
+        """
+        graph = self.plan.graph
+        arrays = [x.device.backend.to_numpy(x._array) if type(x) is Tensor else x for x in inputs]
+        sizes = self.plan.sizes
+        if sizes:
+            held = [cell.variable.current._array for cell in graph.cells]
+            sizes = self.plan.sizes_of([*arrays, *held])
+        ready = self.ready(sizes)
+        job = Job(ready.parts, graph.cells, ready.places, arrays, len(graph.outputs))
+        self._client.run(job)
+        place = current_device()
+        if place.task:  # what is fetched comes to this process
+            place = as_device(f"{HOST_TYPE}:0")
+        found = []
+        for i, value in enumerate(ready.division.graph.outputs):
+            array = job.outputs.get(i)
+            array = value.constant.numpy() if array is None else array.copy()
+            found.append(from_array(array, place))
+        return found

@@ -1,0 +1,196 @@
+"""Hosts that Ray gives: each task is an actor of Ray's, which places, watches and restarts it.
+
+Ray carries nothing but the first words: who a task is, and where it can be reached. What Ray
+passes is pickled, and so it is only what this file makes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from eagerflow import extras
+from eagerflow.cluster.client import RemoteTask
+from eagerflow.cluster.server import TaskServer
+from eagerflow.devices import HOST_TYPE
+from eagerflow.errors import SessionError
+
+__all__ = ["RayHosts"]
+
+ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
+START_SECONDS = 120.0  # for the process of a task
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Variables by which Ray tells nobody of its use, and binds to the address that it is given."""
+CLOSE_SECONDS = 20.0
+GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
+FIRST_SECONDS = 60.0  # in which the client has to connect
+MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
+
+
+class TaskActor:
+    """A task in a process that Ray has started."""
+
+    def __init__(self, name: str, token: bytes, near: bool) -> None:
+        ray = extras.load("ray", "cluster", "ef.cluster")
+        host = None if near else ray.util.get_node_ip_address()
+        self._server = TaskServer(name, token, host, lambda: _end_after(GRACE_SECONDS))
+        timer = threading.Timer(FIRST_SECONDS, self._end_alone)
+        timer.daemon = True
+        timer.start()
+
+    def _end_alone(self) -> None:
+        if not self._server.has_client:
+            os._exit(1)
+
+    def address(self) -> dict[str, Any]:
+        """Where it can be reached."""
+        return self._server.address
+
+
+def _end_after(seconds: float) -> None:
+    """End this process soon: what is at work gets a little time."""
+    timer = threading.Timer(seconds, os._exit, (0,))
+    timer.daemon = True
+    timer.start()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """A block in which Ray logs errors alone: it would tell at each start that it wants a token."""
+    logger = logging.getLogger("ray")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+
+
+@contextmanager
+def _changed(changes: Mapping[str, str]) -> Iterator[None]:
+    """A block in which variables have these values, for what is started in it."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+class RayHosts:
+    """Tasks as actors of the Ray cluster at ``address``, or of one that is started here."""
+
+    own_processes = True
+
+    def __init__(self, token: bytes, address: str | None, count: int) -> None:
+        with _changed(QUIET):  # which Ray reads when it is imported
+            self._ray = extras.load("ray", "cluster", "ef.cluster")
+        self._token, self._address = token, address
+        self._actors: dict[str, Any] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+        self._started = not self._ray.is_initialized()
+        if self._started:
+            self._begin(count)
+        self._class = self._ray.remote(TaskActor)
+
+    def _begin(self, count: int) -> None:
+        """Join a Ray cluster, or start one on this machine that only it can reach."""
+        options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
+        if self._address is None:
+            options |= {
+                "address": "local",  # a new one, whatever else runs on this machine
+                "num_cpus": max(count, os.cpu_count() or 1),
+                "include_dashboard": False,
+                "object_store_memory": MEMORY_BYTES,
+                "_node_ip_address": "127.0.0.1",
+            }
+        else:
+            options["address"] = self._address
+        path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
+        with _changed({**QUIET, "PYTHONPATH": path}), _silent():
+            for left in reversed(range(ATTEMPTS)):
+                try:
+                    self._ray.init(**options)
+                    return
+                except Exception as error:  # of no class of Ray's own
+                    self._ray.shutdown()
+                    if not left:
+                        raise self._refusal(error) from None
+
+    def _refusal(self, error: Exception) -> SessionError:
+        told = str(error).partition("\n")[0][:300]
+        if self._address is None:
+            words, hint = "Ray has not started here", "it gives up after 30 s on a busy machine"
+        else:
+            words = f"there is no Ray cluster at {self._address}"
+            hint = "eagerflow cluster status tells the address of one that was started here"
+        return SessionError(words, op="Cluster", received=told, hint=hint)
+
+    def start(self, task: RemoteTask) -> dict[str, Any]:
+        """Start a task, or wait until Ray has started it again; its address."""
+        actor = self._actor(task)
+        try:
+            found: dict[str, Any] = self._ray.get(actor.address.remote(), timeout=START_SECONDS)
+        except self._ray.exceptions.RayError as error:
+            raise SessionError(
+                f"Ray has not started {task.name} within {START_SECONDS:g} s",
+                op="Cluster",
+                received=str(error).partition("\n")[0][:200],
+                hint="a Ray cluster needs a free CPU for each task: eagerflow cluster status",
+            ) from None
+        return found
+
+    def _actor(self, task: RemoteTask) -> Any:
+        """The actor of a task, made where there is none."""
+        with self._lock:
+            if self._closed:  # Ray would start once more
+                raise SessionError("the cluster has been closed", op="Cluster")
+            found = self._actors.get(task.name)
+            if found is None:
+                options: dict[str, Any] = {
+                    "num_cpus": 1,
+                    "max_restarts": -1,
+                    "max_task_retries": -1,
+                    "max_concurrency": 2,
+                }
+                others = sum(n for kind, n in task.device_counts.items() if kind != HOST_TYPE)
+                if others:
+                    options["num_gpus"] = others
+                made = self._class.options(**options)
+                found = made.remote(task.name, self._token, self._address is None)
+                self._actors[task.name] = found
+            return found
+
+    def stop(self, task: RemoteTask) -> None:
+        """End a task."""
+        with self._lock:
+            actor = self._actors.pop(task.name, None)
+        if actor is not None:
+            self._ray.kill(actor, no_restart=True)
+
+    def close(self) -> None:
+        """End all tasks, and Ray if it was started here; not waiting for a Ray that hangs."""
+        with self._lock:
+            self._closed = True
+            actors = list(self._actors.values())
+            self._actors.clear()
+        ending = threading.Thread(target=self._end, args=(actors,), daemon=True)
+        ending.start()
+        ending.join(CLOSE_SECONDS)
+
+    def _end(self, actors: Sequence[Any]) -> None:
+        for actor in actors:
+            with suppress(Exception):  # Ray has gone itself
+                self._ray.kill(actor, no_restart=True)
+        if self._started:
+            self._ray.shutdown()

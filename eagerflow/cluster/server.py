@@ -1,0 +1,310 @@
+"""The server of a task: what a client asks of it, it does; in a process of Ray's or in this one.
+
+The client has one connection to each task, over which it sends parts of graphs, values of
+Variables and runs, in an order that is the same for all tasks. A run computes new values of
+Variables and keeps them aside until the client says that all tasks have done their part; then
+they take the place of the old ones.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+from eagerflow.capture.placement.calibration import rates_of
+from eagerflow.capture.placement.executor import Run
+from eagerflow.cluster.connections import Connection, Listener
+from eagerflow.cluster.parts import LoadedPart, load
+from eagerflow.cluster.segments import settled
+from eagerflow.cluster.transport import Transport
+from eagerflow.cluster.transport_timing import round_trips
+from eagerflow.devices import add_task, as_device, device_of, remove_task
+from eagerflow.errors import SessionError
+from eagerflow.recorder import with_recorder
+from eagerflow.runtime import blas, threads
+from eagerflow.runtime.channel import described
+
+__all__ = ["CLIENT", "TaskServer"]
+
+CLIENT = "client"
+"""The name that a client greets with."""
+_log = logging.getLogger("eagerflow.cluster")
+Answer = tuple[dict[str, Any], Sequence[Any]]
+
+
+class TaskRun(Run):
+    """One run of a part. What it computes goes to ``finish`` when nothing is at work any more."""
+
+    def __init__(
+        self,
+        part: LoadedPart,
+        number: int,
+        arrays: Sequence[Any],
+        transport: Transport,
+        finish: Callable[[TaskRun], None],
+    ) -> None:
+        super().__init__(part.program, [self, *arrays])
+        self.part, self.number = part, number
+        self._transport, self._finish_with = transport, finish
+
+    def begin(self) -> None:
+        """Put what is ready into the devices' queues, and wait for what others send."""
+        for one in self.part.receives:
+            self._transport.receive((self.number, one.cut), partial(self._arrived, one))
+        self.acquire()
+        if not self.part.program.tasks and not self.part.receives:
+            self.ended()
+
+    def _arrived(self, one: Any, arrays: list[Any]) -> None:
+        (array,) = arrays
+        self.arrive(one.value, array if array.dtype == one.dtype else array.astype(one.dtype))
+
+    def send(self, peer: str, cut: int, array: Any) -> None:
+        """Send a value to another task."""
+        self._transport.send(peer, (self.number, cut), [array])
+
+    def ended(self) -> None:
+        self._finish_with(self)
+
+
+class TaskServer:
+    """One task of a cluster: its devices, parts of graphs, Variables and connections.
+
+    ``name`` is ``"/job:worker/task:0"``. ``address`` tells where it can be reached. ``ended`` is
+    called when its client has gone, or has said that it is to end.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        token: bytes,
+        host: str | None = None,
+        ended: Callable[[], None] | None = None,
+    ) -> None:
+        self.name = name
+        self.transport = Transport(name, token)
+        self.variables: dict[int, Any] = {}
+        self._parts: dict[int, LoadedPart | Exception] = {}
+        self._runs: dict[int, TaskRun] = {}
+        self._staged: dict[int, list[Any]] = {}
+        self._lock = threading.Lock()
+        self._ended = ended
+        self._known: set[str] = set()
+        self._client: Connection | None = None
+        self._handlers: dict[str, Callable[[dict[str, Any], list[Any]], Answer | None]] = {
+            "begin": self._begin,
+            "peers": self._peers,
+            "register": self._register,
+            "store": self._store,
+            "fetch": self._fetch,
+            "forget": self._forget,
+            "run": self._run,
+            "commit": self._commit,
+            "cancel": self._cancel,
+            "ping": self._ping,
+            "calibrate": self._calibrate,
+            "measure": self._measure,
+            "status": self._status,
+        }
+        self._listener = Listener(token, host, self._greet)
+        self.address = self._listener.address
+
+    def close(self) -> None:
+        """End all connections, and what is at work as soon as it can be ended."""
+        self._listener.close()
+        self.transport.close()
+        if self._client is not None:
+            self._client.close()
+        self._cancel_all("the task has been closed")
+
+    @property
+    def has_client(self) -> bool:
+        """Whether its client has ever connected."""
+        return self._client is not None
+
+    # The client ------------------------------------------------------------------------------
+
+    def _greet(self, connection: Connection) -> None:
+        if connection.peer != CLIENT:
+            self.transport.accept(connection)
+        elif self._client is None:
+            self._client = connection
+            connection.start(self._handle, self._client_gone)
+        else:
+            connection.close()  # there is one already
+
+    def _client_gone(self, connection: Connection) -> None:
+        self._cancel_all("the client has gone")
+        if self._ended is not None:
+            self._ended()
+
+    def _cancel_all(self, words: str) -> None:
+        for run in list(self._runs.values()):
+            run.cancel(SessionError(words))
+
+    def _handle(self, connection: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
+        asked = message.get("ask")
+        try:
+            answer = with_recorder(None, self._handlers[message["do"]], message, arrays)
+        except Exception as error:
+            _log.debug("a message could not be handled", exc_info=True)
+            answer = {"error": self._told(error)}, ()
+        if asked is not None:
+            found, more = answer or ({}, ())
+            connection.send(found | {"answers": asked}, more)
+
+    def _told(self, error: BaseException) -> dict[str, Any]:
+        """An error as a message tells of it, with the task and its machine."""
+        if not isinstance(error, Exception):
+            error = SessionError(f"it was interrupted: {type(error).__name__}")
+        told = described(error)
+        told["problem"] = f"{told['problem']} (in {self.name} on {socket.gethostname()})"
+        return told
+
+    def _tell(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
+        try:
+            if self._client is not None:
+                self._client.send(message, arrays)
+        except EOFError:
+            pass  # the client has gone, which its connection's thread notices
+
+    # What it asks for --------------------------------------------------------------------------
+
+    def _begin(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
+        """The first message. A process of its own has the client's number of threads, on which the
+        bits of products depend, where both are on one machine.
+        """
+        if message["own"]:
+            if message["machine"] == self.address["machine"]:
+                threads.set_thread_count(message["threads"])
+            functions = blas.thread_functions()
+            if functions is not None:
+                functions[0](threads.thread_count())
+        return {"pid": os.getpid(), "node": socket.gethostname()}, ()
+
+    def _peers(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """All tasks, with their addresses and devices."""
+        tasks = message["tasks"]
+        self.transport.move({name: task["address"] for name, task in tasks.items()})
+        if not message["own"]:
+            return  # the client is in this process, and has made them known
+        for name, task in tasks.items():
+            add_task(name, task["devices"], task["sharing"], name == self.name)
+        for name in self._known - tasks.keys():
+            remove_task(name)
+        self._known = set(tasks)
+
+    def _register(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """Make a part ready; where that fails, each of its runs says why."""
+        number = message["part"]
+        try:
+            self._parts[number] = load(message["text"], [settled(x) for x in arrays])
+        except Exception as error:
+            self._parts[number] = error
+
+    def _store(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """Give Variables values, as the client has them."""
+        for (key, place), array in zip(message["variables"], arrays, strict=True):
+            device = as_device(place)
+            self.variables[key] = device.backend.receive(settled(array), device.index)
+
+    def _fetch(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
+        """The values of Variables."""
+        return {}, [_on_host(self.variables[key]) for key in message["variables"]]
+
+    def _forget(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """Drop parts and Variables that nobody needs any more."""
+        for key in message["variables"]:
+            self.variables.pop(key, None)
+        for number in message["parts"]:
+            self._parts.pop(number, None)
+
+    def _ping(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
+        return {}, arrays
+
+    def _calibrate(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
+        """What a device of this task can do."""
+        found = rates_of(as_device(message["device"]))
+        return {"rates": {suffix: asdict(own) for suffix, own in found.items()}}, ()
+
+    def _measure(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
+        """Seconds in which numbers of bytes go to another task, and the word that they came."""
+        peer, count = message["peer"], message["count"]
+        taken = [round_trips(self.transport, peer, size, count) for size in message["sizes"]]
+        return {"seconds": taken}, ()
+
+    def _status(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
+        """What runs, what is here, and what was sent to whom."""
+        with self._lock:
+            runs = sorted(self._runs)
+        held = sum([x.nbytes for x in self.variables.values()])
+        sent = self.transport.traffic
+        return {"runs": runs, "variables": len(self.variables), "bytes": held, "sent": sent}, ()
+
+    # Runs ------------------------------------------------------------------------------------
+
+    def _run(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        number = message["run"]
+        self.transport.forget_before(message["oldest"])
+        try:
+            part = self._parts[message["part"]]
+            if isinstance(part, Exception):
+                raise part
+            held = [self.variables[key] for key in message["variables"]]
+            given = [*arrays, *held, *part.constants]
+            run = TaskRun(part, number, given, self.transport, self._finished)
+        except Exception as error:
+            self._tell({"failed": number, "error": self._told(error)})
+            self.transport.forget(number)
+            return
+        with self._lock:
+            self._runs[number] = run
+        with_recorder(None, run.begin)
+
+    def _finished(self, run: TaskRun) -> None:
+        """A run has ended; new values wait for the client's word."""
+        number, part = run.number, run.part
+        error = run.error
+        found: list[Any] = []
+        if error is None:
+            found = [run.values[x] for x in (*part.finals, *part.assigned)]
+        count = len(part.finals)
+        with self._lock:
+            cancelled = self._runs.pop(number, None) is None
+            if error is None and not cancelled:
+                self._staged[number] = [settled(x) for x in found[count:]]
+        run.values.clear()
+        self.transport.forget(number)
+        if cancelled:
+            return
+        if error is None:
+            self._tell({"computed": number}, list(map(_on_host, found[:count])))
+        else:
+            self._tell({"failed": number, "error": self._told(error)})
+
+    def _commit(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """All tasks have done their part of a run: its new values are valid from now on."""
+        staged = self._staged.pop(message["run"])
+        self.variables.update(zip(message["variables"], staged, strict=True))
+
+    def _cancel(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """A run is to end, and nothing of it stays."""
+        number = message["run"]
+        with self._lock:
+            run = self._runs.pop(number, None)
+            self._staged.pop(number, None)
+        self.transport.forget(number)
+        if run is not None:
+            run.cancel(SessionError("the run was cancelled"))
+
+
+def _on_host(array: Any) -> Any:
+    """The numbers of an array of any library."""
+    place = device_of(array)
+    return array if place is None else place.backend.to_numpy(array)

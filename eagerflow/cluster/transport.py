@@ -1,0 +1,163 @@
+"""Transport: arrays from task to task, by keys.
+
+A key is a tuple that begins with the number of a run. What comes before somebody asks for it
+waits; what comes a second time, or after its run has ended, is dropped: a network may be late and
+may double messages. Who receives gives a function that is called with the arrays, in the thread
+of the connection, so it has to be quick.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eagerflow.cluster.connections import Connection, connect
+from eagerflow.errors import TaskLostError
+
+__all__ = ["Key", "Transport"]
+
+PING = 0
+"""In place of a run's number: the rest of the key is who asks, and the key of the answer, which
+comes at once. Negative numbers are those of such questions."""
+Key = tuple[Any, ...]
+"""The number of a run, and what tells its messages apart: integers and texts."""
+Arrived = Callable[[list[Any]], None]
+
+
+class Transport:
+    """What a task sends to other tasks and receives from them.
+
+    ``peers`` are the addresses of tasks by their names. Arrays that come from the same machine
+    lie in memory of the sender: they can be written to, and are to be dropped soon or copied.
+    """
+
+    def __init__(self, name: str, token: bytes) -> None:
+        self.name = name
+        self.peers: dict[str, dict[str, Any]] = {}
+        self._token = token
+        self._lock = threading.Lock()
+        self._opening = threading.Lock()
+        self._links: dict[str, Connection] = {}
+        self._taken_in: list[Connection] = []
+        self._waiting: dict[int, dict[Key, Arrived]] = {}
+        self._early: dict[int, dict[Key, list[Any]]] = {}
+        self._seen: dict[int, set[Key]] = {}
+        self._oldest = 0  # runs before it have ended
+        self._ended: set[int] = set()  # and these after it
+
+    # Sending ---------------------------------------------------------------------------------
+
+    def send(self, peer: str, key: Key, arrays: Sequence[Any]) -> None:
+        """Send arrays to a task, which may be this one; TaskLostError where it has gone.
+
+        They may be changed as soon as this returns.
+        """
+        if peer == self.name:
+            self._arrived(key, [x.copy() for x in arrays])
+            return
+        try:
+            self._link(peer).send({"key": key}, arrays)
+        except (EOFError, KeyError):
+            raise TaskLostError(f"{peer} has gone while {self.name} was sending to it") from None
+
+    def _link(self, peer: str) -> Connection:
+        found = self._links.get(peer)
+        if found is None or not found.is_open:
+            with self._opening:
+                found = self._links.get(peer)
+                if found is None or not found.is_open:
+                    found = connect(self.peers[peer], self._token, self.name, peer)
+                    found.start(self._nothing, self._closed)
+                    self._links[peer] = found
+        return found
+
+    def _nothing(self, link: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
+        """Peers do not answer on a connection of ours: they open their own."""
+
+    def _closed(self, link: Connection) -> None:
+        with self._opening:
+            if self._links.get(link.peer) is link:
+                del self._links[link.peer]
+
+    def move(self, peers: dict[str, dict[str, Any]]) -> None:
+        """These are the tasks and their addresses from now on."""
+        old, self.peers = self.peers, peers
+        for peer, link in list(self._links.items()):
+            if old.get(peer) != peers.get(peer):
+                self._links.pop(peer, None)
+                link.close()
+
+    # Receiving -------------------------------------------------------------------------------
+
+    def accept(self, connection: Connection) -> None:
+        """Take messages from a task that has connected."""
+        self._taken_in.append(connection)
+        connection.start(self._handle, lambda own: self._taken_in.remove(own))
+
+    def _handle(self, link: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
+        self._arrived(tuple(message["key"]), arrays)
+
+    def _arrived(self, key: Key, arrays: list[Any]) -> None:
+        run = key[0]
+        if run == PING:
+            self.send(key[1], key[2:], [])
+            return
+        with self._lock:
+            if self._is_over(run) or key in self._seen.setdefault(run, set()):
+                return
+            self._seen[run].add(key)
+            call = self._waiting.get(run, {}).pop(key, None)
+            if call is None:
+                self._early.setdefault(run, {})[key] = arrays
+        if call is not None:
+            call(arrays)
+
+    def receive(self, key: Key, call: Arrived) -> None:
+        """Call a function once with the arrays of a key: now, if they are there, or when they are.
+
+        It is not called any more when the run has been forgotten.
+        """
+        run = key[0]
+        with self._lock:
+            arrays = self._early.get(run, {}).pop(key, None)
+            if arrays is None:
+                self._waiting.setdefault(run, {})[key] = call
+        if arrays is not None:
+            call(arrays)
+
+    def forget(self, run: int) -> None:
+        """A run has ended: what is still to come of it is dropped."""
+        with self._lock:
+            if run > 0:
+                self._ended.add(run)
+            self._drop(run)
+
+    def forget_before(self, run: int) -> None:
+        """All runs before this one have ended."""
+        with self._lock:
+            if run <= self._oldest:
+                return
+            self._oldest = run
+            self._ended = {r for r in self._ended if r >= run}
+            for old in [r for r in (*self._seen, *self._waiting) if 0 < r < run]:
+                self._drop(old)
+
+    def _drop(self, run: int) -> None:
+        for table in (self._seen, self._early, self._waiting):
+            table.pop(run, None)  # type: ignore[attr-defined]
+
+    def _is_over(self, run: int) -> bool:
+        return 0 < run < self._oldest or run in self._ended
+
+    # The end ---------------------------------------------------------------------------------
+
+    @property
+    def traffic(self) -> dict[str, int]:
+        """Bytes of arrays sent to each task."""
+        return {peer: link.sent_bytes for peer, link in list(self._links.items())}
+
+    def close(self) -> None:
+        """End all connections."""
+        for link in [*self._links.values(), *self._taken_in]:
+            link.close()

@@ -1,0 +1,128 @@
+"""Variables of a cluster: which task holds the newest value of each, and which the client has.
+
+A Variable goes to its task with the first run that needs it, and stays there from run to run.
+The client's own value follows when it is asked for. A value that the client was given meanwhile
+goes to the task before the next run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from eagerflow.devices import Device
+from eagerflow.errors import TaskLostError
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import Variable
+
+__all__ = ["Held", "HeldVariables"]
+
+
+class Held:
+    """A Variable that a task holds.
+
+    ``known`` is what the client's Variable held when both were the same; ``newer`` says that runs
+    have changed the task's value since; ``lost`` that its task has gone with a newer value.
+    """
+
+    __slots__ = ("key", "known", "lost", "name", "newer", "place", "variable")
+
+    def __init__(
+        self, key: int, variable: Variable, place: Device, died: Callable[[Any], None]
+    ) -> None:
+        self.key = key
+        self.name = variable.name
+        self.place = place
+        self.variable = weakref.ref(variable, died)
+        self.known: Tensor | None = None
+        self.newer = False
+        self.lost = False
+
+    def check(self, current: Tensor) -> None:
+        """TaskLostError where the value that is asked for has been lost."""
+        if self.lost and self.known is current:
+            raise TaskLostError(
+                f"the newest value of the Variable {self.name!r} was lost with {self.place.task}",
+                hint=f"give {self.name} a value first, such as that of a checkpoint",
+            )
+
+    def take(self, array: Any) -> None:
+        """Give the client's Variable the task's value, if it has got no other one meanwhile."""
+        variable = self.variable()
+        known = self.known
+        if variable is None or known is None:
+            return
+        new = new_tensor(array, known._kind)
+        while not variable.replace(known, new):
+            if variable.current is not known:
+                return
+        self.known, self.newer = new, False
+
+
+class HeldVariables:
+    """The Variables that tasks hold, by identity."""
+
+    def __init__(self) -> None:
+        self._held: dict[int, Held] = {}
+        self._left: list[Held] = []  # what tasks have had and nobody asks for any more
+        self._dead: deque[int] = deque()  # identities of Variables, filled by their finalizers
+        self._keys = itertools.count(1)
+
+    def get(self, variable: Variable) -> Held | None:
+        """What is known of a Variable, if a task holds it."""
+        found = self._held.get(id(variable))
+        return found if found is not None and found.variable() is variable else None
+
+    def add(self, variable: Variable, place: Device) -> Held:
+        """A Variable that a task is to hold from now on."""
+        old = self._held.get(id(variable))
+        if old is not None:
+            self._left.append(old)
+        number = id(variable)
+        made = Held(next(self._keys), variable, place, lambda _: self._dead.append(number))
+        self._held[number] = made
+        return made
+
+    def of(self, variables: Iterable[Variable]) -> list[Held]:
+        """Those of some Variables that tasks hold."""
+        return [held for v in variables if (held := self.get(v)) is not None]
+
+    def newer(self, variables: Iterable[Variable] | None = None) -> list[Held]:
+        """Those of some Variables, or of all, whose newest value a task has, or has lost."""
+        known = list(self._held.values()) if variables is None else self.of(variables)
+        return [held for held in known if held.newer]
+
+    def held_by(self, task: str) -> list[Variable]:
+        """The Variables that a task holds."""
+        found = [h.variable() for h in self._held.values() if h.place.task == task]
+        return [v for v in found if v is not None]
+
+    def gone(self) -> list[Held]:
+        """Those that lie elsewhere now, or whose Variable nobody has any more."""
+        found, self._left = self._left, []
+        while self._dead:
+            number = self._dead.popleft()
+            held = self._held.get(number)
+            if held is not None and held.variable() is None:
+                found.append(self._held.pop(number))
+        return found
+
+    def lose(self, task: str) -> None:
+        """A task has gone: of what it held, the client has the newest value, or it is lost."""
+        for held in self._held.values():
+            if held.place.task == task:
+                if held.newer:
+                    held.lost = True
+                else:
+                    held.known = None  # to be sent again
+
+
+def by_task(held: Sequence[Held]) -> dict[str, list[Held]]:
+    """Some Variables, by the tasks that hold them."""
+    found: dict[str, list[Held]] = {}
+    for one in held:
+        found.setdefault(one.place.task, []).append(one)
+    return found

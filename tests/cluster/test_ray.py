@@ -1,0 +1,95 @@
+"""Tasks in processes of Ray's: the same bits, restarts, and nothing that stays behind.
+
+Ray takes seconds to start, so the tests share one cluster.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import eagerflow as ef
+from eagerflow import extras
+from tests.capture.placement.several_devices import COSTS
+from tests.cluster.processes import SECONDS, gone
+from tests.cluster.programs import check_random_programs, error_of, training_step
+from tests.cluster.test_sessions import digits
+
+if extras.load_if_there("ray") is None:
+    pytest.skip("Ray is not installed", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    with ef.cluster.Cluster({"worker": 2, "ps": 1}, costs=COSTS) as made:
+        yield made
+        pids = [task.pid for task in made.tasks]
+    assert all(map(gone, pids))
+
+
+def test_random_programs_have_the_bits_of_one_device(cluster):
+    assert len({task.pid for task in cluster.tasks} | {os.getpid()}) == 4
+    check_random_programs(cluster, range(200, 210))
+
+
+def test_training_is_that_of_one_device(cluster):
+    x, labels = digits()
+    results = []
+    for where in (None, cluster):
+        graph, variables = training_step()
+        with ef.capture.Session(graph, cluster=where, numerics="exact") as session:
+            losses = [
+                float(session.run("loss", {"x": x, "labels": labels}, targets=graph))
+                for _ in range(5)
+            ]
+        results.append((losses, [v.numpy().tobytes() for v in variables]))
+    assert results[0] == results[1]
+    assert results[0][0][-1] < results[0][0][0]
+
+
+def test_a_killed_task_is_started_again_by_ray(cluster):
+    task = cluster.task("/job:worker/task:1")
+    before = task.pid
+    os.kill(before, signal.SIGKILL)
+    end = time.monotonic() + 10 * SECONDS
+    while task.lives < 2:
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    cluster.wait()
+    assert task.pid != before
+    check_random_programs(cluster, range(210, 213))
+
+
+def test_a_second_cluster_of_the_same_names_is_refused(cluster):
+    error = error_of(ef.cluster.Cluster({"ps": 1}, local=True).acquire)
+    assert "another cluster of this process has /job:ps/task:0" in error.problem
+
+
+CLIENT = """
+import time
+import eagerflow as ef
+cluster = ef.cluster.Cluster({"worker": 2})
+cluster.__enter__()
+print(*[task.pid for task in cluster.tasks], flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.soak  # it starts a Ray of its own
+def test_nothing_is_left_of_a_client_that_is_killed():
+    client = subprocess.Popen(
+        [sys.executable, "-c", CLIENT],
+        stdout=subprocess.PIPE,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )
+    try:
+        pids = list(map(int, client.stdout.readline().split()))
+        assert len(pids) == 2
+    finally:
+        client.kill()
+        client.wait()
+        client.stdout.close()
+    assert all(gone(pid, 3 * SECONDS) for pid in pids)
