@@ -1,0 +1,110 @@
+"""Strategies over tasks: the bits of devices in this process, in threads and in processes."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from tests.cluster.test_data_parallel import batch, dense, network
+
+ef.set_logical_devices("cpu", 4)
+BATCHES = [batch(n) for n in (8, 7, 1, 8)]
+WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2"]
+
+
+def trained(own):
+    """The bits of a model and of its optimizer after some steps."""
+    model = network(*dense(), optimizer="adam")
+    model(BATCHES[0][0])
+    step = own.step(model.python_step("train")[0])
+    for x, y in BATCHES:
+        step(x, y)
+    own.merge()
+    variables = *model.variables, *model.optimizer.variables
+    return [v.numpy().tobytes() for v in variables], model.logs()
+
+
+@pytest.mark.parametrize("kind", ["local", "processes"])
+def test_tasks_have_the_bits_of_devices(kind, request):
+    cluster = request.getfixturevalue(kind)
+    found = trained(ef.cluster.DataParallel(cluster))
+    assert found == trained(ef.cluster.DataParallel(devices=WORKERS))
+    found = trained(ef.cluster.ParameterServer(cluster))
+    assert found == trained(ef.cluster.ParameterServer(devices=WORKERS, servers=SERVERS))
+    own = ef.cluster.ParameterServer(cluster, mode="asynchronous", staleness=1)
+    first = trained(own)
+    more = {"mode": "asynchronous", "schedule": own.schedule}
+    assert trained(ef.cluster.ParameterServer(cluster, **more)) == first
+    again = ef.cluster.ParameterServer(devices=WORKERS, servers=SERVERS, **more)
+    assert trained(again) == first
+
+
+def test_what_a_program_changes_goes_to_the_tasks(local):
+    w = ef.Variable([1.0, 2.0], name="w")
+    optimizer = ef.nn.optimizers.SGD(1.0)
+
+    def step(x):
+        with ef.GradientTape() as tape:
+            loss = (x * w).sum(axis=1).mean()
+        optimizer.apply(tape.gradient(loss, [w]), [w])
+        return loss
+
+    x = ef.tensor([[1.0, 0.0], [3.0, 2.0]])
+    own = ef.cluster.DataParallel(local)
+    step = own.step(step)
+    assert float(step(x)) == 4.0
+    w.assign([10.0, 20.0])
+    optimizer.learning_rate = 0.5
+    assert float(step(x)) == 40.0
+    own.merge()
+    np.testing.assert_array_equal(w.numpy(), [9.0, 19.5])
+
+
+def test_weights_are_here_when_training_has_ended(local):
+    x, y = batch(32)
+    found = []
+    for own in (ef.cluster.DataParallel(local), None):
+        model = network(*dense())
+        model(x[:2])
+        model.fit(x, y, 8, 2, shuffle=False, verbose=0, strategy=own)
+        found.append(model.get_weights())
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, 1e-9, 1e-9)
+
+
+def test_training_goes_on_when_a_worker_was_killed(processes):
+    """A step that it took part in fails and changes nothing; with its values given, it goes on."""
+    x, y = batch(8)
+
+    def begun(own):
+        model = network(*dense(), optimizer="adam")
+        model(x)
+        step = own.step(model.python_step("train")[0])
+        step(x, y)
+        own.merge()
+        return model, step
+
+    own = ef.cluster.DataParallel(processes)
+    model, step = begun(own)
+    kept = {v: v.value for v in (*model.variables, *model.optimizer.variables)}
+    os.kill(processes.tasks[1].pid, signal.SIGKILL)
+    end = time.monotonic() + 30
+    while True:
+        try:
+            step(x, y)
+            break
+        except ef.errors.TaskLostError:
+            assert time.monotonic() < end
+            for v, value in kept.items():
+                v.assign(value)
+            time.sleep(0.02)
+    own.merge()
+    other = ef.cluster.DataParallel(devices=WORKERS)
+    wanted, step = begun(other)
+    step(x, y)
+    other.merge()
+    for a, b in zip(model.trainable_weights, wanted.trainable_weights, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
