@@ -75,7 +75,9 @@ def free_port():
 @contextlib.contextmanager
 def running(command, port):
     """A server in a process of its own on the first processor, when it is ready."""
-    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL)
+    # As for users, modules that were compiled once are not compiled for each start.
+    kept = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
+    process = subprocess.Popen([sys.executable, *command], stdout=subprocess.DEVNULL, env=kept)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(process.pid, {0})
     try:
