@@ -163,6 +163,7 @@ def deploy(
     limits: Limits | None = None,
     access: Access | None = None,
     sequences: SequenceLimits | None = None,
+    numerics: str = "fast",
     cache: int | None = None,
     poll: float = 1.0,
     grace: float = 30.0,
@@ -170,12 +171,12 @@ def deploy(
 ) -> Deployment:
     """Serve models by replicas on a Ray cluster, or roll out a change of what a deployment serves.
 
-    ``models``, ``policy``, ``batching``, ``limits``, ``access``, ``sequences``, ``cache`` and
-    ``poll`` are as for ``Server``; the paths are read where the replicas run. ``address`` is a
-    cluster's (``"auto"``, ``"host:6379"``); None is the one that this process is connected to, that
-    of ``RAY_ADDRESS``, or a new one on this machine. ``host``, ``port`` and the access's
-    certificate are those of Ray Serve, which has one of each; ``prefix`` tells deployments apart
-    that share it. ``replicas`` is a number, or a Scaling with load; each is given ``cpus``. A
+    ``models``, ``policy``, ``batching``, ``limits``, ``access``, ``sequences``, ``numerics``,
+    ``cache`` and ``poll`` are as for ``Server``; the paths are read where the replicas run.
+    ``address`` is a cluster's (``"auto"``, ``"host:6379"``); None is the one that this process is
+    connected to, that of ``RAY_ADDRESS``, or a new one on this machine. ``host``, ``port`` and the
+    access's certificate are those of Ray Serve, which has one of each; ``prefix`` tells deployments
+    apart that share it. ``replicas`` is a number, or a Scaling with load; each is given ``cpus``. A
     replica that ends has ``grace`` seconds for what has come.
 
     A deployment of the same ``name`` is changed without a lost answer: the models are tried first,
@@ -200,6 +201,7 @@ def deploy(
         limits or Limits(),
         Access(access.tokens),  # the certificate is shown by Ray Serve
         (sequences or SequenceLimits())._replace(between_requests=False).checked(),
+        checked("numerics", numerics),
         cache,
         checked("poll", poll),
         max(1, int(cpus)),

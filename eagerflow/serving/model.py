@@ -81,9 +81,11 @@ class ModelVersion:
         """The places of the other inputs, which requests give."""
 
     @classmethod
-    def load(cls, name: str, number: int, path: str | os.PathLike[str]) -> ModelVersion:
+    def load(
+        cls, name: str, number: int, path: str | os.PathLike[str], numerics: str = "fast"
+    ) -> ModelVersion:
         """The version in a file: a saved graph or model, or an ONNX model."""
-        made = cls(name, number, read(path))
+        made = cls(name, number, read(path), numerics)
         made.path = Path(path)
         return made
 

@@ -42,6 +42,7 @@ class Settings(NamedTuple):
     limits: Limits
     access: Access
     sequences: SequenceLimits
+    numerics: str
     cache: int | None
     poll: float
     threads: int
@@ -55,6 +56,7 @@ class Settings(NamedTuple):
             metrics,
             cache=self.cache,
             sequences=self.sequences,
+            numerics=self.numerics,
         )
 
     @property

@@ -151,7 +151,8 @@ class Repository:
     with one for each version, named by its number, that holds one file:
     ``models/digits/3/model.ef``. A version answers when it was loaded and has run; one that does
     not load never takes the place of one that does. ``executor`` makes what computes the batches
-    of a version. Raises ArgumentError where nothing is found.
+    of a version, ``numerics`` is as for ``ef.function``. Raises ArgumentError where nothing is
+    found.
     """
 
     def __init__(
@@ -163,8 +164,10 @@ class Repository:
         executor: Callable[[ModelVersion], Executor] = InProcess,
         cache: int | None = None,
         sequences: SequenceLimits | None = None,
+        numerics: str = "fast",
     ) -> None:
         self.metrics = metrics
+        self._numerics = numerics
         self._executor = executor
         self._cache = cache
         self._sequences = (sequences or SequenceLimits()).checked()
@@ -372,7 +375,7 @@ class Repository:
         """A version that was read from its file, and has run; called in the loader's thread."""
         if not path.is_file():
             raise FileFormatError("it is no file", op="load", argument=str(path))
-        version = ModelVersion.load(model.name, number, path)
+        version = ModelVersion.load(model.name, number, path, self._numerics)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
         if version.signature.state is not None:
             made: Batcher = SequenceBatcher(version, model.batching, counts, model.sequences)

@@ -51,8 +51,9 @@ class Server:
     ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
     ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` who may
     ask, ``sequences`` how much state is kept between requests, for models that have some; files
-    are looked at every ``poll`` seconds. ``cache`` is how many bytes of answers each model keeps
-    for equal requests (default: none). ``workers`` processes compute, or the server itself if it
+    are looked at every ``poll`` seconds. With ``numerics="exact"`` answers have the bits of eager
+    calls, as those of ``ef.function``. ``cache`` is how many bytes of answers each model keeps for
+    equal requests (default: none). ``workers`` processes compute, or the server itself if it
     is 0 (a WorkerSettings says more); models with state are computed by the server. When it is to
     end, it first tells for ``leave`` seconds that it is not ready, and answers; then it refuses
     connections, and what has come has ``grace`` seconds. ``log`` is a line for each request, on the
@@ -88,6 +89,7 @@ class Server:
         access: Access | None = None,
         sequences: SequenceLimits | None = None,
         poll: float = 1.0,
+        numerics: str = "fast",
         cache: int | None = None,
         workers: int | WorkerSettings = 0,
         grace: float = 30.0,
@@ -104,6 +106,7 @@ class Server:
         self._sequences = (sequences or SequenceLimits()).checked()
         self._limits = limits or Limits()
         self._access = (access or Access()).checked()
+        self._numerics = checked("numerics", numerics)
         self._cache = cache
         self._poll = checked("poll", poll)
         self._grace = checked("grace", grace)
@@ -265,7 +268,12 @@ class Server:
             if pool is not None:
                 metrics.watch(pool.workers)
             repository = self.repository = Repository(
-                *self._options, metrics, pool or InProcess, self._cache, self._sequences
+                *self._options,
+                metrics,
+                pool or InProcess,
+                self._cache,
+                self._sequences,
+                self._numerics,
             )
             try:
                 await self._serve(listening, repository)
