@@ -30,6 +30,7 @@ __all__ = ["Limits", "application"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
+SMALL_BODY = 1 << 16  # bytes that are read before it is looked at who is to answer
 CLIENT_GONE = 499  # what servers note for a client that went before its answer
 _log = logging.getLogger("eagerflow.serving")
 
@@ -185,9 +186,10 @@ class _Endpoints:
         It is found when the body is there: versions may leave meanwhile, but not before what they
         were given at once is answered. BusyError where its queue is full.
         """
-        self.batcher(request)
-        body = await self.body(request)
         model, version, label = self.named(request)
+        if request.size is None or request.size > SMALL_BODY:
+            model.batcher(version, label)  # refused before it is read
+        body = await self.body(request)
         found = model.next(version, label, request.header)
         found.check_room()
         return found, body

@@ -23,6 +23,7 @@ JSON = {"content-type": "application/json"}
 _JSON = (b"content-type", b"application/json")
 MAX_KEPT_PATH = 200  # bytes of a path that is remembered
 MAX_KEPT_PATHS = 1024
+MAX_DIGITS = 20  # of a length
 
 
 class ClientGoneError(Exception):
@@ -74,7 +75,7 @@ class HttpRequest:
     ``receive`` gives the messages of the ASGI server.
     """
 
-    __slots__ = ("_headers", "_query", "method", "named", "path", "receive")
+    __slots__ = ("_headers", "_query", "method", "named", "path", "receive", "size")
 
     def __init__(self, scope: Mapping[str, Any], receive: Receive, named: Mapping[str, str]):
         self.method: str = scope["method"]
@@ -83,6 +84,10 @@ class HttpRequest:
         self.receive = receive
         self._headers: Iterable[tuple[bytes, bytes]] = scope["headers"]
         self._query: bytes = scope.get("query_string", b"")
+        told = self.header("content-length")
+        is_number = told is not None and told.isdecimal() and len(told) < MAX_DIGITS
+        self.size = int(told) if told is not None and is_number else None
+        """Bytes of the body, as its header says; None where it does not."""
 
     def header(self, name: str) -> str | None:
         """The value of the first header of this name, in small letters; None without one."""
@@ -102,8 +107,7 @@ class HttpRequest:
 
         ``most`` is its size in bytes. ClientGoneError where the client goes meanwhile.
         """
-        told = self.header("content-length")
-        if told is not None and told.isdecimal() and int(told) > most:
+        if self.size is not None and self.size > most:
             raise _too_large(most)
         parts: list[bytes] = []
         size, more = 0, True
