@@ -23,7 +23,13 @@ QUEUE = 2  # batches that wait for a worker, before who brings more has to wait
 
 
 class Event(NamedTuple):
-    """A moment of a schedule: a worker pulled the weights, or pushed its gradients."""
+    """A moment of a schedule: a worker pulled the weights, or pushed its gradients.
+
+    ``what`` is ``"pull"`` or ``"push"``, ``worker`` the worker's place among all.
+
+    >>> ef.cluster.Event("pull", 0)
+    Event(what='pull', worker=0)
+    """
 
     what: str
     worker: int
@@ -45,14 +51,14 @@ class ParameterServer(DataParallel):
     program changes itself between two merges is seen after the second one. Source: Ho and others,
     "More effective distributed ML via a stale synchronous parallel parameter server", 2013.
 
-    >>> ef.set_logical_devices("cpu", 3)
+    >>> ef.set_logical_devices("cpu", 2)
     >>> w, optimizer = ef.Variable(4.0), ef.nn.optimizers.SGD(0.25)
     >>> def step(x):
     ...     with ef.GradientTape() as tape:
     ...         loss = (x * w * w).mean()
     ...     optimizer.apply(tape.gradient(loss, [w]), [w])
     >>> strategy = ef.cluster.ParameterServer(
-    ...     devices=["cpu:0", "cpu:1"], servers=["cpu:2"], mode="asynchronous", staleness=0
+    ...     devices=["cpu:0"], servers=["cpu:1"], mode="asynchronous", staleness=0
     ... )
     >>> own = strategy.step(step)
     >>> own(ef.ones((2,))), own(ef.ones((2,))), strategy.merge()
