@@ -302,6 +302,8 @@ class Server:
             interface="asgi3",
             log_level="warning",
             access_log=False,
+            proxy_headers=False,  # nothing here asks where a client is
+            server_header=False,
             lifespan="off",
             **self._access.transport(),
         )
