@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from eagerflow.cluster.data_parallel import DataParallel
 from eagerflow.cluster.parameter_server import ParameterServer
+from eagerflow.cluster.pipeline import Pipeline
 
-__all__ = ["DataParallel", "ParameterServer"]
+__all__ = ["DataParallel", "ParameterServer", "Pipeline"]

@@ -112,6 +112,10 @@ class DataParallel:
         self.shadows.note(mirrored)
         self.shadows.merge(local)
 
+    def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
+        """The graph for all devices, of those of the replicas."""
+        return replicated(graphs, self.devices, self.shadows, self.homes)
+
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
         self._used[id(found)] = found
@@ -203,7 +207,7 @@ class ReplicatedStep:
         if found is None:
             self._strategy.merge()  # new shadows are made of what the Variables hold now
             own = self._strategy
-            made = replicated(graphs, own.devices, own.shadows, own.homes)
+            made = own.replicated(graphs)
             while len(self._prepared) >= MAX_KEPT_GRAPHS:
                 del self._prepared[next(iter(self._prepared))]
             found = self._prepared[key] = _Prepared(made, graphs, self._strategy.planned(made))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from eagerflow.cluster.copying import Copying
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -27,7 +28,7 @@ from eagerflow.ops.creation.cast import to_device
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.variable import Variable
 
-__all__ = ["Replicated", "replicated"]
+__all__ = ["Replicated", "first_of", "replicated", "varying_in"]
 
 _MEAN = replica_mean.op  # type: ignore[attr-defined]
 Shadow = Callable[[Variable, int], Variable]
@@ -65,7 +66,7 @@ def replicated(
     return Replication(graphs, devices, shadow, homes).made()
 
 
-class Replication:
+class Replication(Copying):
     """A step on its way to a graph over devices; see ``replicated``.
 
     Values of the first graph stand for those of all; ``varying`` are those that may differ
@@ -79,18 +80,17 @@ class Replication:
         shadow: Shadow,
         homes: Sequence[int] | None = None,
     ) -> None:
+        super().__init__(devices)
         self.graphs = list(graphs)
         self.active = [r for r, graph in enumerate(graphs) if graph is not None]
-        self.devices, self.shadow = devices, shadow
-        self.first = _first(graphs)
+        self.shadow = shadow
+        self.first = first_of(graphs)
         self.cells = {cell.value: cell for cell in self.first.cells}
-        self.varying, self.local = _varying(self.first)
+        self.varying, self.local = varying_in(self.first)
         self.read = _read_by_replicas(self.first, self.varying)
         places = homes or range(len(graphs))
         self.home = _homes(self.first, self.varying, places)
         self.default = places[0]
-        self.names = FreeNames()
-        self.nodes: list[Node] = []
         self.shared: dict[Value, Value] = {}
         self.own: list[dict[Value, Value]] = [{} for _ in devices]
         self.copies: dict[tuple[Cell, int], Cell] = {}
@@ -174,9 +174,7 @@ class Replication:
         known: dict[Value, Value],
         like: Node | None = None,
     ) -> None:
-        made = node.like(tuple(inputs), None, self.names.take(name))
-        made.device = self.devices[r]
-        self.nodes.append(made)
+        made = self.copy(node, inputs, r, name)
         known.update(zip((like or node).outputs, made.outputs, strict=True))
 
     def _at(self, r: int, x: Any) -> Any:
@@ -229,13 +227,7 @@ class Replication:
         """The value of a new node, with the facts of one that a node makes."""
         node = like.node
         assert node is not None
-        name = self.names.take(f"replica_{r}/{node.name}")
-        made = Node(op.op, inputs, more, name, node.origin, self.devices[r])
-        value = like.like(made, name)
-        value.index = 0
-        made.outputs = (value,)
-        self.nodes.append(made)
-        return value
+        return self.call(like, op, inputs, r, f"replica_{r}/{node.name}", **more)
 
     # Variables ---------------------------------------------------------------------------------
 
@@ -284,7 +276,7 @@ class Replication:
 # What differs between replicas -------------------------------------------------------------------
 
 
-def _first(graphs: Sequence[Graph | None]) -> Graph:
+def first_of(graphs: Sequence[Graph | None]) -> Graph:
     """The first graph, of which the others are copies for other sizes."""
     first, *others = [graph for graph in graphs if graph is not None]
     forms = [[(n.op, len(n.inputs), len(n.outputs)) for n in g.nodes] for g in (first, *others)]
@@ -299,7 +291,7 @@ def _first(graphs: Sequence[Graph | None]) -> Graph:
     return first
 
 
-def _varying(graph: Graph) -> tuple[set[Value], set[Cell]]:
+def varying_in(graph: Graph) -> tuple[set[Value], set[Cell]]:
     """The values that may differ between replicas, and the Variables that each has for itself."""
     local = {
         c for c in graph.cells if c.variable.is_random_state or c.variable.aggregation == "sum"
