@@ -93,10 +93,15 @@ class Pipeline(DataParallel):
         pins = pins_of(first, self.devices)
         positions = Positions(first, varying_in(first)[0], pins)
         stages = positions.stages(range(1, len(self.devices)) if pins else self._cut(positions))
-        count = len(self.devices)
-        window = None if self.schedule == "fill-drain" else lambda stage: count - stage
         own = [graph for graph in graphs if graph is not None]
-        return pipelined(own, self.devices, positions, stages, window)
+        return pipelined(own, self.devices, positions, stages, self._windows())
+
+    def _windows(self) -> list[int]:
+        """How many micro-batches that have not come back each stage may have."""
+        count = len(self.devices)
+        if self.schedule == "fill-drain":
+            return [self.replicas] * (count - 1) + [1]  # from the last one they come back at once
+        return [count - stage for stage in range(count)]
 
     def _cut(self, positions: Positions) -> list[int]:
         """Where stages begin; batches of other sizes are cut at the same places."""

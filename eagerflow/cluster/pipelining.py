@@ -3,13 +3,14 @@
 Of a step that was captured as a replica's (``nn/replicas.py``) this makes one graph, in which each
 micro-batch has nodes of its own for what depends on it, on the devices of their stages. Means over
 replicas are sums in the order of the micro-batches, which grow while these pass. What a micro-batch
-changes for itself goes on to the next one, as if each had been a batch. A stage may hold back a
-micro-batch until an earlier one has come back: ``after`` says so, with one more value to wait for.
+changes for itself goes on to the next one, as if each had been a batch. A stage takes micro-batches
+in turn, and may hold one back until an earlier one has come back: ``after`` says so in the graph,
+with one more value to wait for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -25,24 +26,20 @@ from eagerflow.ops.elementwise.arithmetic import add, multiply
 
 __all__ = ["pipelined"]
 
-Window = Callable[[int], int]
-"""How many micro-batches a stage may have at once."""
-
-
 def pipelined(
     graphs: Sequence[Graph],
     devices: Sequence[str],
     positions: Positions,
     stages: Stages,
-    window: Window | None = None,
+    windows: Sequence[int],
 ) -> Replicated:
     """The graph of a step for several micro-batches.
 
     ``graphs`` are the step for each of them, which differ in sizes alone; ``positions`` and
-    ``stages`` are those of the first one, ``devices`` have a stage each. Without a ``window`` a
-    stage takes what comes.
+    ``stages`` are those of the first one, ``devices`` have a stage each, and ``windows`` say how
+    many micro-batches that have not come back a stage may have.
     """
-    return _Pipelining(graphs, devices, positions, stages, window).made()
+    return _Pipelining(graphs, devices, positions, stages, windows).made()
 
 
 class _Pipelining(Copying):
@@ -57,16 +54,16 @@ class _Pipelining(Copying):
         devices: Sequence[str],
         positions: Positions,
         stages: Stages,
-        window: Window | None,
+        windows: Sequence[int],
     ) -> None:
         super().__init__(devices)
         self.graphs, self.first = graphs, positions.graph
-        self.positions, self.stages, self.window = positions, stages, window
+        self.positions, self.stages, self.windows = positions, stages, windows
         self.shared: dict[Value, Value] = {}  # what is the same for all micro-batches
         self.own: dict[Value, Value] = {}  # what the present one has, or its forerunner gave it
         self.late: dict[tuple[Value, int], Value] = {}  # the same as a stage reads it, in its turn
-        self.ends: list[dict[int, dict[Value, None]]] = []
-        """For each micro-batch and stage the values that end its way back there."""
+        self.ends: list[dict[tuple[int, bool], dict[Value, None]]] = []
+        """For each micro-batch, by the stage and whether it is on its way back: the last values."""
         self.turns: dict[tuple[int, int], Value | None] = {}
 
     def made(self) -> Replicated:
@@ -117,24 +114,35 @@ class _Pipelining(Copying):
 
     def _micro_batch(self, k: int) -> dict[str, Value]:
         """The nodes of a micro-batch; gives its inputs."""
-        graph, varying = self.graphs[k], self.positions.varying
-        cells = [c for c in self.first.cells if c.value in varying and c.assigned is not None]
-        handed = {c.value: self._read(c.assigned) for c in cells} if k else {}
-        self.own |= handed
+        graph = self.graphs[k]
+        inputs = [
+            self._entry(v, f"micro_batch_{k}/{name}", before)
+            for name, before, v in zip(
+                graph.inputs.names, self.first.inputs, graph.inputs, strict=True
+            )
+        ]
+        if k:
+            self.own |= self._handed(k, inputs[0])
+        self.own.update(zip(self.first.inputs, inputs, strict=True))
         self.late.clear()
         self.ends.append({})
-        inputs = {}
-        for name, before, v in zip(
-            graph.inputs.names, self.first.inputs, graph.inputs, strict=True
-        ):
-            made = self._entry(v, f"micro_batch_{k}/{name}", before)
-            self.own[before] = inputs[made.name] = made
         for node, mine in zip(self.first.nodes, graph.nodes, strict=True):
             if node.op is MEAN:
                 self._add(node, mine, k)
             elif self.positions.varies(node):
                 self._copy(node, mine, k)
-        return inputs
+        return {v.name: v for v in inputs}
+
+    def _handed(self, k: int, begin: Value) -> dict[Value, Value]:
+        """What a micro-batch has from the one before, in place of the values of Variables."""
+        found = {}
+        for cell in self.first.cells:
+            if cell.value in self.positions.varying and cell.assigned is not None:
+                stage, name = self.stages.entries[cell.value], f"micro_batch_{k}/{cell.name}"
+                # Not in one kernel with the one before: that would wait for this one.
+                given = self._read(cell.assigned), begin
+                found[cell.value] = self.call(cell.value, after, given, stage, name)
+        return found
 
     def _copy(self, node: Node, mine: Node, k: int) -> None:
         inputs = [  # numbers and constants may be those of its sizes
@@ -144,8 +152,7 @@ class _Pipelining(Copying):
         stage = self.stages.nodes[node]
         made = self.copy(mine, inputs, stage, f"micro_batch_{k}/{mine.name}")
         self.own.update(zip(node.outputs, made.outputs, strict=True))
-        if node in self.positions.backward:
-            self._note(made, stage)
+        self._note(made, stage, node in self.positions.backward)
 
     def _add(self, node: Node, mine: Node, k: int) -> None:
         """A mean over micro-batches: what this one counts, added to what came before."""
@@ -153,7 +160,7 @@ class _Pipelining(Copying):
 
         def call(op: Any, inputs: tuple[Any, ...], name: str) -> Value:
             made = self.call(mean, op, inputs, stage, f"micro_batch_{k}/{node.name}{name}")
-            self._note(made.node, stage)
+            self._note(made.node, stage, True)
             return made
 
         part = call(multiply, (self._read(node.inputs[0]), mine.attributes["share"]), "")
@@ -165,10 +172,10 @@ class _Pipelining(Copying):
             before = call(after, (before, part), "/before")
             self.shared[mean] = call(add, (before, part), "/sum")
 
-    def _note(self, made: Node | None, stage: int) -> None:
-        """A node is the last one of a way back, until another one reads what it makes."""
+    def _note(self, made: Node | None, stage: int, back: bool) -> None:
+        """A node is the last one of a stage, until another one there reads what it makes."""
         assert made is not None
-        ends = self.ends[-1].setdefault(stage, {})
+        ends = self.ends[-1].setdefault((stage, back), {})
         for x in made.values():
             ends.pop(x, None)
         ends.update(dict.fromkeys(made.outputs))
@@ -205,12 +212,14 @@ class _Pipelining(Copying):
     def _turn(self, k: int, stage: int) -> Value | None:
         """What is there when a stage may take a micro-batch; None if it may from the start."""
         if (k, stage) not in self.turns:
-            before = -1 if self.window is None else k - self.window(stage)
-            ends = list(self.ends[before].get(stage, ())) if before >= 0 else []
-            name = f"micro_batch_{before}/end_{stage}"
+            waits: list[Value] = []
+            for before, back in ((k - 1, False), (k - self.windows[stage], True)):
+                if before >= 0:
+                    waits += self.ends[before].get((stage, back), ())
+            name = f"micro_batch_{k}/stage_{stage}"
             self.turns[k, stage] = (
-                reduce(lambda x, y: self.call(x, after, (x, y), stage, name), ends)
-                if ends
+                reduce(lambda x, y: self.call(x, after, (x, y), stage, name), waits)
+                if waits
                 else None
             )
         return self.turns[k, stage]
