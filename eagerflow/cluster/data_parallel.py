@@ -45,7 +45,7 @@ class DataParallel:
     ...         loss = (x * w).sum(axis=1).mean()
     ...     optimizer.apply(tape.gradient(loss, [w]), [w])
     ...     return loss
-    >>> ef.set_logical_devices("cpu", 2)
+    >>> ef.set_logical_devices("cpu", 3)
     >>> strategy = ef.cluster.DataParallel(devices=["cpu:0", "cpu:1"])
     >>> strategy.step(step)(ef.tensor([[1.0, 0.0], [3.0, 4.0]]))
     Tensor(6., float32, cpu:0)

@@ -26,6 +26,7 @@ from eagerflow.ops.elementwise.arithmetic import add, multiply
 
 __all__ = ["pipelined"]
 
+
 def pipelined(
     graphs: Sequence[Graph],
     devices: Sequence[str],
