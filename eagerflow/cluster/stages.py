@@ -133,8 +133,10 @@ class Positions:
     def _gradients(self) -> None:
         made: set[Value] = set()  # gradients that have a position
         own = [node for node in self.graph.nodes if node in self.backward]
+        weights = self._weights_of(own)
         for node in own:
-            sets = [self.near[x] for x in node.values() if self.near.get(x)]
+            given = [*node.values(), *([weights[node]] if node in weights else ())]
+            sets = [self.near[x] for x in given if self.near.get(x)]
             common = frozenset.intersection(*sets) if sets else frozenset[int]()
             before = [self.of[x.node] for x in node.values() if x in made and x.node is not None]
             if node in self.of:
@@ -154,6 +156,28 @@ class Positions:
                 self.of[node] = max(map(min, sets), default=self.last)
             made.update(node.outputs)
         self._beside_readers(own)
+
+    def _weights_of(self, own: Sequence[Node]) -> dict[Node, Value]:
+        """Of nodes that lead to the gradient of one weight, and to nothing else, that weight."""
+        carried: dict[Value, Node] = {}  # what is made of a mean, and has its shape
+        for node in self.graph.nodes:
+            if node.op is MEAN:
+                carried[node.outputs[0]] = node
+            for x in node.values():
+                if x in carried:
+                    same = [v for v in node.outputs if v.shape == x.shape]
+                    carried.update(dict.fromkeys(same, carried[x]))
+        found: dict[Node, Value] = {}
+        for cell in self.graph.cells:
+            if cell.assigned in carried and self.near.get(cell.value):
+                found[carried[cell.assigned]] = cell.value
+        for node in reversed(own):
+            readers = [n for v in node.outputs for n in self.readers.get(v, ())]
+            led = {found.get(n) for n in readers}
+            weight = led.pop() if len(led) == 1 else None
+            if weight is not None:
+                found[node] = weight
+        return found
 
     def _updates(self) -> None:
         """What follows from means: beside the largest of what it reads."""

@@ -1,0 +1,146 @@
+"""Dense layers whose weights lie on several devices, in parts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import reduce
+from itertools import accumulate, pairwise
+from typing import Any, Unpack
+
+import numpy as np
+
+from eagerflow import ops
+from eagerflow.capture.trace import trace
+from eagerflow.devices import device
+from eagerflow.dims import Shape
+from eagerflow.nn.arguments import require
+from eagerflow.nn.configured import Untracked
+from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.layers.cells import build_part
+from eagerflow.nn.layers.core import Dense
+from eagerflow.spec import TensorSpec
+from eagerflow.tensor import Tensor
+from eagerflow.variable import assign_together
+
+__all__ = ["SplitDense"]
+
+
+class SplitDense(Layer):
+    """What a Dense layer computes, with a part of its weights on each device.
+
+    ``layer`` is a Dense, whose units are divided over the ``devices``: each has some columns of the
+    kernel, and what they give is joined on the first one. ``then`` is a Dense that follows at once:
+    the rows of its kernel lie where the columns do that they belong to, so that what is between
+    both stays in parts, and what the parts give is added up in the order of the devices. Weights
+    begin as those of the two layers, which are not changed; ``joined`` gives such layers again.
+
+    The parts are computed on their devices where the graph of a step is cut over these: by
+    ``Pipeline``, of whose devices they are, or ``ef.capture.partition``. Raises ArgumentError for
+    what cannot be divided. Source: Shoeybi and others, "Megatron-LM", 2019.
+
+    >>> first, second = ef.nn.Dense(6, activation="relu"), ef.nn.Dense(2)
+    >>> layer = ef.cluster.SplitDense(first, ["cpu:0", "cpu:0"], then=second)
+    >>> layer(ef.ones((3, 4))).shape, [w.shape for w in layer.weights]
+    ((3, 2), [(4, 3), (3,), (4, 3), (3,), (3, 2), (2,), (3, 2)])
+    """
+
+    def __init__(
+        self,
+        layer: Dense,
+        devices: Sequence[str],
+        then: Dense | None = None,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        options.setdefault("dtype", getattr(layer, "dtype_policy", None))
+        super().__init__(**options)
+        self.devices = list(map(str, devices))
+        self._check("layer", layer)
+        expected = f"from 1 to {layer.units} devices, for as many units"
+        fits = 1 <= len(self.devices) <= layer.units
+        require(fits, self.devices, "not what units can be divided over", self._label, "devices")
+        sizes = [len(part) for part in np.array_split(np.arange(layer.units), len(self.devices))]
+        self._seams = list(pairwise([0, *accumulate(sizes)]))
+        self.columns = [
+            _part(layer, f"columns_{i}", units=n, activation=None) for i, n in enumerate(sizes)
+        ]
+        self._begin = Untracked((layer, then))
+        self._configs = [one.get_config() for one in (layer, then) if one is not None]
+        self._activation = layer.activation
+        self.rows: list[Dense] = []
+        if then is not None:
+            self._check("then", then)
+            fits, expected = not then.built or then.width == layer.units, f"{layer.units} inputs"
+            require(fits, then, "not of as many inputs", self._label, "then", expected)
+            expected = "an activation that looks at each number by itself"
+            alone = _looks_at_each(layer.activation)
+            require(alone, layer, "not to be activated in parts", self._label, "layer", expected)
+            self.rows = [
+                _part(then, f"rows_{i}", activation=None, use_bias=then.use_bias and not i)
+                for i in range(len(sizes))
+            ]
+            self._last = then.activation
+
+    def _check(self, argument: str, layer: Any) -> None:
+        own = type(layer) is Dense
+        expected = "a Dense without constraints"
+        free = own and layer.kernel_constraint is None and layer.bias_constraint is None
+        require(free, layer, "not to be divided", self._label, argument, expected)
+
+    def build(self, input_shape: Shape) -> None:
+        """Make the weights of all parts."""
+        layer, then = self._begin.held
+        build_part(layer, input_shape, self.name)
+        values: dict[Any, Any] = {}
+        for part, (begin, end) in zip(self.columns, self._seams, strict=True):
+            build_part(part, input_shape, self.name)
+            values[part.kernel] = layer.kernel.numpy()[:, begin:end]
+            if part.bias is not None:
+                values[part.bias] = layer.bias.numpy()[begin:end]
+        if then is not None:
+            build_part(then, (*input_shape[:-1], layer.units), self.name)
+        for part, (begin, end) in zip(self.rows, self._seams, strict=bool(self.rows)):
+            build_part(part, (*input_shape[:-1], end - begin), self.name)
+            values[part.kernel] = then.kernel.numpy()[begin:end]
+            if part.bias is not None:
+                values[part.bias] = then.bias.numpy()
+        assign_together(values)
+        self._begin = Untracked((None, None))  # weights are to be there once
+
+    def call(self, inputs: Tensor) -> Tensor:
+        """What the whole layers would give."""
+        parts = []
+        for i, place in enumerate(self.devices):
+            with device(place):
+                found = self.columns[i](inputs)
+                parts.append(self.rows[i](self._activation(found)) if self.rows else found)
+        with device(self.devices[0]):
+            if self.rows:
+                return self._last(reduce(ops.add, parts))
+            return self._activation(ops.concat(parts, axis=-1))
+
+    def joined(self) -> list[Dense]:
+        """Dense layers with the weights that the parts have: one, or two in a row."""
+        found = []
+        both = zip(self._configs, (self.columns, self.rows), (1, 0), strict=False)
+        for config, parts, axis in both:
+            made = Dense(**config | {"name": None})
+            kernel = np.concatenate([part.kernel.numpy() for part in parts], axis)
+            made.build((1, kernel.shape[0]))
+            values: dict[Any, Any] = {made.kernel: kernel}
+            if made.bias is not None:
+                biases = [part.bias.numpy() for part in parts if part.bias is not None]
+                values[made.bias] = np.concatenate(biases)
+            assign_together(values)
+            found.append(made)
+        return found
+
+
+def _part(layer: Dense, name: str, **changes: Any) -> Dense:
+    """A Dense like another one, whose weights are to be given."""
+    begin = {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
+    return Dense(**{**layer.get_config(), **begin, "name": name, **changes})
+
+
+def _looks_at_each(activation: Any) -> bool:
+    graph = trace(activation, TensorSpec((2, 2), "float32"))
+    return all(node.op.family == "elementwise" for node in graph.nodes)
