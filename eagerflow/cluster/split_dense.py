@@ -14,8 +14,8 @@ from eagerflow.capture.trace import trace
 from eagerflow.devices import device
 from eagerflow.dims import Shape
 from eagerflow.nn.arguments import require
-from eagerflow.nn.configured import Untracked
-from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.nn.configured import Untracked, from_config
+from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
 from eagerflow.nn.layers.cells import build_part
 from eagerflow.nn.layers.core import Dense
 from eagerflow.spec import TensorSpec
@@ -46,11 +46,12 @@ class SplitDense(Layer):
 
     def __init__(
         self,
-        layer: Dense,
+        layer: Any,
         devices: Sequence[str],
-        then: Dense | None = None,
+        then: Any = None,
         **options: Unpack[LayerOptions],
     ) -> None:
+        layer, then = map(_from_file, (layer, then))
         options.setdefault("dtype", getattr(layer, "dtype_policy", None))
         super().__init__(**options)
         self.devices = list(map(str, devices))
@@ -133,6 +134,13 @@ class SplitDense(Layer):
             assign_together(values)
             found.append(made)
         return found
+
+
+def _from_file(layer: Any) -> Any:
+    """A layer, which a saved model holds as its configuration."""
+    return (
+        from_config("layer", layer, layer_classes, callable) if isinstance(layer, dict) else layer
+    )
 
 
 def _part(layer: Dense, name: str, **changes: Any) -> Dense:
