@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any, Unpack
@@ -18,6 +19,7 @@ from eagerflow.nn.configured import Untracked, from_config
 from eagerflow.nn.layer import Layer, LayerOptions, layer_classes
 from eagerflow.nn.layers.cells import build_part
 from eagerflow.nn.layers.core import Dense
+from eagerflow.nn.symbols import is_symbolic
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together
@@ -60,13 +62,14 @@ class SplitDense(Layer):
         fits = 1 <= len(self.devices) <= layer.units
         require(fits, self.devices, "not what units can be divided over", self._label, "devices")
         sizes = [len(part) for part in np.array_split(np.arange(layer.units), len(self.devices))]
-        self._seams = list(pairwise([0, *accumulate(sizes)]))
-        self.columns = [
-            _part(layer, f"columns_{i}", units=n, activation=None) for i, n in enumerate(sizes)
-        ]
-        self._begin = Untracked((layer, then))
+        seams = [slice(*ends) for ends in pairwise([0, *accumulate(sizes)])]
+        self._whole = Untracked(((layer, then), {}))
         self._configs = [one.get_config() for one in (layer, then) if one is not None]
         self._activation = layer.activation
+        self.columns = [
+            self._part(0, i, (slice(None), seam), seam, units=seam.stop - seam.start)
+            for i, seam in enumerate(seams)
+        ]
         self.rows: list[Dense] = []
         if then is not None:
             self._check("then", then)
@@ -76,10 +79,32 @@ class SplitDense(Layer):
             alone = _looks_at_each(layer.activation)
             require(alone, layer, "not to be activated in parts", self._label, "layer", expected)
             self.rows = [
-                _part(then, f"rows_{i}", activation=None, use_bias=then.use_bias and not i)
-                for i in range(len(sizes))
+                self._part(1, i, seam, slice(None), use_bias=then.use_bias and not i)
+                for i, seam in enumerate(seams)
             ]
             self._last = then.activation
+
+    def _part(self, number: int, i: int, kernel: Any, bias: slice, **changes: Any) -> Dense:
+        """A Dense of one device, whose weights begin as parts of a whole layer's."""
+        name = f"{('columns', 'rows')[number]}_{i}"
+        begin = {
+            "kernel_initializer": lambda shape, dtype: self._begin(number, shape, dtype)[0][kernel],
+            "bias_initializer": lambda shape, dtype: self._begin(number, shape, dtype)[1][bias],
+        }
+        return Dense(**self._configs[number] | begin | {"name": name, "activation": None} | changes)
+
+    def _begin(self, number: int, shape: Shape, dtype: Any) -> list[Any]:
+        """What the weights of a whole layer are or would begin with; drawn once for all parts."""
+        layers, drawn = self._whole.held
+        if number not in drawn:
+            one, first = layers[number], layers[0]
+            if one.built:
+                drawn[number] = [weight.numpy() for weight in one.weights]
+            else:
+                kernel = (first.units if number else shape[0], one.units)
+                makers = (one.kernel_initializer, kernel), (one.bias_initializer, kernel[1:])
+                drawn[number] = [make(size, dtype).numpy() for make, size in makers]
+        return drawn[number]  # type: ignore[no-any-return]
 
     def _check(self, argument: str, layer: Any) -> None:
         own = type(layer) is Dense
@@ -89,32 +114,20 @@ class SplitDense(Layer):
 
     def build(self, input_shape: Shape) -> None:
         """Make the weights of all parts."""
-        layer, then = self._begin.held
-        build_part(layer, input_shape, self.name)
-        values: dict[Any, Any] = {}
-        for part, (begin, end) in zip(self.columns, self._seams, strict=True):
-            build_part(part, input_shape, self.name)
-            values[part.kernel] = layer.kernel.numpy()[:, begin:end]
-            if part.bias is not None:
-                values[part.bias] = layer.bias.numpy()[begin:end]
-        if then is not None:
-            build_part(then, (*input_shape[:-1], layer.units), self.name)
-        for part, (begin, end) in zip(self.rows, self._seams, strict=bool(self.rows)):
-            build_part(part, (*input_shape[:-1], end - begin), self.name)
-            values[part.kernel] = then.kernel.numpy()[begin:end]
-            if part.bias is not None:
-                values[part.bias] = then.bias.numpy()
-        assign_together(values)
-        self._begin = Untracked((None, None))  # weights are to be there once
+        for column in self.columns:
+            build_part(column, input_shape, self.name)
+        for row, column in zip(self.rows, self.columns, strict=bool(self.rows)):
+            build_part(row, (*input_shape[:-1], column.units), self.name)
+        self._whole = Untracked(())  # weights are to be there once
 
     def call(self, inputs: Tensor) -> Tensor:
         """What the whole layers would give."""
         parts = []
         for i, place in enumerate(self.devices):
-            with device(place):
+            with _on(place, inputs):
                 found = self.columns[i](inputs)
                 parts.append(self.rows[i](self._activation(found)) if self.rows else found)
-        with device(self.devices[0]):
+        with _on(self.devices[0], inputs):
             if self.rows:
                 return self._last(reduce(ops.add, parts))
             return self._activation(ops.concat(parts, axis=-1))
@@ -143,10 +156,9 @@ def _from_file(layer: Any) -> Any:
     )
 
 
-def _part(layer: Dense, name: str, **changes: Any) -> Dense:
-    """A Dense like another one, whose weights are to be given."""
-    begin = {"kernel_initializer": "zeros", "bias_initializer": "zeros"}
-    return Dense(**{**layer.get_config(), **begin, "name": name, **changes})
+def _on(place: str, inputs: Tensor) -> AbstractContextManager[Any]:
+    """A device; none for symbols, which are nowhere."""
+    return nullcontext() if is_symbolic(inputs) else device(place)
 
 
 def _looks_at_each(activation: Any) -> bool:
