@@ -32,7 +32,7 @@ class Pipeline(DataParallel):
     take about the same time, by ``costs``, a CostModel, measured if not given.
 
     With the ``schedule`` ``"one-forward-one-backward"`` stage i of n has at most n - i
-    micro-batches on their way; with ``"fill-drain"`` it takes all that come. Bits are the same.
+    micro-batches on their way; with ``"fill-drain"`` it takes all that come.
 
     Raises ArgumentError for devices that are not there and numbers that are none. Sources: Huang
     and others, "GPipe", 2019; Narayanan and others, "PipeDream", 2019.

@@ -15,8 +15,8 @@ from functools import reduce
 from typing import Any
 
 from eagerflow.cluster.copying import Copying
-from eagerflow.cluster.replication import Replicated
-from eagerflow.cluster.stages import MEAN, Positions, Stages
+from eagerflow.cluster.replication import MEAN, Replicated
+from eagerflow.cluster.stages import Positions, Stages
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
@@ -62,7 +62,7 @@ class _Pipelining(Copying):
         self.positions, self.stages, self.windows = positions, stages, windows
         self.shared: dict[Value, Value] = {}  # what is the same for all micro-batches
         self.own: dict[Value, Value] = {}  # what the present one has, or its forerunner gave it
-        self.late: dict[tuple[Value, int], Value] = {}  # the same as a stage reads it, in its turn
+        self.held: dict[tuple[Value, int], Value] = {}  # the same as a stage reads it, in its turn
         self.ends: list[dict[tuple[int, bool], dict[Value, None]]] = []
         """For each micro-batch, by the stage and whether it is on its way back: the last values."""
         self.turns: dict[tuple[int, int], Value | None] = {}
@@ -125,7 +125,7 @@ class _Pipelining(Copying):
         if k:
             self.own |= self._handed(k, inputs[0])
         self.own.update(zip(self.first.inputs, inputs, strict=True))
-        self.late.clear()
+        self.held.clear()
         self.ends.append({})
         for node, mine in zip(self.first.nodes, graph.nodes, strict=True):
             if node.op is MEAN:
@@ -202,13 +202,13 @@ class _Pipelining(Copying):
         inside = x.node is not None and self.stages.nodes[x.node] == stage
         if inside or x not in self.positions.varying:
             return found
-        late = self.late.get((x, stage))
-        if late is None and node not in self.positions.backward:
+        held = self.held.get((x, stage))
+        if held is None and node not in self.positions.backward:
             turn = self._turn(k, stage)
             if turn is not None:
                 name = f"micro_batch_{k}/{x.name}/turn"
-                late = self.late[x, stage] = self.call(found, after, (found, turn), stage, name)
-        return found if late is None else late
+                held = self.held[x, stage] = self.call(found, after, (found, turn), stage, name)
+        return found if held is None else held
 
     def _turn(self, k: int, stage: int) -> Value | None:
         """What is there when a stage may take a micro-batch; None if it may from the start."""

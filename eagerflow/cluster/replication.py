@@ -28,9 +28,9 @@ from eagerflow.ops.creation.cast import to_device
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.variable import Variable
 
-__all__ = ["Replicated", "first_of", "replicated", "varying_in"]
+__all__ = ["MEAN", "Replicated", "first_of", "replicated", "varying_in"]
 
-_MEAN = replica_mean.op  # type: ignore[attr-defined]
+MEAN = replica_mean.op  # type: ignore[attr-defined]
 Shadow = Callable[[Variable, int], Variable]
 """Gives the Variable that stands for one on a replica that is not its home."""
 
@@ -143,7 +143,7 @@ class Replication(Copying):
 
     def _node(self, i: int, node: Node) -> None:
         """What stands for a node of the first graph; what nothing needs in the end goes again."""
-        if node.op is _MEAN:
+        if node.op is MEAN:
             self._sum(i, node)
             return
         varies = any(v in self.varying for v in node.outputs)
@@ -299,7 +299,7 @@ def varying_in(graph: Graph) -> tuple[set[Value], set[Cell]]:
     while True:
         found = set(graph.inputs) | {c.value for c in local}
         for node in graph.nodes:
-            if node.op is not _MEAN and any(v in found for v in node.values()):
+            if node.op is not MEAN and any(v in found for v in node.values()):
                 found.update(node.outputs)
         more = {c for c in graph.cells if c.assigned in found} - local
         if not more:
@@ -311,7 +311,7 @@ def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
     """What every replica reads to make its own values, but for those that means make."""
     found: set[Value] = set()
     for node in reversed(graph.nodes):
-        if node.op is _MEAN or any(v in varying or v in found for v in node.outputs):
+        if node.op is MEAN or any(v in varying or v in found for v in node.outputs):
             found.update(node.values())
     return found
 
@@ -323,12 +323,12 @@ def _homes(graph: Graph, varying: set[Value], places: Sequence[int]) -> dict[Val
     """
     load = dict.fromkeys(places, 0)
     homes: dict[Value, int] = {}
-    means = [node.outputs[0] for node in graph.nodes if node.op is _MEAN]
+    means = [node.outputs[0] for node in graph.nodes if node.op is MEAN]
     for value in sorted(means, key=lambda v: -nbytes(v)):
         homes[value] = min(load, key=load.__getitem__)
         load[homes[value]] += nbytes(value)
     for node in graph.nodes:
         given = [v for v in node.values() if v in homes]
-        if given and node.op is not _MEAN and not any(v in varying for v in node.outputs):
+        if given and node.op is not MEAN and not any(v in varying for v in node.outputs):
             homes |= dict.fromkeys(node.outputs, homes[max(given, key=nbytes)])
     return homes

@@ -17,16 +17,15 @@ from typing import NamedTuple
 import numpy as np
 
 from eagerflow.capture.placement.cost_model import CostModel
+from eagerflow.cluster.replication import MEAN
 from eagerflow.errors import ArgumentError, CaptureError, PlacementError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
-from eagerflow.ops.communication.replicas import replica_mean
 from eagerflow.ops.creation.cast import to_device
 
-__all__ = ["MEAN", "Positions", "Stages", "cuts_by_costs", "pins_of"]
+__all__ = ["Positions", "Stages", "cuts_by_costs", "pins_of"]
 
-MEAN = replica_mean.op  # type: ignore[attr-defined]
 _TO_DEVICE = to_device.op  # type: ignore[attr-defined]
 SENT_WEIGHT = 0.05  # of what is sent at a cut, against the square of a stage's time
 
@@ -53,6 +52,7 @@ class Positions:
         self.near: dict[Value, frozenset[int]] = {}
         """Of what is no gradient: the positions of the forward nodes that make or read it."""
         self.readers: dict[Value, list[Node]] = {}
+        self.last = 0
         for node in graph.nodes:
             for x in node.values():
                 self.readers.setdefault(x, []).append(node)
@@ -293,7 +293,7 @@ def _sent(found: Positions, total: int) -> list[float]:
             maker = found.entries[v] if v.node is None else found.of[v.node]
             ends = [maker, *(found.of[n] for n in found.readers.get(v, ()))]
             steps[min(ends) + 1] += nbytes(v)
-            steps[max(ends) + 1 if max(ends) < total - 1 else total] -= nbytes(v)
+            steps[max(ends) + 1] -= nbytes(v)
     return list(accumulate(steps))
 
 
