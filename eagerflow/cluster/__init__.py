@@ -14,12 +14,14 @@ from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.cluster import Cluster
 from eagerflow.cluster.data_parallel import DataParallel
 from eagerflow.cluster.parameter_server import Event, ParameterServer
+from eagerflow.cluster.pipeline import Pipeline
 from eagerflow.cluster.simulation.bill import Bill, bill
 from eagerflow.cluster.simulation.calibration import calibrated
 from eagerflow.cluster.simulation.machines import Failures, Link, Machines
 from eagerflow.cluster.simulation.result import Simulation
 from eagerflow.cluster.simulation.simulate import simulate
 from eagerflow.cluster.simulation.workload import Workload
+from eagerflow.cluster.split_dense import SplitDense
 from eagerflow.cluster.status import Status, TaskStatus
 
 __all__ = [
@@ -31,8 +33,10 @@ __all__ = [
     "Link",
     "Machines",
     "ParameterServer",
+    "Pipeline",
     "RemoteTask",
     "Simulation",
+    "SplitDense",
     "Status",
     "TaskStatus",
     "Workload",

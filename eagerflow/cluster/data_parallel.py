@@ -45,7 +45,7 @@ class DataParallel:
     ...         loss = (x * w).sum(axis=1).mean()
     ...     optimizer.apply(tape.gradient(loss, [w]), [w])
     ...     return loss
-    >>> ef.set_logical_devices("cpu", 2)
+    >>> ef.set_logical_devices("cpu", 3)
     >>> strategy = ef.cluster.DataParallel(devices=["cpu:0", "cpu:1"])
     >>> strategy.step(step)(ef.tensor([[1.0, 0.0], [3.0, 4.0]]))
     Tensor(6., float32, cpu:0)
@@ -111,6 +111,10 @@ class DataParallel:
         mirrored = list({v: None for one in used for v in one.mirrored})
         self.shadows.note(mirrored)
         self.shadows.merge(local)
+
+    def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
+        """The graph for all devices, of those of the replicas."""
+        return replicated(graphs, self.devices, self.shadows, self.homes)
 
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
@@ -203,7 +207,7 @@ class ReplicatedStep:
         if found is None:
             self._strategy.merge()  # new shadows are made of what the Variables hold now
             own = self._strategy
-            made = replicated(graphs, own.devices, own.shadows, own.homes)
+            made = own.replicated(graphs)
             while len(self._prepared) >= MAX_KEPT_GRAPHS:
                 del self._prepared[next(iter(self._prepared))]
             found = self._prepared[key] = _Prepared(made, graphs, self._strategy.planned(made))

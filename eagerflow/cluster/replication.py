@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
+from eagerflow.cluster.copying import Copying
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -27,9 +28,9 @@ from eagerflow.ops.creation.cast import to_device
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.variable import Variable
 
-__all__ = ["Replicated", "replicated"]
+__all__ = ["MEAN", "Replicated", "first_of", "replicated", "varying_in"]
 
-_MEAN = replica_mean.op  # type: ignore[attr-defined]
+MEAN = replica_mean.op  # type: ignore[attr-defined]
 Shadow = Callable[[Variable, int], Variable]
 """Gives the Variable that stands for one on a replica that is not its home."""
 
@@ -65,7 +66,7 @@ def replicated(
     return Replication(graphs, devices, shadow, homes).made()
 
 
-class Replication:
+class Replication(Copying):
     """A step on its way to a graph over devices; see ``replicated``.
 
     Values of the first graph stand for those of all; ``varying`` are those that may differ
@@ -79,18 +80,17 @@ class Replication:
         shadow: Shadow,
         homes: Sequence[int] | None = None,
     ) -> None:
+        super().__init__(devices)
         self.graphs = list(graphs)
         self.active = [r for r, graph in enumerate(graphs) if graph is not None]
-        self.devices, self.shadow = devices, shadow
-        self.first = _first(graphs)
+        self.shadow = shadow
+        self.first = first_of(graphs)
         self.cells = {cell.value: cell for cell in self.first.cells}
-        self.varying, self.local = _varying(self.first)
+        self.varying, self.local = varying_in(self.first)
         self.read = _read_by_replicas(self.first, self.varying)
         places = homes or range(len(graphs))
         self.home = _homes(self.first, self.varying, places)
         self.default = places[0]
-        self.names = FreeNames()
-        self.nodes: list[Node] = []
         self.shared: dict[Value, Value] = {}
         self.own: list[dict[Value, Value]] = [{} for _ in devices]
         self.copies: dict[tuple[Cell, int], Cell] = {}
@@ -143,7 +143,7 @@ class Replication:
 
     def _node(self, i: int, node: Node) -> None:
         """What stands for a node of the first graph; what nothing needs in the end goes again."""
-        if node.op is _MEAN:
+        if node.op is MEAN:
             self._sum(i, node)
             return
         varies = any(v in self.varying for v in node.outputs)
@@ -174,9 +174,7 @@ class Replication:
         known: dict[Value, Value],
         like: Node | None = None,
     ) -> None:
-        made = node.like(tuple(inputs), None, self.names.take(name))
-        made.device = self.devices[r]
-        self.nodes.append(made)
+        made = self.copy(node, inputs, r, name)
         known.update(zip((like or node).outputs, made.outputs, strict=True))
 
     def _at(self, r: int, x: Any) -> Any:
@@ -229,13 +227,7 @@ class Replication:
         """The value of a new node, with the facts of one that a node makes."""
         node = like.node
         assert node is not None
-        name = self.names.take(f"replica_{r}/{node.name}")
-        made = Node(op.op, inputs, more, name, node.origin, self.devices[r])
-        value = like.like(made, name)
-        value.index = 0
-        made.outputs = (value,)
-        self.nodes.append(made)
-        return value
+        return self.call(like, op, inputs, r, f"replica_{r}/{node.name}", **more)
 
     # Variables ---------------------------------------------------------------------------------
 
@@ -284,7 +276,7 @@ class Replication:
 # What differs between replicas -------------------------------------------------------------------
 
 
-def _first(graphs: Sequence[Graph | None]) -> Graph:
+def first_of(graphs: Sequence[Graph | None]) -> Graph:
     """The first graph, of which the others are copies for other sizes."""
     first, *others = [graph for graph in graphs if graph is not None]
     forms = [[(n.op, len(n.inputs), len(n.outputs)) for n in g.nodes] for g in (first, *others)]
@@ -299,7 +291,7 @@ def _first(graphs: Sequence[Graph | None]) -> Graph:
     return first
 
 
-def _varying(graph: Graph) -> tuple[set[Value], set[Cell]]:
+def varying_in(graph: Graph) -> tuple[set[Value], set[Cell]]:
     """The values that may differ between replicas, and the Variables that each has for itself."""
     local = {
         c for c in graph.cells if c.variable.is_random_state or c.variable.aggregation == "sum"
@@ -307,7 +299,7 @@ def _varying(graph: Graph) -> tuple[set[Value], set[Cell]]:
     while True:
         found = set(graph.inputs) | {c.value for c in local}
         for node in graph.nodes:
-            if node.op is not _MEAN and any(v in found for v in node.values()):
+            if node.op is not MEAN and any(v in found for v in node.values()):
                 found.update(node.outputs)
         more = {c for c in graph.cells if c.assigned in found} - local
         if not more:
@@ -319,7 +311,7 @@ def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
     """What every replica reads to make its own values, but for those that means make."""
     found: set[Value] = set()
     for node in reversed(graph.nodes):
-        if node.op is _MEAN or any(v in varying or v in found for v in node.outputs):
+        if node.op is MEAN or any(v in varying or v in found for v in node.outputs):
             found.update(node.values())
     return found
 
@@ -331,12 +323,12 @@ def _homes(graph: Graph, varying: set[Value], places: Sequence[int]) -> dict[Val
     """
     load = dict.fromkeys(places, 0)
     homes: dict[Value, int] = {}
-    means = [node.outputs[0] for node in graph.nodes if node.op is _MEAN]
+    means = [node.outputs[0] for node in graph.nodes if node.op is MEAN]
     for value in sorted(means, key=lambda v: -nbytes(v)):
         homes[value] = min(load, key=load.__getitem__)
         load[homes[value]] += nbytes(value)
     for node in graph.nodes:
         given = [v for v in node.values() if v in homes]
-        if given and node.op is not _MEAN and not any(v in varying for v in node.outputs):
+        if given and node.op is not MEAN and not any(v in varying for v in node.outputs):
             homes |= dict.fromkeys(node.outputs, homes[max(given, key=nbytes)])
     return homes

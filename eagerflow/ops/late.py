@@ -121,6 +121,7 @@ _RANDOM = {
     ),
 }
 _UNNAMED = (
+    "communication.order",
     "communication.replicas",
     "fft",
     "nn.adaptive_updates",

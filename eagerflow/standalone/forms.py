@@ -121,8 +121,8 @@ def _is_one(axis: Any) -> bool:
 # Shapes and dtypes -------------------------------------------------------------------------------
 
 
-@form("stop_gradient", "to_device", "positive")
-def _same_value(w: Writer, node: Node, x: Expression) -> Expression:
+@form("stop_gradient", "to_device", "positive", "after")
+def _same_value(w: Writer, node: Node, x: Expression, *others: Expression) -> Expression:
     return x
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.capture.placement.several_devices import COSTS
 from tests.cluster.test_data_parallel import batch, dense, network
 
 ef.set_logical_devices("cpu", 4)
@@ -40,6 +41,9 @@ def test_tasks_have_the_bits_of_devices(kind, request):
     assert trained(ef.cluster.ParameterServer(cluster, **more)) == first
     again = ef.cluster.ParameterServer(devices=WORKERS, servers=SERVERS, **more)
     assert trained(again) == first
+    more = {"microbatches": 3, "costs": COSTS}
+    found = trained(ef.cluster.Pipeline(cluster, **more))
+    assert found == trained(ef.cluster.Pipeline(devices=WORKERS, **more))
 
 
 def test_what_a_program_changes_goes_to_the_tasks(local):

@@ -1,1 +1,1 @@
-"""Ops of what several replicas of a step compute together."""
+"""Ops between replicas and parts of a step: what they compute together, and in what order."""

@@ -1,0 +1,37 @@
+"""What comes after what, where nothing else in a graph says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from eagerflow.op import Cost, Missing, Sample
+from eagerflow.ops.family import ANY, define
+from eagerflow.ops.samples import values
+from eagerflow.spec import TensorSpec
+
+
+@define(
+    "communication",
+    views="some",
+    dtypes=ANY,
+    together=(),
+    infer=lambda x, other: TensorSpec(x.shape, x.dtype),
+    vjp=(lambda g, y, x, other: g, None),
+    jvp=lambda tangents, y, x, other: tangents[0],
+    batch=Missing("it orders the tasks of a graph, which are not computed for each example"),
+    split=Missing("it orders whole tasks"),
+    cost=lambda x, other: Cost(0, 0),
+    onnx=lambda w, x, other: x,
+    samples=lambda rng, dtype: [Sample((x, x[..., None])) for x in values(rng, dtype)],
+    reference=lambda x, other: x,
+)
+def after(xp: Any, x: Any, other: Any, /) -> Any:
+    """The values of ``x``, not before ``other`` is there as well.
+
+    ``x`` and ``other`` are tensors. What reads the result waits for both; so a graph itself says
+    in what order its parts come, wherever they run.
+
+    >>> after(ef.tensor([1.0, 2.0]), ef.tensor(3))
+    Tensor([1., 2.], float32, cpu:0)
+    """
+    return x
