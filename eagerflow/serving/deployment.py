@@ -289,7 +289,7 @@ def _connect(address: str | None) -> bool:
     if not wanted:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(wanted or None, **options)
+        ray.init(wanted or "local", **options)  # without, it tries one that has been here before
     except (ConnectionError, ValueError) as error:
         raise EagerflowError(
             f"Ray cannot be reached: {error}", op="deploy", argument="address"
