@@ -112,6 +112,15 @@ class DataParallel:
         self.shadows.note(mirrored)
         self.shadows.merge(local)
 
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs that steps have been made into so far, another one for each size of a batch.
+
+        They name the device of each node; ``ef.capture.partition(graph, strategy.devices)`` shows
+        what goes between these.
+        """
+        return [one.graph for one in self._used.values()]
+
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
         self._used[id(found)] = found
