@@ -37,13 +37,18 @@ def network():
     return model
 
 
+def show(history):
+    loss, accuracy = history.history["loss"][-1], history.history["accuracy"][-1]
+    print(f"loss {loss:.6f}, accuracy {accuracy:.1%}")
+
+
 # %% [markdown]
 # ## One device
 
 # %%
 one = network()
 alone = one.fit(x, y, batch_size=64, epochs=6, verbose=0)
-print(f"loss {alone.history['loss'][-1]:.6f}, accuracy {alone.history['accuracy'][-1]:.1%}")
+show(alone)
 
 # %% [markdown]
 # ## Two workers
@@ -58,15 +63,15 @@ with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
     together = two.fit(x, y, batch_size=64, epochs=6, verbose=0, strategy=strategy)
     status = cluster.status()
     cuts = ef.capture.partition(strategy.graphs[0], strategy.devices).cuts
-print(f"loss {together.history['loss'][-1]:.6f}, accuracy {together.history['accuracy'][-1]:.1%}")
+show(together)
 
 # %% [markdown]
 # The digits agree. They are not the same bits, as the sum over a batch is now the sum of two sums;
 # but two runs on two workers have the same bits, since sums have one order whatever comes first.
 #
 # Without `local=True` the same program runs in processes that Ray starts on this machine, and with
-# `address="10.0.0.1:6379"` on the machines of [a Ray cluster](docs/cluster.md). There is no script
-# for workers, no rank, and nothing to launch: this program leads, and brings the data.
+# `address="10.0.0.1:6379"` on the machines of [a Ray cluster](../docs/cluster.md). There is no
+# script for workers, no rank, and nothing to launch: this program leads, and brings the data.
 
 # %%
 np.testing.assert_allclose(alone.history["loss"], together.history["loss"], rtol=1e-4)
@@ -92,7 +97,8 @@ status
 
 # %%
 for cut in cuts:
-    print(f"{cut.value:30} {cut.bytes:6,} bytes  {cut.source} to {cut.target}")
+    source, target = (place.removesuffix("/device:cpu:0") for place in (cut.source, cut.target))
+    print(f"{cut.value:28} {cut.bytes:6,} bytes from {source} to {target}")
 
 # %% [markdown]
 # ## Weights with a server
@@ -115,7 +121,7 @@ def served(**options):
 
 
 first, stale, schedule = served(staleness=4)
-print(f"loss {stale.history['loss'][-1]:.6f}, accuracy {stale.history['accuracy'][-1]:.1%}")
+show(stale)
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.2), layout="constrained")
@@ -210,9 +216,9 @@ print(f"{answered} answers, {int(asked)} counted")
 assert asked.numpy() == 6
 
 # %% [markdown]
-# Training goes on in the same way. What a lost task alone had is what steps have made since the
-# last `merge`, which `fit` does after each epoch: with a checkpoint by then, nothing else is to be
-# done again. [When a task goes](docs/cluster.md#when-a-task-goes) has the rules.
+# Training that a lost task was part of raises the same error. Lost are the steps since the last
+# `merge`, which `fit` does after each epoch, and it goes on from a checkpoint of that:
+# [When a worker dies](../docs/strategies.md#when-a-worker-dies).
 #
 # ## Is it worth it?
 #
@@ -264,6 +270,6 @@ axes.grid(alpha=0.3)
 legend = axes.legend()
 
 # %% [markdown]
-# [Training on several devices](docs/strategies.md) tells of steps of your own,
-# [What a cluster would take](docs/cluster-simulator.md) what is assumed, and how near published
+# [Training on several devices](../docs/strategies.md) tells of steps of your own,
+# [What a cluster would take](../docs/cluster-simulator.md) what is assumed, and how near published
 # curves come.
