@@ -195,7 +195,7 @@ with cluster:
 # ## When a worker dies
 #
 # `kill` ends a task as a broken machine would. The run that it was part of raises `TaskLostError`
-# and changes nothing, another task takes its place by itself, and gets its Variables again with the
+# and changes nothing, another one takes its place by itself, and gets its Variables again with the
 # next run. So a program tries again, and each answer is counted once.
 
 # %%
