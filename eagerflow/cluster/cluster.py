@@ -31,6 +31,7 @@ _log = logging.getLogger("eagerflow.cluster")
 _JOB = re.compile(r"[a-z][a-z0-9_]*")
 MAX_TASKS = 4096
 JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
+KILL_SECONDS = 10.0
 LEAVE_SECONDS = 20.0  # for what a task holds, at the end
 MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
 
@@ -257,6 +258,26 @@ class Cluster(ScopeGuard):
         self.membership += 1
         if self._hosts is not None:
             self._hosts.stop(own)
+
+    def kill(self, task: RemoteTask | str) -> None:
+        """End a task without a word, as a machine that fails would: to try what happens then.
+
+        What it alone has is lost, and another process takes its place. SessionError where it is
+        not ready, TimeoutError where it does not end.
+        """
+        own = task if isinstance(task, RemoteTask) else self.task(task)
+        if own.state != READY or self._hosts is None:
+            raise SessionError(
+                f"{own.name} is {own.state}: there is nothing to kill",
+                op="Cluster.kill",
+                hint="cluster.wait() returns when all tasks are ready",
+            )
+        life, end = own.lives, time.monotonic() + KILL_SECONDS
+        self._hosts.stop(own)
+        while own.state == READY and own.lives == life:
+            if time.monotonic() > end:
+                raise TimeoutError(f"{own.name} has not ended after {KILL_SECONDS:g} s")
+            time.sleep(0.005)
 
     def wait(self, seconds: float = 60.0) -> None:
         """Return when all tasks are ready; TimeoutError where one is not after so many seconds."""

@@ -127,6 +127,15 @@ class DataParallel:
             return partition(graph, self.devices, numerics=self.numerics)
         return self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
 
+    @property
+    def graphs(self) -> list[Graph]:
+        """The graphs that steps have been made into so far, another one for each size of a batch.
+
+        They name the device of each node; ``ef.capture.partition(graph, strategy.devices)`` shows
+        what goes between these.
+        """
+        return [one.graph for one in self._used.values()]
+
     def __repr__(self) -> str:
         return f"<DataParallel over {', '.join(self.devices)}>"
 

@@ -103,12 +103,18 @@ class ParameterServer(DataParallel):
         self._workers: list[_Worker] = []
         self._local: dict[Variable, None] = {}
         self._pulled: dict[Variable, None] = {}
+        self._graphs: list[Graph] = []
         self._is_fresh = True
 
     @property
     def schedule(self) -> tuple[Event, ...]:
         """What has come when so far, of asynchronous training."""
         return tuple(self._order.past)
+
+    @property
+    def graphs(self) -> list[Graph]:
+        """As for DataParallel; asynchronous steps are three each: pull, compute, push."""
+        return super().graphs + self._graphs
 
     def step(self, f: Callable[..., Any]) -> Any:
         """A function that makes a step of the workers, of one that makes a step on a batch."""
@@ -140,8 +146,9 @@ class ParameterServer(DataParallel):
         self._workers[worker].put(parts, inputs)
 
     def use(self, parts: Parts) -> None:
-        """Let ``merge`` bring what a step's graphs change."""
+        """Let ``merge`` bring what a step's graphs change, and ``graphs`` show them."""
         self._local.update(dict.fromkeys(parts.local))
+        self._graphs += parts[:3]
         self._pulled.update((cell.variable, None) for cell in parts.push.cells)
 
 

@@ -71,7 +71,7 @@ class Shadows:
         new: dict[Variable, Any] = {}
         for variable in local:
             shadows = self._of.get(variable, {})
-            if shadows:
+            if shadows and variable in self._known:  # else it has been merged already
                 parts = [np.asarray(v.current) for v in (variable, *shadows.values())]
                 new[variable] = _merged(variable, parts)
         assign_together(new)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -21,7 +22,9 @@ _HEAD = (
     "to client",
     "to tasks",
 )
-_WIDTH, _HEIGHT, _GAP = 190, 58, 26  # of a task's box, and between two
+_WIDTH, _HEIGHT = 190, 58  # of a task's box
+_ACROSS, _DOWN = 96, 64  # between two boxes
+_BEND = 6  # so many times its bend is an arrow long
 
 
 class TaskStatus(NamedTuple):
@@ -89,13 +92,16 @@ def picture(tasks: Sequence[TaskStatus]) -> str:
     jobs: dict[str, list[TaskStatus]] = {}
     for task in tasks:
         jobs.setdefault(task.name.split("/")[1], []).append(task)
+    columns = max(map(len, jobs.values()), default=1)
+    longest = (columns - 1) * (_WIDTH + _ACROSS)
+    margin = 16 + max(0, longest // _BEND - _HEIGHT // 2)  # for an arrow over a whole row
     places = {
-        task.name: (_GAP + k * (_WIDTH + _GAP), _GAP + i * (_HEIGHT + 2 * _GAP))
+        task.name: (16 + k * (_WIDTH + _ACROSS), margin + i * (_HEIGHT + _DOWN))
         for i, row in enumerate(jobs.values())
         for k, task in enumerate(row)
     }
-    width = max((x for x, _ in places.values()), default=0) + _WIDTH + _GAP
-    height = max((y for _, y in places.values()), default=0) + _HEIGHT + _GAP
+    width = 32 + columns * (_WIDTH + _ACROSS) - _ACROSS
+    height = 2 * margin + len(jobs) * (_HEIGHT + _DOWN) - _DOWN
     most = max((size for t in tasks for size in t.to_tasks.values()), default=0) or 1
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
@@ -112,19 +118,40 @@ def picture(tasks: Sequence[TaskStatus]) -> str:
 def _arrow(
     start: tuple[int, int], end: tuple[int, int], size: int, most: int, name: str, peer: str
 ) -> str:
+    """What one task has sent to another; bent, each way to its own side, so that both are seen."""
     x1, y1, x2, y2 = (
         at + half
         for ends in (start, end)
-        for at, half in zip(ends, (_WIDTH // 2, _HEIGHT // 2), strict=True)
+        for at, half in zip(ends, (_WIDTH / 2, _HEIGHT / 2), strict=True)
     )
-    # Bent, each way to its own side, so that both ways are seen.
-    x, y = (x1 + x2 + (y2 - y1) // 3) // 2, (y1 + y2 - (x2 - x1) // 3) // 2
-    told = escape(f"{bytes_text(size)} from {name} to {peer}")
+    dx, dy = x2 - x1, y2 - y1
+    x, y = (x1 + x2) / 2 + dy / _BEND, (y1 + y2) / 2 - dx / _BEND
+    a, b = _edge(x1, y1, x, y)
+    c, d = _edge(x2, y2, x, y)
+    thick = 1 + 4 * size / most
+    long = 6 + 2 * thick
+    away = math.hypot(c - x, d - y) or 1.0
+    u, v = (c - x) / away * long, (d - y) / away * long  # of the head
+    far = math.hypot(dx, dy)
+    text = bytes_text(size)
+    told = escape(f"{text} from {name} to {peer}")
     return (
-        f'<path d="M{x1} {y1} Q{x} {y} {x2} {y2}" fill="none" stroke="#5577aa" '
-        f'stroke-opacity="0.7" stroke-width="{1 + 5 * size / most:.1f}">'
-        f"<title>{told}</title></path>"
+        f'<g fill="#5577aa" fill-opacity="0.8"><title>{told}</title>'
+        f'<path d="M{a:.0f} {b:.0f} Q{x:.0f} {y:.0f} {c - u:.0f} {d - v:.0f}" fill="none" '
+        f'stroke="#5577aa" stroke-opacity="0.7" stroke-width="{thick:.1f}"/>'
+        f'<path d="M{c:.0f} {d:.0f} L{c - u - v / 2:.0f} {d - v + u / 2:.0f} '
+        f'L{c - u + v / 2:.0f} {d - v - u / 2:.0f} Z"/>'
+        f'<text x="{(a + 2 * x + c) / 4 + 26 * dy / far:.0f}" '
+        f'y="{(b + 2 * y + d) / 4 - 10 * dx / far + 4:.0f}" '
+        f'text-anchor="middle" font-size="10">{text}</text></g>'
     )
+
+
+def _edge(x: float, y: float, to_x: float, to_y: float) -> tuple[float, float]:
+    """Where a line from the middle of a box leaves it."""
+    dx, dy = to_x - x, to_y - y
+    part = min(_WIDTH / 2 / abs(dx) if dx else 1.0, _HEIGHT / 2 / abs(dy) if dy else 1.0)
+    return x + part * dx, y + part * dy
 
 
 def _box(task: TaskStatus, x: int, y: int) -> str:
@@ -140,5 +167,5 @@ def _box(task: TaskStatus, x: int, y: int) -> str:
     colour = _COLOURS.get(task.state, "#888888")
     return (
         f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="#ffffff" '
-        f'fill-opacity="0.9" stroke="{colour}" stroke-width="2"/>{texts}'
+        f'stroke="{colour}" stroke-width="2"/>{texts}'
     )

@@ -291,14 +291,13 @@ class CompiledLayer(Layer):
         own = any(getattr(type(self), name) is not getattr(CompiledLayer, name) for name in methods)
         return f"_own_{kind}_batch" if own else f"_{kind}_batch", own
 
-    def step_graph(self, kind: str) -> Any:
-        """The graph that steps ``"train"`` or ``"test"`` were last replayed from.
+    def step_graphs(self, kind: str) -> list[Any]:
+        """The graphs that steps ``"train"`` or ``"test"`` are replayed from, the latest last.
 
-        None where there was no step yet, or the model runs them eagerly.
+        There are none before the first step, and where the model runs them eagerly.
         """
         steps = [self._captured.held.get(f"{own}_{kind}_batch") for own in ("", "_own")]
-        graphs = [graph for step in steps if step is not None for graph in step.graphs]
-        return graphs[-1] if graphs else None
+        return [graph for step in steps if step is not None for graph in step.graphs]
 
     def logs(self, own: Any = None, prefix: str = "") -> dict[str, Any]:
         """The results of all metrics as numbers, or what a step of the subclass gave."""

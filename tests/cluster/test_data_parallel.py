@@ -218,7 +218,7 @@ def test_fit_is_what_it_is_on_one_device():
 
 
 def test_batch_logs_are_those_of_all_replicas():
-    x, y = batch(12)
+    x, y = batch(14)
     seen = []
 
     class Log(ef.nn.callbacks.Callback):
@@ -229,10 +229,37 @@ def test_batch_logs_are_those_of_all_replicas():
         seen.clear()
         model = network(*dense())
         model(x[:2])
-        model.fit(x, y, 4, 1, shuffle=False, verbose=0, callbacks=[Log()], strategy=own)
-        return list(seen)
+        more = {"shuffle": False, "verbose": 0, "callbacks": [Log()]}
+        history = model.fit(x, y, 4, 2, strategy=own, **more).history
+        return [*seen, *history["loss"]]  # the last batch of an epoch is smaller
 
     np.testing.assert_allclose(fitted(strategy(2)), fitted(None), 1e-5)
+
+
+def test_what_was_merged_is_not_merged_again():
+    model = network(ef.nn.BatchNormalization(dtype="float64"))
+    x, y = batch(8)
+    model(x[:2])
+    own = strategy(2)
+    own.step(model.python_step("train")[0])(x, y)
+    own.merge()
+    found, logs = model.get_weights(), model.logs()
+    own.merge()
+    for a, b in zip(model.get_weights(), found, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert model.logs() == logs
+
+
+def test_a_strategy_shows_its_graphs():
+    model = network(*dense())
+    model(batch(2)[0])
+    own = strategy(2)
+    step = own.step(model.python_step("train")[0])
+    for rows in (8, 8, 6):
+        step(*batch(rows))
+    large, small = own.graphs
+    assert (large.inputs[0].shape, small.inputs[0].shape) == ((4, 5), (3, 5))
+    assert len(ef.capture.partition(large, own.devices).cuts) == 2 * len(model.trainable_weights)
 
 
 # The graph ----------------------------------------------------------------------------------------

@@ -101,14 +101,24 @@ def wait_for(condition):
         time.sleep(0.01)
 
 
-def test_a_local_task_that_is_closed_is_replaced(local):
+@pytest.mark.parametrize("kind", ["local", "processes"])
+def test_a_task_can_be_killed_to_try_it(kind, request):
+    cluster = request.getfixturevalue(kind)
     graph, _ = slow_step()
-    session = ef.capture.Session(graph, cluster=local)
+    session = ef.capture.Session(graph, cluster=cluster)
     session.run("y", {"rounds": 1})
-    local._hosts.server(local.task("/job:worker/task:1")).close()
-    wait_for(lambda: local.task("/job:worker/task:1").lives == 2)
-    local.wait()
+    worker = cluster.task("/job:worker/task:1")
+    cluster.kill(worker)
+    wait_for(lambda: worker.lives == 2)
+    cluster.wait()
     assert float(session.run("y", {"rounds": 5})) == 5.0
+    cluster.kill("/job:ps/task:0")
+    wait_for(lambda: cluster.task("/job:ps/task:0").lives == 2)
+    cluster.wait()
+    other = cluster.tasks[0]
+    cluster.drain(other)
+    with pytest.raises(SessionError, match="task:0 is drained: there is nothing to kill"):
+        cluster.kill(other)
 
 
 def test_an_interrupt_ends_a_run_and_changes_nothing(processes):

@@ -45,8 +45,16 @@ def test_a_model_gives_its_gradients_in_the_order_of_the_backward_pass(model):
 def test_the_time_is_that_of_the_partitioner(model):
     work = Workload.of(model, MACHINES)
     costs = ef.capture.CostModel({"*": RATES})
-    bill = ef.capture.partition(model.step_graph("train"), ["cpu:0"], costs=costs).bill
+    bill = ef.capture.partition(model.step_graphs("train")[-1], ["cpu:0"], costs=costs).bill
     assert work.compute_seconds + work.update == pytest.approx(bill.one)
+
+
+def test_the_smaller_batch_at_the_end_is_not_taken_for_the_step():
+    model = model_of(16)
+    model.compile("sgd", loss="mse")
+    model.fit(np.ones((20, 64), "float32"), np.ones((20, 10), "float32"), batch_size=8, verbose=0)
+    assert [graph.inputs[0].shape[0] for graph in model.step_graphs("train")] == [8, 4]
+    assert Workload.of(model, MACHINES).batch == 8
 
 
 def test_a_function_its_graph_and_the_model_say_the_same():

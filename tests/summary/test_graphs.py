@@ -40,7 +40,7 @@ def trained_step():
     )
     model.compile("adam", "mse")
     model.fit(np.ones((8, 4), "float32"), np.ones((8, 2), "float32"), verbose=0)
-    return model.step_graph("train")
+    return model.step_graphs("train")[-1]
 
 
 def test_every_node_and_edge_of_a_training_step_is_there():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -96,9 +97,9 @@ class Workload:
     ) -> Workload:
         """What a captured step, or that of a Model, costs on a device of these machines.
 
-        Its examples are the first dimension of its first input; ``sizes`` are numbers for named
-        dimensions. Raises ArgumentError where there is no step,
-        or where it makes no gradients.
+        Its examples are the first dimension of its first input; of several batches it is the
+        largest. ``sizes`` are numbers for named dimensions. Raises ArgumentError where there is
+        no step, or where it makes no gradients.
 
         >>> @ef.function
         ... def step(x, w):
@@ -123,9 +124,9 @@ class Workload:
             return step_or_model
         graph = step_or_model
         if isinstance(graph, CompiledLayer):
-            graph = graph.step_graph("train")
+            graph = max(graph.step_graphs("train"), key=_rows, default=None)
         elif isinstance(graph, Function):
-            graph = graph.graphs[-1] if graph.graphs else None
+            graph = max(graph.graphs, key=_rows, default=None)
         if isinstance(graph, Graph):
             return _of_graph(concrete(graph, sizes or {}), machines.costs())
         raise ArgumentError(
@@ -195,7 +196,7 @@ def _of_graph(graph: Graph, model: CostModel) -> Workload:
     return Workload(
         compute,
         tuple(float(nbytes(v)) for v in made),
-        batch=_batch(graph),
+        batch=_rows(graph),
         ready=tuple(min(x, 1.0) for x in ready),
         forward=parts[0] / sum(parts),
         update=total - compute,
@@ -220,9 +221,11 @@ def _gradients(graph: Graph, backward: set[Node]) -> list[Value]:
     return [v for v in floats if v.dtype.kind not in "biu"]
 
 
-def _batch(graph: Graph) -> float:
+def _rows(graph: Graph) -> float:
+    """The examples of a step; more than any number where that is not known yet."""
     shapes = [v.shape for v in graph.inputs if v.shape]
-    return float(shapes[0][0]) if shapes else 1.0
+    rows = shapes[0][0] if shapes else 1
+    return float(rows) if isinstance(rows, int) else math.inf
 
 
 def _activations(graph: Graph) -> int:

@@ -109,9 +109,9 @@ class TensorBoard(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         numbers = dict(logs or {})
         validation = {key[4:]: numbers.pop(key) for key in list(numbers) if key[:4] == "val_"}
-        graph = self.model.step_graph("train") if self._wants_graph else None
-        if graph is not None:
-            self.writer("train").graph(graph)
+        if self._wants_graph:
+            for graph in self.model.step_graphs("train")[-1:]:
+                self.writer("train").graph(graph)
         self._wants_graph = False
         numbers["learning_rate"] = learning_rate(self.model)
         if self.write_steps_per_second:
