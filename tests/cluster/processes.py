@@ -58,6 +58,9 @@ class ProcessHosts:
         self.pids[task.name], address = nursery().born(task.name, self._token)
         return address
 
+    def kill(self, task):
+        self.stop(task)
+
     def stop(self, task):
         pid = self.pids.pop(task.name, None)
         if pid is not None:
