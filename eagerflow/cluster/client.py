@@ -39,7 +39,7 @@ BEGIN_SECONDS = 60.0
 STATUS_SECONDS = 5.0
 PULL_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
-TIMED_RUNS = 32  # the last ones, whose times tell a slow task
+TIMED_RUNS, MIN_TIMED_RUNS = 32, 5  # the last ones, whose times tell a slow task
 MAX_PARTS = 1024  # that a task keeps; the one that was not used for longest goes
 
 
@@ -620,7 +620,7 @@ class Client:
             connection.sent_bytes,
             connection.received_bytes,
             answer["sent"],
-            median(task.times) if task.times else None,
+            median(task.times) if len(task.times) >= MIN_TIMED_RUNS else None,
         )
 
     # The end ---------------------------------------------------------------------------------

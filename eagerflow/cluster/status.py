@@ -53,7 +53,9 @@ class TaskStatus(NamedTuple):
     @property
     def is_slow(self) -> bool:
         """Whether it takes much longer than the other tasks of its job."""
-        return None not in (self.seconds, self.others) and self.seconds > SLOW * self.others  # type: ignore[operator]
+        if self.seconds is None or self.others is None:
+            return False
+        return self.seconds > SLOW * self.others
 
     def row(self) -> tuple[str, ...]:
         """The cells of its line in the table."""
@@ -61,10 +63,10 @@ class TaskStatus(NamedTuple):
         held = f"{self.variables} of {bytes_text(self.held_bytes)}" if self.variables else "none"
         taken = "" if self.seconds is None else seconds_text(self.seconds)
         if self.is_slow:
-            taken += f", others {seconds_text(self.others or 0.0)}"
+            taken += f", slow: others {seconds_text(self.others or 0.0)}"
         return (
             self.name,
-            "slow" if self.is_slow and self.state == "ready" else self.state,
+            self.state,
             str(self.pid or ""),
             self.node or "",
             ", ".join(map(str, self.runs)) or "none",
