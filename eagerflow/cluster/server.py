@@ -40,10 +40,14 @@ CLIENT = "client"
 _LONG = {"calibrate", "measure"}  # what takes seconds is done beside what else comes
 _log = logging.getLogger("eagerflow.cluster")
 Answer = tuple[dict[str, Any], Sequence[Any]]
+_Begin = Callable[["LoadedPart | Exception"], None]
 
 
 class TaskRun(Run):
-    """One run of a part. What it computes goes to ``finish`` when nothing is at work any more."""
+    """One run of a part. What it computes goes to ``finish`` when nothing is at work any more.
+
+    ``copied`` is who is to have copies of new values, under which number, and of which of them.
+    """
 
     def __init__(
         self,
@@ -52,11 +56,11 @@ class TaskRun(Run):
         arrays: Sequence[Any],
         transport: Transport,
         finish: Callable[[TaskRun], None],
+        copied: tuple[str, int, list[int]] | None,
     ) -> None:
         super().__init__(part.program, [self, *arrays])
         self.part, self.number = part, number
-        self.copied: tuple[str, int, list[int]] | None = None
-        """Who is to have copies of new values, under which number, and of which of them."""
+        self._copied = copied
         self._transport, self._finish_with = transport, finish
 
     def begin(self) -> None:
@@ -77,8 +81,8 @@ class TaskRun(Run):
 
     def send_copies(self) -> None:
         """Send copies of new values to the task that keeps them."""
-        if self.copied is not None:
-            peer, number, positions = self.copied
+        if self._copied is not None:
+            peer, number, positions = self._copied
             values = [_on_host(self.values[self.part.assigned[i]]) for i in positions]
             self._transport.send(peer, (number, self._transport.name), values)
 
@@ -110,7 +114,9 @@ class TaskServer:
         self.transport = Transport(name, token, self._cut)
         self.copies = Copies(self.transport, self._tell)
         self.variables: dict[int, Any] = {}
-        self._parts: dict[int, LoadedPart | Exception] = {}
+        self._parts: dict[int, LoadedPart | Exception | list[_Begin]] = {}
+        """What is loaded; while it is not, the runs that wait for it."""
+        self._due: set[int] = set()  # those runs that wait and are not cancelled
         self._runs: dict[int, TaskRun] = {}
         self._staged: dict[int, list[Any]] = {}
         self._lock = threading.Lock()
@@ -243,12 +249,24 @@ class TaskServer:
         self._known = set(tasks)
 
     def _register(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Make a part ready; where that fails, each of its runs says why."""
-        number = message["part"]
+        """Make a part ready, beside what else comes: large graphs take seconds."""
+        self._parts[message["part"]] = []
+        kept = [settled(x) for x in arrays]
+        args = message["part"], message["text"], kept
+        threading.Thread(target=self._load, args=args, daemon=True).start()
+
+    def _load(self, number: int, text: dict[str, Any], arrays: list[Any]) -> None:
+        """Load a part, and begin the runs that wait for it; if it fails, each of them says why."""
         try:
-            self._parts[number] = load(message["text"], [settled(x) for x in arrays])
+            part: LoadedPart | Exception = load(text, arrays)
         except Exception as error:
-            self._parts[number] = error
+            part = error
+        with self._lock:
+            waiting = self._parts.get(number)
+            if waiting is not None:  # nobody has forgotten it
+                self._parts[number] = part
+        for begin in waiting if isinstance(waiting, list) else ():
+            begin(part)
 
     def _store(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """Give Variables values, as the client has them."""
@@ -294,19 +312,32 @@ class TaskServer:
     def _run(self, message: dict[str, Any], arrays: list[Any]) -> None:
         number = message["run"]
         self.transport.forget_before(message["oldest"])
-        try:
+        held = [self.variables[key] for key in message["variables"]]
+        begin = partial(self._begin_run, number, [*arrays, *held], message.get("copied"))
+        with self._lock:
+            self._due.add(number)
             part = self._parts[message["part"]]
+            if isinstance(part, list):
+                part.append(begin)
+                return
+        begin(part)
+
+    def _begin_run(
+        self, number: int, given: list[Any], copied: Any, part: LoadedPart | Exception
+    ) -> None:
+        try:
             if isinstance(part, Exception):
                 raise part
-            held = [self.variables[key] for key in message["variables"]]
-            given = [*arrays, *held, *part.constants]
-            run = TaskRun(part, number, given, self.transport, self._finished)
-            run.copied = message.get("copied")
+            arrays = [*given, *part.constants]
+            run = TaskRun(part, number, arrays, self.transport, self._finished, copied)
         except Exception as error:
             self._tell({"failed": number, "error": self._told(error)})
             self.transport.forget(number)
             return
         with self._lock:
+            if number not in self._due:  # it was cancelled before
+                return
+            self._due.remove(number)
             self._runs[number] = run
         with_recorder(None, run.begin)
 
@@ -346,6 +377,7 @@ class TaskServer:
         number = message["run"]
         with self._lock:
             run = self._runs.pop(number, None)
+            self._due.discard(number)
             self._staged.pop(number, None)
         self.transport.forget(number)
         if run is not None:

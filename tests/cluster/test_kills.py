@@ -25,7 +25,7 @@ def redundant(monkeypatch):
     """Two workers and a parameter server in processes, which keep copies for each other."""
     monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
     jobs = {"worker": 2, "ps": 1}
-    with ef.cluster.Cluster(jobs, costs=COSTS, silence=1.0, redundant=True) as made:
+    with ef.cluster.Cluster(jobs, costs=COSTS, silence=2.0, redundant=True) as made:
         yield made
 
 
@@ -123,7 +123,7 @@ def test_kills_cost_no_bit(redundant):
 
 def test_tasks_that_are_stopped_cost_no_bit(redundant):
     other = ef.cluster.DataParallel(**DEVICES)
-    check_kills(redundant, ef.cluster.DataParallel, other, 2, signal.SIGSTOP)
+    check_kills(redundant, ef.cluster.DataParallel, other, 1, signal.SIGSTOP)
 
 
 def test_kills_of_asynchronous_training_can_be_repeated_without(redundant):
