@@ -363,7 +363,7 @@ class Client:
         return min(list(self._jobs))  # other threads take away what is over
 
     def _holder(self, task: str) -> str | None:
-        """The task that keeps copies of another one's values: the next, on another machine if any."""
+        """Who keeps copies of a task's values: the next one, if any on another machine."""
         names = list(self.tasks)
         at = names.index(task) if task in names else 0
         following = [self.tasks[name] for name in names[at + 1 :] + names[:at]]

@@ -130,9 +130,7 @@ class Cluster(ScopeGuard):
             self._hosts = LocalHosts(token)
         else:
             self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
-        self._client = Client(
-            token, self._hosts.own_processes, self._silence, self._redundant
-        )
+        self._client = Client(token, self._hosts.own_processes, self._silence, self._redundant)
         self._client.lost = self._lost
         try:
             self._start(
@@ -211,6 +209,7 @@ class Cluster(ScopeGuard):
         try:
             self.client.rescue(risk)
             if task.lives >= MAX_LIVES:
+                _log.error("%s was lost %d times, and is not started again", task.name, task.lives)
                 return
             if task.hangs and self._hosts is not None:
                 self._hosts.kill(task)

@@ -26,9 +26,7 @@ class Heartbeat:
     def __init__(self, connections: Callable[[], Iterable[Connection]], seconds: float) -> None:
         self._connections, self._seconds = connections, seconds
         self._over = threading.Event()
-        self._thread = threading.Thread(
-            target=self._serve, name="eagerflow heartbeat", daemon=True
-        )
+        self._thread = threading.Thread(target=self._serve, name="eagerflow heartbeat", daemon=True)
         self._thread.start()
 
     def _serve(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.communication import recv, send
+from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division
 from eagerflow.capture.placement.partition import Partition
 from eagerflow.cluster.client import Client

@@ -85,10 +85,14 @@ class Held:
     def copy(self) -> tuple[str, str, int] | None:
         """Where its newest value is besides its own task."""
         twin = self.twin
-        if twin is not None and twin.run == self.run and twin.variable() is not None:
-            if not (twin.absent or twin.lost):
-                return twin.place.task, "fetch", twin.key
+        if twin is not None and twin.run == self.run and twin.is_there:
+            return twin.place.task, "fetch", twin.key
         return (self.holder, "fetch copies", self.key) if self.holder else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its task has its value, and somebody still needs it."""
+        return not (self.absent or self.lost) and self.variable() is not None
 
     def keep(self, run: int, array: Any) -> None:
         """Keep a value that was fetched for fear of loss, if no run has made another one since."""
