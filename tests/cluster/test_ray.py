@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -61,6 +62,22 @@ def test_a_killed_task_is_started_again_by_ray(cluster):
     cluster.wait()
     assert task.pid != before
     check_random_programs(cluster, range(210, 213))
+
+
+@pytest.mark.soak  # a quarter of a minute for one process
+def test_a_stopped_task_is_replaced_by_ray(cluster):
+    with ef.cluster.Cluster({"stopped": 1}, costs=COSTS, silence=3.0) as other:
+        task = other.tasks[0]
+        before = task.pid
+        os.kill(before, signal.SIGSTOP)
+        try:
+            other.wait(120.0)
+            assert task.lives == 2
+            assert task.pid != before
+            assert gone(before)
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(before, signal.SIGKILL)
 
 
 def test_a_second_cluster_of_the_same_names_is_refused(cluster):
