@@ -364,8 +364,8 @@ class Client:
 
     def _holder(self, task: str) -> str | None:
         """Who keeps copies of a task's values: the next one, if any on another machine."""
-        names = list(self.tasks)
-        at = names.index(task) if task in names else 0
+        names = sorted(self.tasks)
+        at = names.index(task)
         following = [self.tasks[name] for name in names[at + 1 :] + names[:at]]
         there = [t for t in following if t.state == READY]
         if not there:
