@@ -697,6 +697,7 @@ def _use(
 
 def _take(held: Held, run: int, array: Any) -> None:
     held.take(array)
+    held.newer = held.newer or held.run != run  # another thread's run has ended meanwhile
 
 
 def _take_kept(some: Sequence[Held]) -> list[Held]:

@@ -312,14 +312,18 @@ class TaskServer:
     def _run(self, message: dict[str, Any], arrays: list[Any]) -> None:
         number = message["run"]
         self.transport.forget_before(message["oldest"])
-        held = [self.variables[key] for key in message["variables"]]
-        begin = partial(self._begin_run, number, [*arrays, *held], message.get("copied"))
-        with self._lock:
-            self._due.add(number)
-            part = self._parts[message["part"]]
-            if isinstance(part, list):
-                part.append(begin)
-                return
+        try:
+            held = [self.variables[key] for key in message["variables"]]
+            begin = partial(self._begin_run, number, [*arrays, *held], message.get("copied"))
+            with self._lock:
+                part = self._parts[message["part"]]
+                self._due.add(number)
+                if isinstance(part, list):
+                    part.append(begin)
+                    return
+        except Exception as error:
+            self._run_failed(number, error)
+            return
         begin(part)
 
     def _begin_run(
@@ -331,8 +335,7 @@ class TaskServer:
             arrays = [*given, *part.constants]
             run = TaskRun(part, number, arrays, self.transport, self._finished, copied)
         except Exception as error:
-            self._tell({"failed": number, "error": self._told(error)})
-            self.transport.forget(number)
+            self._run_failed(number, error)
             return
         with self._lock:
             if number not in self._due:  # it was cancelled before
@@ -340,6 +343,12 @@ class TaskServer:
             self._due.remove(number)
             self._runs[number] = run
         with_recorder(None, run.begin)
+
+    def _run_failed(self, number: int, error: Exception) -> None:
+        """A run cannot begin."""
+        self._due.discard(number)
+        self._tell({"failed": number, "error": self._told(error)})
+        self.transport.forget(number)
 
     def _finished(self, run: TaskRun) -> None:
         """A run has ended; new values wait for the client's word."""
