@@ -10,25 +10,28 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
+from statistics import median
 from typing import Any
 
-from eagerflow.cluster.connections import Connection, connect, machine_name
+from eagerflow.cluster.connections import ENDED, Connection, connect, machine_name
+from eagerflow.cluster.heartbeat import Heartbeat
+from eagerflow.cluster.job import Job
 from eagerflow.cluster.parts import Part
 from eagerflow.cluster.server import CLIENT
 from eagerflow.cluster.status import TaskStatus
 from eagerflow.cluster.variables import Held, HeldVariables, by_task
 from eagerflow.devices import Device, add_task, as_device, remove_task
 from eagerflow.errors import SessionError, TaskLostError
-from eagerflow.graph.ir import Cell
 from eagerflow.runtime import threads
 from eagerflow.runtime.channel import as_error
 from eagerflow.variable import Variable, read_together
 
-__all__ = ["Client", "Job", "RemoteTask"]
+__all__ = ["Client", "RemoteTask"]
 
 _log = logging.getLogger("eagerflow.cluster")
 STARTING, READY, LOST, DRAINED = "starting", "ready", "lost", "drained"
@@ -36,6 +39,7 @@ BEGIN_SECONDS = 60.0
 STATUS_SECONDS = 5.0
 PULL_SECONDS = 60.0
 CLOSE_SECONDS = 5.0
+TIMED_RUNS, MIN_TIMED_RUNS = 32, 5  # the last ones, whose times tell a slow task
 MAX_PARTS = 1024  # that a task keeps; the one that was not used for longest goes
 
 
@@ -64,6 +68,10 @@ class RemoteTask:
         self.address: dict[str, Any] = {}
         self.connection: Connection | None = None
         self.parts: dict[str, int] = {}
+        self.times: deque[float] = deque(maxlen=TIMED_RUNS)
+        """Seconds in which it was at work for each of the last runs, without what it waited for."""
+        self.hangs = False
+        """Whether its last process was given up, and may still be there."""
 
     @property
     def devices(self) -> list[Device]:
@@ -79,43 +87,22 @@ class RemoteTask:
         return f"<Task {self.name}: {self.state}{where}>"
 
 
-class Job:
-    """One run over several tasks, from its begin to the answer.
+class Client:
+    """Tasks by their names, and what was asked of them.
 
-    ``parts`` are those of a graph with ``cells``, whose Variables lie in ``places``; ``inputs``
-    are arrays. ``outputs`` gets those of the graph's outputs that are computed, by position.
+    ``own`` says whether they have processes of their own. One that has not answered for
+    ``silence`` seconds is lost. ``redundant`` says whether new values of Variables are kept by
+    two tasks each.
     """
 
-    def __init__(
-        self,
-        parts: Sequence[Part],
-        cells: Sequence[Cell],
-        places: Sequence[Device],
-        inputs: Sequence[Any],
-        count: int,
-    ) -> None:
-        self.parts, self.cells, self.places, self.inputs = parts, cells, places, inputs
-        self.count = count
-        self.outputs: dict[int, Any] = {}
-        self.assigns = any(part.assigned for part in parts)
-        self.number = 0
-        self.waiting: set[str] = set()
-        self.states: dict[int, Any] = {}
-        self.error: BaseException | None = None
-        self.done: SimpleQueue[None] = SimpleQueue()
-        self.over = False
-        self.lock = threading.Lock()
-
-
-class Client:
-    """Tasks by their names, and what was asked of them."""
-
-    def __init__(self, token: bytes, own: bool) -> None:
+    def __init__(self, token: bytes, own: bool, silence: float, redundant: bool) -> None:
         self.tasks: dict[str, RemoteTask] = {}
         self.variables = HeldVariables()
-        self.lost: Callable[[RemoteTask], None] = lambda task: None
-        """Called when a task has gone, by a thread that must not wait."""
+        self.lost: Callable[[RemoteTask, list[Held]], None] = lambda task, risk: None
+        """Called when a task has gone, with those Variables whose newest value is at one place
+        alone from then on; by a thread that must not wait."""
         self._token, self._own = token, own
+        self._silence, self._redundant = silence, redundant
         self._jobs: dict[int, Job] = {}
         self._asked: dict[int, SimpleQueue[Any]] = {}
         self._numbers = itertools.count(1)
@@ -123,6 +110,11 @@ class Client:
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._serve, name="eagerflow cluster", daemon=True)
         self._thread.start()
+        self._heartbeat = Heartbeat(self._connections, silence)
+
+    def _connections(self) -> list[Connection]:
+        there = [t for t in list(self.tasks.values()) if t.state == READY]
+        return [t.connection for t in there if t.connection is not None]
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
@@ -168,6 +160,7 @@ class Client:
             "own": self._own,
             "threads": threads.thread_count(),
             "machine": machine_name(),
+            "silence": self._silence,
         }
         answer, _ = self._answer(connection, begin, (), BEGIN_SECONDS)
         self.wait(partial(self._joined, task, connection, address, answer))
@@ -184,6 +177,8 @@ class Client:
         task.connection, task.address = connection, address
         task.pid, task.node = answer["pid"], answer["node"]
         task.parts = {}
+        task.times.clear()
+        task.hangs = False
         task.lives += 1
         task.state = READY
         self.tasks[task.name] = task
@@ -209,34 +204,41 @@ class Client:
 
     def leave(self, task: RemoteTask) -> None:
         """Part from a task, whose newest values the client has already."""
-        self.wait(partial(self._left, task))
+        self.rescue(self.wait(partial(self._left, task)))
 
-    def _left(self, task: RemoteTask) -> None:
+    def _left(self, task: RemoteTask) -> list[Held]:
         task.state = DRAINED
         self.tasks.pop(task.name, None)
-        self.variables.lose(task.name)
+        risk = self.variables.lose(task.name)
         remove_task(task.name)
         if task.connection is not None:
             task.connection.close()
         self._introduce()
+        return risk
 
     def _gone(self, task: RemoteTask, connection: Connection) -> None:
         """A task's connection has ended: runs that it is part of fail, the others go on."""
         if task.connection is not connection or task.state != READY:
             return
         task.state = LOST
-        self.variables.lose(task.name)
+        task.hangs = connection.gave_up
+        risk = self.variables.lose(task.name)
         for job in list(self._jobs.values()):
-            if any(part.task == task.name for part in job.parts):
+            if task.name in job.tasks:
                 self._fail(job, self._loss(task))
-        self.lost(task)
+        self.lost(task, risk)
+
+    def _cut(self, task: str, peer: str, fate: str) -> None:
+        """A task's connection to another one has ended: runs of both may wait for what it lost."""
+        for job in list(self._jobs.values()):
+            if {task, peer} <= job.tasks:
+                lost = self.tasks.get(peer)
+                where = f"pid {lost.pid} on {lost.node}" if lost else peer
+                self._fail(job, _lost(f"{peer} has gone, as {task} sees it", f"{where} {fate}"))
 
     def _loss(self, task: RemoteTask) -> TaskLostError:
-        return TaskLostError(
-            f"{task.name} has gone",
-            received=f"pid {task.pid} on {task.node} has ended, or cannot be reached",
-            hint="run again: another process takes its place",
-        )
+        fate = ENDED if task.connection is None else task.connection.fate
+        return _lost(f"{task.name} has gone", f"pid {task.pid} on {task.node} {fate}")
 
     def _tell(self, task: RemoteTask, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
         """Send a message; TaskLostError where the task has gone."""
@@ -297,7 +299,13 @@ class Client:
         elif "computed" in message:
             job = self._jobs.get(message["computed"])
             if job is not None:
-                self._computed(job, connection.peer, arrays)
+                self._computed(job, connection.peer, message["seconds"], arrays)
+        elif "kept" in message:
+            job = self._jobs.get(message["kept"])
+            if job is not None:
+                self._done(job, ("copies", message["of"]))
+        elif "cut" in message:
+            self.put(partial(self._cut, connection.peer, message["cut"], message["fate"]))
         elif "failed" in message:
             job = self._jobs.get(message["failed"])
             if job is not None:
@@ -324,15 +332,46 @@ class Client:
     def _begin(self, job: Job) -> None:
         job.number = next(self._numbers)
         self._jobs[job.number] = job
-        job.waiting = {part.task for part in job.parts}
         self._forget()
         try:
+            if self._redundant and job.assigns:
+                self._begin_copies(job)
+            job.begin()
             for part in job.parts:
                 self._begin_part(job, part)
             if not job.parts:
                 self._settle(job)
         except Exception as error:
             self._fail(job, error)
+
+    def _begin_copies(self, job: Job) -> None:
+        """Let tasks keep copies of others' new values."""
+        job.plan_copies(self._holder)
+        job.copies_number = next(self._numbers)  # their messages outlast the holder's own part
+        for holder, tasks in job.kept_by().items():
+            message = {
+                "do": "keep",
+                "run": job.number,
+                "number": job.copies_number,
+                "of": tasks,
+                "oldest": self._oldest(),
+            }
+            self._tell(self.tasks[holder], message)
+
+    def _oldest(self) -> int:
+        """The oldest run that is under way."""
+        return min(list(self._jobs))  # other threads take away what is over
+
+    def _holder(self, task: str) -> str | None:
+        """Who keeps copies of a task's values: the next one, if any on another machine."""
+        names = sorted(self.tasks)
+        at = names.index(task)
+        following = [self.tasks[name] for name in names[at + 1 :] + names[:at]]
+        there = [t for t in following if t.state == READY]
+        if not there:
+            return None
+        machine = self.tasks[task].address["machine"]
+        return next((t.name for t in there if t.address["machine"] != machine), there[0].name)
 
     def _begin_part(self, job: Job, part: Part) -> None:
         task = self.tasks.get(part.task)
@@ -343,10 +382,13 @@ class Client:
         message = {
             "do": "run",
             "run": job.number,
-            "oldest": min(list(self._jobs)),  # other threads take away what is over
+            "oldest": self._oldest(),
             "part": number,
             "variables": [one.key for one in held],
         }
+        copies = job.copies.get(task.name)
+        if copies is not None:
+            message["copied"] = [copies.holder, job.copies_number, copies.positions]
         self._tell(task, message, [job.inputs[i] for i in part.feeds])
 
     def _registered(self, task: RemoteTask, part: Part) -> int:
@@ -364,12 +406,26 @@ class Client:
 
     def _forget(self) -> None:
         """Let tasks drop the values of Variables that nobody has any more."""
-        for name, own in by_task(self.variables.gone()).items():
-            task = self.tasks.get(name)
-            keys = [held.key for held in own]
-            if task is not None:
-                with suppress(TaskLostError):
-                    self._tell(task, {"do": "forget", "parts": [], "variables": keys})
+        gone = self.variables.gone()
+        for name, own in by_task(gone).items():
+            message = {"do": "forget", "parts": [], "variables": [held.key for held in own]}
+            self._tell_if_there(name, message)
+        self._forget_copies((held.holder, held.key) for held in gone)
+
+    def _forget_copies(self, some: Iterable[tuple[str | None, int]]) -> None:
+        """Let tasks drop copies of Variables with these keys."""
+        found: dict[str, list[int]] = {}
+        for name, key in some:
+            if name is not None:
+                found.setdefault(name, []).append(key)
+        for name, keys in found.items():
+            self._tell_if_there(name, {"do": "forget copies", "variables": keys})
+
+    def _tell_if_there(self, name: str, message: dict[str, Any]) -> None:
+        task = self.tasks.get(name)
+        if task is not None:
+            with suppress(TaskLostError):
+                self._tell(task, message)
 
     def _stored(self, task: RemoteTask, job: Job, cells: Sequence[int]) -> list[Held]:
         """Variables as a task holds them, to which the client's values go where they are newer."""
@@ -389,27 +445,38 @@ class Client:
                 held = None
             held = held or self.variables.add(variable, place)
             held.check(tensor)
-            if held.known is not tensor:
+            if held.known is not tensor or held.absent:
                 stale.append((held, tensor))
             found.append(held)
         if stale:
             rows = [[held.key, str(held.place)] for held, _ in stale]
-            arrays = [t.device.backend.to_numpy(t._array) for _, t in stale]
+            arrays = [
+                t.device.backend.to_numpy(t._array) if held.known is not t else held.kept
+                for held, t in stale
+            ]
             self._tell(task, {"do": "store", "variables": rows}, arrays)
             for held, tensor in stale:
-                held.known, held.newer, held.lost = tensor, False, False
+                held.stored(tensor)
         return found
 
-    def _computed(self, job: Job, task: str, arrays: list[Any]) -> None:
+    def _computed(self, job: Job, name: str, seconds: float, arrays: list[Any]) -> None:
         """A task has done its part; called by the thread of its connection."""
+        task = self.tasks.get(name)
+        if task is not None and seconds:
+            task.times.append(seconds)
         with job.lock:
-            if task not in job.waiting:
+            if name not in job.waiting:
                 return
-            job.waiting.discard(task)
-            part = next(p for p in job.parts if p.task == task)
+            part = next(p for p in job.parts if p.task == name)
             for i, array in zip(part.finals, arrays, strict=True):
                 (job.outputs if i < job.count else job.states)[i] = array
-            last = not job.waiting
+        self._done(job, name)
+
+    def _done(self, job: Job, what: Any) -> None:
+        """Something that a run has waited for is there."""
+        with job.lock:
+            last = what in job.waiting and len(job.waiting) == 1
+            job.waiting.discard(what)
         if last and job.assigns:
             self.put(partial(self._settle, job))
         elif last:
@@ -423,6 +490,8 @@ class Client:
             job.over = True
         self._jobs.pop(job.number, None)
         try:
+            if job.copies:
+                self._commit_copies(job)
             for part in job.parts if job.assigns else ():
                 if part.assigned:
                     self._commit(job, part)
@@ -433,17 +502,43 @@ class Client:
         finally:
             job.done.put(None)
 
+    def _held(self, job: Job, cell: int) -> Held | None:
+        return self.variables.get(job.cells[cell].variable)
+
+    def _commit_copies(self, job: Job) -> None:
+        """Let those who keep copies of new values take them as valid, and know who they are."""
+        keys: dict[str, dict[str, list[int]]] = {}
+        left = []
+        for part in job.parts:
+            own = job.copies.get(part.task)
+            copied = {part.assigned[at] for at in own.positions} if own else set()
+            for i in part.assigned:
+                held = self._held(job, i)
+                if held is None:
+                    continue
+                holder = own.holder if own and i in copied else None
+                if held.holder != holder:
+                    left.append((held.holder, held.key))
+                held.holder = holder
+                if own and i in copied:
+                    keys.setdefault(own.holder, {}).setdefault(part.task, []).append(held.key)
+        for name, rows in keys.items():
+            message = {"do": "commit copies", "number": job.copies_number, "keys": rows}
+            self._tell_if_there(name, message)
+        self._forget_copies(left)
+
     def _commit(self, job: Job, part: Part) -> None:
-        held = [self.variables.get(job.cells[i].variable) for i in part.assigned]
+        held = [self._held(job, i) for i in part.assigned]
         keys = [one.key for one in held if one is not None]
         try:
             message = {"do": "commit", "run": job.number, "variables": keys}
             self._tell(self.tasks[part.task], message)
         except TaskLostError:
             pass  # with its values, as ``_gone`` will say
-        for one in held:
+        for i, one in zip(part.assigned, held, strict=True):
             if one is not None:
-                one.newer = True
+                one.made(job.number)
+                one.twin = self._held(job, job.twins[i]) if i in job.twins else None
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """A run ends with an error, if it has not ended yet: nothing of it stays anywhere."""
@@ -454,10 +549,9 @@ class Client:
         self._jobs.pop(job.number, None)
         job.error = error
         for part in job.parts:
-            try:
-                self._tell(self.tasks[part.task], {"do": "cancel", "run": job.number})
-            except (KeyError, TaskLostError):
-                pass  # it has gone itself
+            self._tell_if_there(part.task, {"do": "cancel", "run": job.number})
+        for holder in job.kept_by():
+            self._tell_if_there(holder, {"do": "drop copies", "number": job.copies_number})
         job.done.put(None)
 
     # Variables ---------------------------------------------------------------------------------
@@ -471,22 +565,39 @@ class Client:
         ``seconds``: when the others are there.
         """
         newer = self.wait(partial(self.variables.newer, variables))
-        there = [held for held in newer if not held.lost]
-        problem: Exception | None = None
-        for name, own in by_task(there).items():
-            message = {"do": "fetch", "variables": [held.key for held in own]}
-            try:
-                _, arrays = self.ask(self.tasks[name], message, seconds=seconds)
-            except (TaskLostError, TimeoutError) as error:
-                problem = problem or error
-                continue
-            self.wait(partial(_take, own, [x.copy() for x in arrays]))
+        elsewhere = self.wait(partial(_take_kept, newer))
+        problem = self._fetch(elsewhere, _take, seconds)
         for held in newer:
             variable = held.variable()
             if variable is not None:
                 held.check(variable.current)
         if problem is not None:
             raise problem
+
+    def rescue(self, risk: Sequence[Held]) -> None:
+        """Keep the values of Variables that are at one place alone since a task has gone.
+
+        They are kept here until runs make new ones; those that cannot be had are lost.
+        """
+        problem = self._fetch(risk, _keep, PULL_SECONDS)
+        if problem is not None:
+            _log.warning("copies of Variables could not be had: %s", problem)
+        self.wait(partial(_give_up, risk))
+
+    def _fetch(
+        self, some: Sequence[Held], use: Callable[[Held, int, Any], None], seconds: float
+    ) -> Exception | None:
+        """Use the newest values of Variables, wherever they are; the first error of a task."""
+        problem: Exception | None = None
+        for (name, what), own in self.wait(partial(_sources, some)).items():
+            message = {"do": what, "variables": [key for _, _, key in own]}
+            try:
+                _, arrays = self.ask(self.tasks[name], message, seconds=seconds)
+            except (KeyError, TaskLostError, TimeoutError) as error:
+                problem = problem or error
+                continue
+            self.wait(partial(_use, use, own, [x.copy() for x in arrays]))
+        return problem
 
     def held_by(self, task: RemoteTask) -> list[Variable]:
         """The Variables that a task holds."""
@@ -509,12 +620,14 @@ class Client:
             connection.sent_bytes,
             connection.received_bytes,
             answer["sent"],
+            median(task.times) if len(task.times) >= MIN_TIMED_RUNS else None,
         )
 
     # The end ---------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Part from all tasks; runs that are under way fail."""
+        self._heartbeat.close()
         for task in list(self.tasks.values()):
             if task.connection is not None:
                 task.connection.close()  # which ends a message that a task does not take
@@ -556,6 +669,49 @@ def _result(done: SimpleQueue[Any], seconds: float | None = None) -> Any:
     return found
 
 
-def _take(held: Sequence[Held], arrays: Sequence[Any]) -> None:
-    for one, array in zip(held, arrays, strict=True):
-        one.take(array)
+def _lost(problem: str, received: str) -> TaskLostError:
+    hint = "run again: another process takes its place"
+    return TaskLostError(problem, received=received, hint=hint)
+
+
+Wanted = tuple[Held, int, int]
+"""A Variable, the run that has made its value, and the key by which it is asked for."""
+
+
+def _sources(some: Sequence[Held]) -> dict[tuple[str, str], list[Wanted]]:
+    """What to ask of which task, to have the newest values of Variables."""
+    found: dict[tuple[str, str], list[Wanted]] = {}
+    for held in some:
+        source = held.source()
+        if source is not None:
+            found.setdefault(source[:2], []).append((held, held.run, source[2]))
+    return found
+
+
+def _use(
+    use: Callable[[Held, int, Any], None], some: Sequence[Wanted], arrays: Sequence[Any]
+) -> None:
+    for (held, run, _), array in zip(some, arrays, strict=True):
+        use(held, run, array)
+
+
+def _take(held: Held, run: int, array: Any) -> None:
+    held.take(array)
+    held.newer = held.newer or held.run != run  # another thread's run has ended meanwhile
+
+
+def _take_kept(some: Sequence[Held]) -> list[Held]:
+    """Take what the client has kept already; the others are given."""
+    for held in some:
+        if held.kept is not None:
+            held.take(held.kept)
+    return [held for held in some if held.newer]
+
+
+def _give_up(some: Sequence[Held]) -> None:
+    for held in some:
+        held.give_up()
+
+
+def _keep(held: Held, run: int, array: Any) -> None:
+    held.keep(run, array)

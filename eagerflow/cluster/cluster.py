@@ -17,10 +17,11 @@ from eagerflow.cluster.client import READY, Client, RemoteTask
 from eagerflow.cluster.hosts import LocalHosts
 from eagerflow.cluster.links import measured
 from eagerflow.cluster.plan import ClusterPlan
-from eagerflow.cluster.status import Status
+from eagerflow.cluster.status import Status, compared
+from eagerflow.cluster.variables import Held
 from eagerflow.devices import HOST_TYPE, Device, as_device, knows_task
 from eagerflow.devices import devices as devices_here
-from eagerflow.errors import ArgumentError, PlacementError, SessionError
+from eagerflow.errors import ArgumentError, PlacementError, SessionError, TaskLostError
 from eagerflow.graph.graph import Graph
 from eagerflow.guard import ScopeGuard
 from eagerflow.variable import Variable
@@ -44,6 +45,9 @@ class Hosts(Protocol):
     def start(self, task: RemoteTask) -> dict[str, Any]:
         """Start a task, or one in the place of one that has gone; its address."""
 
+    def kill(self, task: RemoteTask) -> None:
+        """End the process of a task that hangs, for ``start`` to start another one."""
+
     def stop(self, task: RemoteTask) -> None:
         """End a task."""
 
@@ -59,7 +63,9 @@ class Cluster(ScopeGuard):
     here; without one Ray is started on this machine, and ended with the cluster. ``devices`` are
     the devices of each task by job, such as ``{"worker": {"gpu": 1}}``; one CPU device where
     nothing is said. With ``local=True`` the tasks are threads of this process, with the same
-    results. ``costs`` is a CostModel for placing, measured if not given.
+    results. ``costs`` is a CostModel for placing, measured if not given. A task that does not
+    answer for ``silence`` seconds is taken for lost, and replaced. With ``redundant=True`` each
+    value that runs give a Variable is kept by two tasks, so that none is lost with one of them.
 
     The tasks are there inside of ``with``, and end with it, with this process, and when it is
     killed. Raises ArgumentError for jobs that cannot be, DeviceError for types of devices,
@@ -77,7 +83,17 @@ class Cluster(ScopeGuard):
         devices: Mapping[str, Mapping[str, int]] | None = None,
         local: bool = False,
         costs: CostModel | None = None,
+        silence: float = 20.0,
+        redundant: bool = False,
     ) -> None:
+        if not 0.0 < silence < float("inf"):
+            raise ArgumentError(
+                f"{silence!r} is no time",
+                op="Cluster",
+                argument="silence",
+                expected="seconds, more than 0: a busy task answers within one or two",
+            )
+        self._silence, self._redundant = silence, redundant
         self._jobs = _checked(jobs)
         self._devices = {job: dict(own) for job, own in (devices or {}).items()}
         for job, counts in self._devices.items():
@@ -115,7 +131,7 @@ class Cluster(ScopeGuard):
             self._hosts = LocalHosts(token)
         else:
             self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
-        self._client = Client(token, self._hosts.own_processes)
+        self._client = Client(token, self._hosts.own_processes, self._silence, self._redundant)
         self._client.lost = self._lost
         try:
             self._start(
@@ -186,12 +202,18 @@ class Cluster(ScopeGuard):
                     raise SessionError(words, op="Cluster") from None
                 time.sleep(AGAIN_SECONDS)
 
-    def _lost(self, task: RemoteTask) -> None:
-        if not self._closing and task.lives < MAX_LIVES:
-            threading.Thread(target=self._replace, args=(task,), daemon=True).start()
+    def _lost(self, task: RemoteTask, risk: list[Held]) -> None:
+        if not self._closing:
+            threading.Thread(target=self._replace, args=(task, risk), daemon=True).start()
 
-    def _replace(self, task: RemoteTask) -> None:
+    def _replace(self, task: RemoteTask, risk: list[Held]) -> None:
         try:
+            self.client.rescue(risk)
+            if task.lives >= MAX_LIVES:
+                _log.error("%s was lost %d times, and is not started again", task.name, task.lives)
+                return
+            if task.hangs and self._hosts is not None:
+                self._hosts.kill(task)
             self._start_one(task)
         except Exception:
             if not self._closing:
@@ -280,13 +302,23 @@ class Cluster(ScopeGuard):
             time.sleep(0.005)
 
     def wait(self, seconds: float = 60.0) -> None:
-        """Return when all tasks are ready; TimeoutError where one is not after so many seconds."""
+        """Return when all tasks have answered; TimeoutError where one has not in so many seconds.
+
+        So those that have gone without anybody having noticed are waited for, too.
+        """
         end = time.monotonic() + seconds
-        while any(task.state != READY for task in self._tasks):
+        while late := [task.name for task in self._tasks if not self._answers(task, end)]:
             if time.monotonic() > end:
-                late = [t.name for t in self._tasks if t.state != READY]
                 raise TimeoutError(f"{', '.join(late)} not ready after {seconds:g} s")
             time.sleep(0.005)
+
+    def _answers(self, task: RemoteTask, end: float) -> bool:
+        try:
+            left = max(end - time.monotonic(), 0.2)
+            self.client.ask(task, {"do": "ping"}, seconds=left)
+        except (TaskLostError, TimeoutError):
+            return False
+        return task.state == READY
 
     def status(self) -> Status:
         """What each task is doing, and what has gone between them so far.
@@ -296,7 +328,7 @@ class Cluster(ScopeGuard):
         task ...
         """
         client = self.client
-        return Status([client.status(task) for task in self._tasks])
+        return Status(compared([client.status(task) for task in self._tasks]))
 
     # Graphs ------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import hmac
 import logging
 import os
 import secrets
+import selectors
 import socket
 import struct
 import threading
@@ -31,6 +32,8 @@ SEND_SECONDS = 60
 MAX_GREETING_BYTES = 2048
 MAX_GREETINGS = 64  # that are under way at once
 SHARED_BYTES = 1 << 15  # from which an array goes through shared memory; see the benchmark
+ENDED = "has ended, or cannot be reached"
+_SIGN, _ASK, _ANSWER = "sign", 0, 1  # of life: a message of its own
 _log = logging.getLogger("eagerflow.cluster")
 Handler = Callable[["Connection", dict[str, Any], list[Any]], None]
 
@@ -41,12 +44,20 @@ class Connection:
     ``ended`` is called once, when the other end has gone or ``close`` was called. Several threads
     may send. Large arrays go through shared memory where both ends are on one machine; what has
     come so is to be kept with ``segments.settled``.
+
+    The end that has opened it may ask for signs of life, with ``silence``. The other one gives
+    them in the thread that takes messages, and never asks: were both to send from there, each
+    could wait for the other one.
     """
 
     def __init__(self, channel: Channel, peer: str, shares: bool) -> None:
         self.channel = channel
         self.peer = peer
         self.is_open = True
+        self.fate = ENDED
+        """What is known of the other end, once the connection has ended."""
+        self.gave_up = False
+        self._asked: float | None = None  # since when an answer is due
         self.sent_bytes = self.received_bytes = 0
         self._shares = shares
         self._outgoing, self._incoming = segments.Outgoing(), segments.Incoming()
@@ -111,7 +122,13 @@ class Connection:
         try:
             while True:
                 message, arrays = self._receive()
-                handle(self, message, arrays)
+                sign = message.get(_SIGN)
+                if sign is None:
+                    handle(self, message, arrays)
+                elif sign == _ASK:
+                    self.send({_SIGN: _ANSWER})
+                else:
+                    self._asked = None
                 del message, arrays  # the next one may be long in coming
         except (EOFError, OSError):
             pass
@@ -123,6 +140,42 @@ class Connection:
             with self._sending:
                 self.channel.close()  # which nobody uses any more
             ended(self)
+
+    def silence(self, now: float, since: float) -> float:
+        """Seconds for which the other end has owed a sign of life; asks for one.
+
+        ``now`` is on the clock of ``time.monotonic``; what was before ``since`` does not count.
+        While something long is sent, it is the time since the system has taken a piece of it.
+        """
+        channel = self.channel
+        begin = self._asked
+        if begin is None:
+            if self._ask(now):
+                return 0.0
+            begin = channel.sent_at
+        return now - max(begin, channel.received_at, since)
+
+    def _ask(self, now: float) -> bool:
+        """Ask for a sign of life, if nothing is being sent, and without waiting."""
+        if not self._sending.acquire(blocking=False):
+            return False
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.channel.socket, selectors.EVENT_WRITE)
+                if not selector.select(0):
+                    return False
+            self._asked = now
+            self.channel.send({_SIGN: _ASK})
+        except (EOFError, OSError, ValueError):
+            pass  # it has ended, which its thread notices
+        finally:
+            self._sending.release()
+        return True
+
+    def give_up(self, seconds: float) -> None:
+        """End the connection, as the other end has been silent for so long."""
+        self.fate, self.gave_up = f"has not answered for {seconds:g} s", True
+        self.close()
 
     def close(self) -> None:
         """End the connection; both ends notice."""

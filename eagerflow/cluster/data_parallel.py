@@ -13,12 +13,15 @@ from eagerflow.capture.function import Function
 from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated
+from eagerflow.cluster.retries import Retried, retried
 from eagerflow.cluster.shadows import Shadows
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.graph.graph import Graph
+from eagerflow.nn.arguments import is_count
 from eagerflow.nn.replicas import as_replica
+from eagerflow.variable import Variable
 
 __all__ = ["DataParallel", "ReplicatedStep"]
 
@@ -33,7 +36,9 @@ class DataParallel:
     all examples, added in the order of the replicas, so that the result does not depend on
     timing; the optimizer's state of each weight is kept by one replica. ``loss`` says whether the
     loss of a step is the ``"mean"`` over its examples or their ``"sum"``. ``numerics`` is as for
-    ``ef.function``, ``transfer`` as for ``ef.capture.Session``.
+    ``ef.function``, ``transfer`` as for ``ef.capture.Session``. A step in which a task was lost is
+    made again when another process has its place, ``retries`` times: with a Cluster that is
+    ``redundant`` training goes on as if nothing had been.
 
     What replicas change for themselves, as counts of metrics, is merged when ``merge`` is called,
     which ``fit`` does after each epoch. Raises ArgumentError for devices that are not there.
@@ -62,7 +67,15 @@ class DataParallel:
         loss: str = "mean",
         numerics: str = "fast",
         transfer: str | None = None,
+        retries: int = 3,
     ) -> None:
+        if not (is_count(retries) or retries == 0):
+            raise ArgumentError(
+                f"{retries!r} is no number of times",
+                op="DataParallel",
+                argument="retries",
+                expected="an integer from 0",
+            )
         if loss not in ("mean", "sum"):
             raise ArgumentError(
                 f"{loss!r} is not a choice",
@@ -73,6 +86,7 @@ class DataParallel:
         self.cluster = cluster
         self.devices = devices_of(cluster, devices, job)
         self.loss, self.numerics, self.transfer = loss, numerics, transfer
+        self.retries = retries
         self.shadows = Shadows(self.devices)
         self.replicas = len(self.devices)
         self.homes: Sequence[int] | None = None
@@ -107,7 +121,7 @@ class DataParallel:
         local = list({v: None for one in used for v in one.local})
         if self.cluster is not None:
             cells = {c.variable: None for one in used for c in one.graph.cells}
-            self.cluster.pull(list(cells))
+            self.pull(list(cells))
         mirrored = list({v: None for one in used for v in one.mirrored})
         self.shadows.note(mirrored)
         self.shadows.merge(local)
@@ -125,7 +139,12 @@ class DataParallel:
         """What runs a graph over the devices."""
         if self.cluster is None:
             return partition(graph, self.devices, numerics=self.numerics)
-        return self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
+        made = self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
+        return Retried(made, self.cluster, self.retries)
+
+    def pull(self, variables: Sequence[Variable]) -> None:
+        """Bring the newest values of Variables from the tasks."""
+        retried(self.cluster, self.retries, lambda: self.cluster.pull(variables))
 
     @property
     def graphs(self) -> list[Graph]:

@@ -38,6 +38,10 @@ class LocalHosts:
         """The server of a task."""
         return self._servers[task.name]
 
+    def kill(self, task: RemoteTask) -> None:
+        """End a task that hangs."""
+        self._servers[task.name].close()
+
     def stop(self, task: RemoteTask) -> None:
         """End a task."""
         self._servers.pop(task.name).close()

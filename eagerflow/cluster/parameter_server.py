@@ -79,6 +79,7 @@ class ParameterServer(DataParallel):
         loss: str = "mean",
         numerics: str = "fast",
         transfer: str | None = None,
+        retries: int = 3,
     ) -> None:
         if mode not in ("synchronous", "asynchronous"):
             raise ArgumentError(
@@ -94,7 +95,14 @@ class ParameterServer(DataParallel):
                 argument="staleness",
                 expected="an integer from 0, or None",
             )
-        super().__init__(cluster, devices=devices, loss=loss, numerics=numerics, transfer=transfer)
+        super().__init__(
+            cluster,
+            devices=devices,
+            loss=loss,
+            numerics=numerics,
+            transfer=transfer,
+            retries=retries,
+        )
         own = devices_of(cluster, servers, "ps")
         self.devices += own
         self.homes = range(self.replicas, len(self.devices))
@@ -130,7 +138,7 @@ class ParameterServer(DataParallel):
                 worker.wait()
         finally:
             if self.cluster is not None:
-                self.cluster.pull([*self._pulled, *self.shadows.all_of(self._local)])
+                self.pull([*self._pulled, *self.shadows.all_of(self._local)])
             self.shadows.merge(self._local)
             self._is_fresh = True
         self._order.raise_error()

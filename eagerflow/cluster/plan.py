@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from eagerflow.capture.placement.communication import recv, send
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division
 from eagerflow.capture.placement.partition import Partition
-from eagerflow.cluster.client import Client, Job
+from eagerflow.cluster.client import Client
+from eagerflow.cluster.job import Job
 from eagerflow.cluster.parts import Part, parts_of
 from eagerflow.convert import from_array
 from eagerflow.devices import HOST_TYPE, Device, as_device, current_device
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.ops.creation.cast import to_device
 from eagerflow.tensor import Tensor
 
 __all__ = ["ClusterPlan"]
@@ -25,6 +29,29 @@ class _Ready(NamedTuple):
     division: Division
     parts: list[Part]
     places: list[Device]
+    twins: dict[int, int]
+
+
+_COPIES = {op.op for op in (send, recv, to_device)}  # type: ignore[attr-defined]
+
+
+def twins_of(cells: Sequence[Cell], places: Sequence[Device]) -> dict[int, int]:
+    """Of cells that get new values, by position, those of another task that get the same ones."""
+    same: dict[Any, list[int]] = {}
+    for i, cell in enumerate(cells):
+        value = cell.assigned
+        while value is not None and value.node is not None and value.node.op in _COPIES:
+            value = next(value.node.values())
+        if value is not None:
+            same.setdefault(value, []).append(i)
+    found = {}
+    for own in same.values():
+        for at, i in enumerate(own):
+            following = [*own[at + 1 :], *own[:at]]
+            twin = next((k for k in following if places[k].task != places[i].task), None)
+            if twin is not None:
+                found[i] = twin
+    return found
 
 
 class ClusterPlan:
@@ -57,7 +84,9 @@ class ClusterPlan:
                 parts = parts_of(division, self.plan.devices, self._transfer)
                 cells = division.graph.cells
                 places = [self.plan.devices[division.places[c.value]] for c in cells]
-                found = self._ready_for[key] = _Ready(division, parts, places)
+                found = self._ready_for[key] = _Ready(
+                    division, parts, places, {} if self._transfer else twins_of(cells, places)
+                )
         return found
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor]:
@@ -73,7 +102,8 @@ class ClusterPlan:
             held = [cell.variable.current._array for cell in graph.cells]
             sizes = self.plan.sizes_of([*arrays, *held])
         ready = self.ready(sizes)
-        job = Job(ready.parts, graph.cells, ready.places, arrays, len(graph.outputs))
+        count = len(graph.outputs)
+        job = Job(ready.parts, graph.cells, ready.places, arrays, count, ready.twins)
         self._client.run(job)
         place = current_device()
         if place.task:  # what is fetched comes to this process

@@ -171,6 +171,13 @@ class RayHosts:
                 self._actors[task.name] = found
             return found
 
+    def kill(self, task: RemoteTask) -> None:
+        """End the process of a task that hangs; Ray starts another one."""
+        with self._lock:
+            actor = self._actors.get(task.name)
+        if actor is not None:
+            self._ray.kill(actor, no_restart=False)
+
     def stop(self, task: RemoteTask) -> None:
         """End a task."""
         with self._lock:

@@ -13,6 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 from eagerflow.capture.placement.calibration import rates_of
 from eagerflow.capture.placement.executor import Run
 from eagerflow.cluster.connections import Connection, Listener
+from eagerflow.cluster.copies import Copies
+from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.parts import LoadedPart, load
 from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
@@ -34,12 +37,17 @@ __all__ = ["CLIENT", "TaskServer"]
 
 CLIENT = "client"
 """The name that a client greets with."""
+_LONG = {"calibrate", "measure"}  # what takes seconds is done beside what else comes
 _log = logging.getLogger("eagerflow.cluster")
 Answer = tuple[dict[str, Any], Sequence[Any]]
+_Begin = Callable[["LoadedPart | Exception"], None]
 
 
 class TaskRun(Run):
-    """One run of a part. What it computes goes to ``finish`` when nothing is at work any more."""
+    """One run of a part. What it computes goes to ``finish`` when nothing is at work any more.
+
+    ``copied`` is who is to have copies of new values, under which number, and of which of them.
+    """
 
     def __init__(
         self,
@@ -48,9 +56,11 @@ class TaskRun(Run):
         arrays: Sequence[Any],
         transport: Transport,
         finish: Callable[[TaskRun], None],
+        copied: tuple[str, int, list[int]] | None,
     ) -> None:
         super().__init__(part.program, [self, *arrays])
         self.part, self.number = part, number
+        self._copied = copied
         self._transport, self._finish_with = transport, finish
 
     def begin(self) -> None:
@@ -68,6 +78,19 @@ class TaskRun(Run):
     def send(self, peer: str, cut: int, array: Any) -> None:
         """Send a value to another task."""
         self._transport.send(peer, (self.number, cut), [array])
+
+    def send_copies(self) -> None:
+        """Send copies of new values to the task that keeps them."""
+        if self._copied is not None:
+            peer, number, positions = self._copied
+            values = [_on_host(self.values[self.part.assigned[i]]) for i in positions]
+            self._transport.send(peer, (number, self._transport.name), values)
+
+    @property
+    def busy_seconds(self) -> float:
+        """How long its pieces were at work, without what they waited for."""
+        tasks = self._program.tasks
+        return sum(e.end - e.begin for e in self.events if not tasks[e.task].transfer)
 
     def ended(self) -> None:
         self._finish_with(self)
@@ -88,15 +111,19 @@ class TaskServer:
         ended: Callable[[], None] | None = None,
     ) -> None:
         self.name = name
-        self.transport = Transport(name, token)
+        self.transport = Transport(name, token, self._cut)
+        self.copies = Copies(self.transport, self._tell)
         self.variables: dict[int, Any] = {}
-        self._parts: dict[int, LoadedPart | Exception] = {}
+        self._parts: dict[int, LoadedPart | Exception | list[_Begin]] = {}
+        """What is loaded; while it is not, the runs that wait for it."""
+        self._due: set[int] = set()  # those runs that wait and are not cancelled
         self._runs: dict[int, TaskRun] = {}
         self._staged: dict[int, list[Any]] = {}
         self._lock = threading.Lock()
         self._ended = ended
         self._known: set[str] = set()
         self._client: Connection | None = None
+        self._heartbeat: Heartbeat | None = None
         self._handlers: dict[str, Callable[[dict[str, Any], list[Any]], Answer | None]] = {
             "begin": self._begin,
             "peers": self._peers,
@@ -111,6 +138,11 @@ class TaskServer:
             "calibrate": self._calibrate,
             "measure": self._measure,
             "status": self._status,
+            "keep": self.copies.keep,
+            "commit copies": self.copies.commit,
+            "drop copies": self.copies.drop,
+            "fetch copies": self.copies.fetch,
+            "forget copies": self.copies.forget,
         }
         self._listener = Listener(token, host, self._greet)
         self.address = self._listener.address
@@ -118,6 +150,8 @@ class TaskServer:
     def close(self) -> None:
         """End all connections, and what is at work as soon as it can be ended."""
         self._listener.close()
+        if self._heartbeat is not None:
+            self._heartbeat.close()
         self.transport.close()
         if self._client is not None:
             self._client.close()
@@ -149,6 +183,14 @@ class TaskServer:
             run.cancel(SessionError(words))
 
     def _handle(self, connection: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
+        if message["do"] in _LONG:
+            threading.Thread(
+                target=self._answer, args=(connection, message, arrays), daemon=True
+            ).start()
+        else:
+            self._answer(connection, message, arrays)
+
+    def _answer(self, connection: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
         asked = message.get("ask")
         try:
             answer = with_recorder(None, self._handlers[message["do"]], message, arrays)
@@ -157,7 +199,8 @@ class TaskServer:
             answer = {"error": self._told(error)}, ()
         if asked is not None:
             found, more = answer or ({}, ())
-            connection.send(found | {"answers": asked}, more)
+            with suppress(EOFError):  # the client has gone, which the connection's thread notices
+                connection.send(found | {"answers": asked}, more)
 
     def _told(self, error: BaseException) -> dict[str, Any]:
         """An error as a message tells of it, with the task and its machine."""
@@ -174,6 +217,10 @@ class TaskServer:
         except EOFError:
             pass  # the client has gone, which its connection's thread notices
 
+    def _cut(self, peer: str, fate: str) -> None:
+        """A connection to another task has ended: what it carried last may be lost."""
+        self._tell({"cut": peer, "fate": fate})
+
     # What it asks for --------------------------------------------------------------------------
 
     def _begin(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
@@ -186,6 +233,7 @@ class TaskServer:
             functions = blas.thread_functions()
             if functions is not None:
                 functions[0](threads.thread_count())
+        self._heartbeat = Heartbeat(lambda: self.transport.links, message["silence"])
         return {"pid": os.getpid(), "node": socket.gethostname()}, ()
 
     def _peers(self, message: dict[str, Any], arrays: list[Any]) -> None:
@@ -201,12 +249,24 @@ class TaskServer:
         self._known = set(tasks)
 
     def _register(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Make a part ready; where that fails, each of its runs says why."""
-        number = message["part"]
+        """Make a part ready, beside what else comes: large graphs take seconds."""
+        self._parts[message["part"]] = []
+        kept = [settled(x) for x in arrays]
+        args = message["part"], message["text"], kept
+        threading.Thread(target=self._load, args=args, daemon=True).start()
+
+    def _load(self, number: int, text: dict[str, Any], arrays: list[Any]) -> None:
+        """Load a part, and begin the runs that wait for it; if it fails, each of them says why."""
         try:
-            self._parts[number] = load(message["text"], [settled(x) for x in arrays])
+            part: LoadedPart | Exception = load(text, arrays)
         except Exception as error:
-            self._parts[number] = error
+            part = error
+        with self._lock:
+            waiting = self._parts.get(number)
+            if waiting is not None:  # nobody has forgotten it
+                self._parts[number] = part
+        for begin in waiting if isinstance(waiting, list) else ():
+            begin(part)
 
     def _store(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """Give Variables values, as the client has them."""
@@ -243,7 +303,7 @@ class TaskServer:
         """What runs, what is here, and what was sent to whom."""
         with self._lock:
             runs = sorted(self._runs)
-        held = sum([x.nbytes for x in self.variables.values()])
+        held = sum([x.nbytes for x in self.variables.values()]) + self.copies.nbytes
         sent = self.transport.traffic
         return {"runs": runs, "variables": len(self.variables), "bytes": held, "sent": sent}, ()
 
@@ -253,19 +313,42 @@ class TaskServer:
         number = message["run"]
         self.transport.forget_before(message["oldest"])
         try:
-            part = self._parts[message["part"]]
+            held = [self.variables[key] for key in message["variables"]]
+            begin = partial(self._begin_run, number, [*arrays, *held], message.get("copied"))
+            with self._lock:
+                part = self._parts[message["part"]]
+                self._due.add(number)
+                if isinstance(part, list):
+                    part.append(begin)
+                    return
+        except Exception as error:
+            self._run_failed(number, error)
+            return
+        begin(part)
+
+    def _begin_run(
+        self, number: int, given: list[Any], copied: Any, part: LoadedPart | Exception
+    ) -> None:
+        try:
             if isinstance(part, Exception):
                 raise part
-            held = [self.variables[key] for key in message["variables"]]
-            given = [*arrays, *held, *part.constants]
-            run = TaskRun(part, number, given, self.transport, self._finished)
+            arrays = [*given, *part.constants]
+            run = TaskRun(part, number, arrays, self.transport, self._finished, copied)
         except Exception as error:
-            self._tell({"failed": number, "error": self._told(error)})
-            self.transport.forget(number)
+            self._run_failed(number, error)
             return
         with self._lock:
+            if number not in self._due:  # it was cancelled before
+                return
+            self._due.remove(number)
             self._runs[number] = run
         with_recorder(None, run.begin)
+
+    def _run_failed(self, number: int, error: Exception) -> None:
+        """A run cannot begin."""
+        self._due.discard(number)
+        self._tell({"failed": number, "error": self._told(error)})
+        self.transport.forget(number)
 
     def _finished(self, run: TaskRun) -> None:
         """A run has ended; new values wait for the client's word."""
@@ -274,6 +357,10 @@ class TaskServer:
         found: list[Any] = []
         if error is None:
             found = [run.values[x] for x in (*part.finals, *part.assigned)]
+            try:
+                run.send_copies()
+            except Exception as problem:  # whoever keeps them has gone
+                error = problem
         count = len(part.finals)
         with self._lock:
             cancelled = self._runs.pop(number, None) is None
@@ -284,7 +371,8 @@ class TaskServer:
         if cancelled:
             return
         if error is None:
-            self._tell({"computed": number}, list(map(_on_host, found[:count])))
+            message = {"computed": number, "seconds": run.busy_seconds}
+            self._tell(message, list(map(_on_host, found[:count])))
         else:
             self._tell({"failed": number, "error": self._told(error)})
 
@@ -298,6 +386,7 @@ class TaskServer:
         number = message["run"]
         with self._lock:
             run = self._runs.pop(number, None)
+            self._due.discard(number)
             self._staged.pop(number, None)
         self.transport.forget(number)
         if run is not None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from statistics import median
 from typing import NamedTuple
 
 from eagerflow.display import escape
-from eagerflow.graph.text import aligned_columns, bytes_text
+from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
 __all__ = ["Status", "TaskStatus"]
 
@@ -17,11 +18,13 @@ _HEAD = (
     "pid",
     "node",
     "runs",
+    "a run",
     "Variables",
     "from client",
     "to client",
     "to tasks",
 )
+SLOW = 1.5  # times as long as others, from which a task is called slow
 _WIDTH, _HEIGHT = 190, 58  # of a task's box
 _ACROSS, _DOWN = 96, 64  # between two boxes
 _BEND = 6  # so many times its bend is an arrow long
@@ -45,22 +48,51 @@ class TaskStatus(NamedTuple):
     from_client: int = 0
     to_client: int = 0
     to_tasks: dict[str, int] = {}
+    seconds: float | None = None
+    """In which it did its part of a run, by the last ones, without what it waited for (median)."""
+    others: float | None = None
+    """The same of the other tasks of its job (median)."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether it takes much longer than the other tasks of its job."""
+        if self.seconds is None or self.others is None:
+            return False
+        return self.seconds > SLOW * self.others
 
     def row(self) -> tuple[str, ...]:
         """The cells of its line in the table."""
         sent = ", ".join(f"{bytes_text(size)} to {peer}" for peer, size in self.to_tasks.items())
         held = f"{self.variables} of {bytes_text(self.held_bytes)}" if self.variables else "none"
+        taken = "" if self.seconds is None else seconds_text(self.seconds)
+        if self.is_slow:
+            taken += f", slow: others {seconds_text(self.others or 0.0)}"
         return (
             self.name,
             self.state,
             str(self.pid or ""),
             self.node or "",
             ", ".join(map(str, self.runs)) or "none",
+            taken or "none",
             held,
             bytes_text(self.from_client),
             bytes_text(self.to_client),
             sent or "none",
         )
+
+
+def compared(tasks: Sequence[TaskStatus]) -> list[TaskStatus]:
+    """Tasks, each with the time that the others of its job take."""
+    found = []
+    for task in tasks:
+        job = task.name.rpartition("/")[0]
+        others = [
+            t.seconds
+            for t in tasks
+            if t.seconds is not None and t is not task and t.name.rpartition("/")[0] == job
+        ]
+        found.append(task._replace(others=median(others) if others else None))
+    return found
 
 
 class Status(NamedTuple):
@@ -73,8 +105,13 @@ class Status(NamedTuple):
 
     tasks: Sequence[TaskStatus]
 
+    @property
+    def slow(self) -> list[str]:
+        """The names of tasks that take much longer than the others of their jobs."""
+        return [task.name for task in self.tasks if task.is_slow]
+
     def __str__(self) -> str:
-        return "\n".join(aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<>><"))
+        return "\n".join(aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><"))
 
     def __repr__(self) -> str:
         return str(self)

@@ -30,10 +30,15 @@ class Transport:
 
     ``peers`` are the addresses of tasks by their names. Arrays that come from the same machine
     lie in memory of the sender: they can be written to, and are to be dropped soon or copied.
+    ``broken`` is called with the name of a task and what is known where a connection to it has
+    ended by itself: of what was sent nobody knows how much has come.
     """
 
-    def __init__(self, name: str, token: bytes) -> None:
+    def __init__(
+        self, name: str, token: bytes, broken: Callable[[str, str], None] = lambda peer, fate: None
+    ) -> None:
         self.name = name
+        self._broken = broken
         self.peers: dict[str, dict[str, Any]] = {}
         self._token = token
         self._lock = threading.Lock()
@@ -77,8 +82,16 @@ class Transport:
 
     def _closed(self, link: Connection) -> None:
         with self._opening:
-            if self._links.get(link.peer) is link:
+            broken = self._links.get(link.peer) is link
+            if broken:
                 del self._links[link.peer]
+        if broken:
+            self._broken(link.peer, link.fate)
+
+    @property
+    def links(self) -> list[Connection]:
+        """The connections over which it sends."""
+        return list(self._links.values())
 
     def move(self, peers: dict[str, dict[str, Any]]) -> None:
         """These are the tasks and their addresses from now on."""
@@ -159,5 +172,7 @@ class Transport:
 
     def close(self) -> None:
         """End all connections."""
-        for link in [*self._links.values(), *self._taken_in]:
+        links = self.links
+        self._links.clear()  # their ends are no news
+        for link in [*links, *self._taken_in]:
             link.close()

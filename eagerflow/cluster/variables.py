@@ -3,6 +3,10 @@
 A Variable goes to its task with the first run that needs it, and stays there from run to run.
 The client's own value follows when it is asked for. A value that the client was given meanwhile
 goes to the task before the next run.
+
+With copies, each value that runs have made is at two places: its task and another one that keeps
+a copy, or holds a Variable that the same run gave the same value. When one of the two has gone,
+the client keeps the value of the other, until a run makes a new one.
 """
 
 from __future__ import annotations
@@ -25,10 +29,26 @@ class Held:
     """A Variable that a task holds.
 
     ``known`` is what the client's Variable held when both were the same; ``newer`` says that runs
-    have changed the task's value since; ``lost`` that its task has gone with a newer value.
+    have changed the task's value since, ``run`` which one was the last; ``lost`` that its task has
+    gone with a newer value. ``holder`` is the task that keeps a copy of it, ``twin`` a Variable
+    elsewhere that has the same value, if the same run was its last. ``kept`` is the value as the
+    client has got it from a copy; it is ``absent`` until the task's new process has it.
     """
 
-    __slots__ = ("key", "known", "lost", "name", "newer", "place", "variable")
+    __slots__ = (
+        "absent",
+        "holder",
+        "kept",
+        "key",
+        "known",
+        "lost",
+        "name",
+        "newer",
+        "place",
+        "run",
+        "twin",
+        "variable",
+    )
 
     def __init__(
         self, key: int, variable: Variable, place: Device, died: Callable[[Any], None]
@@ -40,6 +60,51 @@ class Held:
         self.known: Tensor | None = None
         self.newer = False
         self.lost = False
+        self.run = 0
+        self.holder: str | None = None
+        self.twin: Held | None = None
+        self.kept: Any = None
+        self.absent = False
+
+    def made(self, run: int) -> None:
+        """A run has given it a new value, in its task."""
+        self.run, self.newer, self.kept, self.absent = run, True, None, False
+
+    def stored(self, current: Tensor) -> None:
+        """Its task has been sent the client's value, or the one that was kept of it."""
+        if self.known is not current:
+            self.known, self.newer, self.lost, self.kept = current, False, False, None
+        self.absent = False
+
+    def source(self) -> tuple[str, str, int] | None:
+        """Where its newest value is: a task, what it is asked for, and a key; None if nowhere."""
+        if self.lost:
+            return None
+        return self.copy() if self.absent else (self.place.task, "fetch", self.key)
+
+    def copy(self) -> tuple[str, str, int] | None:
+        """Where its newest value is besides its own task."""
+        twin = self.twin
+        if twin is not None and twin.run == self.run and twin.is_there:
+            return twin.place.task, "fetch", twin.key
+        return (self.holder, "fetch copies", self.key) if self.holder else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its task has its value, and somebody still needs it."""
+        return not (self.absent or self.lost) and self.variable() is not None
+
+    def keep(self, run: int, array: Any) -> None:
+        """Keep a value that was fetched for fear of loss, if no run has made another one since."""
+        if self.newer and self.run == run:
+            self.kept = array
+            if self.lost:  # the copy has gone too, meanwhile
+                self.lost, self.absent = False, True
+
+    def give_up(self) -> None:
+        """It is lost if its task is to be sent it, and there is nothing to send."""
+        if self.absent and self.kept is None:
+            self.lost, self.absent = True, False
 
     def check(self, current: Tensor) -> None:
         """TaskLostError where the value that is asked for has been lost."""
@@ -59,7 +124,9 @@ class Held:
         while not variable.replace(known, new):
             if variable.current is not known:
                 return
-        self.known, self.newer = new, False
+        # A new process of its task is to be sent it.
+        self.known, self.newer = None if self.absent else new, False
+        self.kept, self.absent = None, False
 
 
 class HeldVariables:
@@ -110,14 +177,25 @@ class HeldVariables:
                 found.append(self._held.pop(number))
         return found
 
-    def lose(self, task: str) -> None:
-        """A task has gone: of what it held, the client has the newest value, or it is lost."""
+    def lose(self, task: str) -> list[Held]:
+        """A task has gone: of what it held, the client has the newest value, or it is lost.
+
+        Those are given whose newest value is at one place alone from now on, and had been at two.
+        """
+        newer = [held for held in self._held.values() if held.newer and held.kept is None]
+        twice = [held for held in newer if held.absent or held.copy() is not None]
         for held in self._held.values():
+            if held.holder == task:
+                held.holder = None
             if held.place.task == task:
                 if held.newer:
-                    held.lost = True
+                    held.absent = True
                 else:
                     held.known = None  # to be sent again
+        for held in newer:
+            if held.copy() is None:
+                held.give_up()
+        return [h for h in twice if not h.lost and (h.absent or h.copy() is None)]
 
 
 def by_task(held: Sequence[Held]) -> dict[str, list[Held]]:

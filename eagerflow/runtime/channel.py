@@ -13,6 +13,7 @@ import struct
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ __all__ = ["Channel", "as_error", "described"]
 
 _LENGTH = struct.Struct("<I")
 _SMALL = 1 << 16  # bytes up to which what is sent is joined first: one system call for all
+_PIECE = 1 << 22  # bytes between two looks at the clock
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
@@ -47,6 +49,8 @@ class Channel:
         self.socket = connection
         self.lock = threading.Lock()
         """Held by whoever sends or receives: another thread does not close the file meanwhile."""
+        self.sent_at = self.received_at = monotonic()
+        """When the system last took something to send, and when something last came."""
 
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
         """Send a message; TimeoutError where the other end does not read it."""
@@ -55,12 +59,15 @@ class Channel:
         text = _encode(message | {"arrays": rows} if rows else message).encode()
         data: list[Any] = [x.reshape(-1).view(np.uint8).data for x in kept]
         head = _LENGTH.pack(len(text)) + text
+        self.sent_at = monotonic()
         try:
             if sum(map(len, data)) <= _SMALL:
                 self.socket.sendall(b"".join([head, *data]))
                 return
             for part in (head, *data):
-                self.socket.sendall(part)
+                for begin in range(0, len(part), _PIECE):
+                    self.socket.sendall(part[begin : begin + _PIECE])
+                    self.sent_at = monotonic()
         except TimeoutError:
             raise
         except OSError:
@@ -93,6 +100,7 @@ class Channel:
                 if not count:
                     raise EOFError("the other process has gone")
                 done += count
+                self.received_at = monotonic()
         except TimeoutError:
             raise
         except OSError:

@@ -31,10 +31,10 @@ class Nursery:
         )
         self._lock = threading.Lock()
 
-    def born(self, name, token):
+    def born(self, name, token, host):
         """The pid and the address of a new task."""
         with self._lock:
-            self._process.stdin.write(json.dumps([name, token.hex()]).encode() + b"\n")
+            self._process.stdin.write(json.dumps([name, token.hex(), host]).encode() + b"\n")
             self._process.stdin.flush()
             return json.loads(self._process.stdout.readline())
 
@@ -48,6 +48,7 @@ class ProcessHosts:
     """Tasks as processes of this machine."""
 
     own_processes = True
+    host = None
 
     def __init__(self, token, address=None, count=0):
         self._token = token
@@ -55,8 +56,11 @@ class ProcessHosts:
 
     def start(self, task):
         self.stop(task)
-        self.pids[task.name], address = nursery().born(task.name, self._token)
+        self.pids[task.name], address = nursery().born(task.name, self._token, self.host)
         return address
+
+    def kill(self, task):
+        self.stop(task)
 
     def stop(self, task):
         pid = self.pids.pop(task.name, None)
@@ -94,9 +98,9 @@ def end(pid):
     assert gone(pid), f"process {pid} has not gone"
 
 
-def serve(name, token, output):
+def serve(name, token, host, output):
     """Be a task."""
-    server = TaskServer(name, token, ended=lambda: os._exit(0))
+    server = TaskServer(name, token, host, lambda: os._exit(0))
     os.write(output, json.dumps([os.getpid(), server.address]).encode() + b"\n")
     while True:
         time.sleep(60)
@@ -108,13 +112,13 @@ def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = []
     for line in sys.stdin:
-        name, token = json.loads(line)
+        name, token, host = json.loads(line)
         pid = os.fork()
         if not pid:
             output = os.dup(1)
             for file in (0, 1):
                 os.dup2(os.open(os.devnull, os.O_RDWR), file)
-            serve(name, bytes.fromhex(token), output)
+            serve(name, bytes.fromhex(token), host, output)
         children.append(pid)
     for pid in filter(is_there, children):
         os.kill(pid, signal.SIGKILL)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 
 import pytest
 
@@ -24,7 +25,7 @@ if extras.load_if_there("ray") is None:
 
 @pytest.fixture(scope="module")
 def cluster():
-    with ef.cluster.Cluster({"worker": 2, "ps": 1}, costs=COSTS) as made:
+    with ef.cluster.Cluster({"worker": 2, "ps": 1}, costs=COSTS, silence=10.0) as made:
         yield made
         pids = [task.pid for task in made.tasks]
     assert all(map(gone, pids))
@@ -61,6 +62,21 @@ def test_a_killed_task_is_started_again_by_ray(cluster):
     cluster.wait()
     assert task.pid != before
     check_random_programs(cluster, range(210, 213))
+
+
+@pytest.mark.soak  # a quarter of a minute for one process
+def test_a_stopped_task_is_replaced_by_ray(cluster):
+    task = cluster.task("/job:worker/task:0")
+    before, lives = task.pid, task.lives
+    os.kill(before, signal.SIGSTOP)
+    try:
+        cluster.wait(120.0)
+        assert task.lives == lives + 1
+        assert task.pid != before
+        assert gone(before)
+    finally:
+        with suppress(ProcessLookupError):
+            os.kill(before, signal.SIGKILL)
 
 
 def test_a_second_cluster_of_the_same_names_is_refused(cluster):

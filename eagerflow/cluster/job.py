@@ -1,0 +1,85 @@
+"""A job: one run over several tasks, from its begin to the answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from queue import SimpleQueue
+from typing import Any, NamedTuple
+
+from eagerflow.cluster.parts import Part
+from eagerflow.devices import Device
+from eagerflow.graph.ir import Cell
+
+__all__ = ["CopiesOf", "Job"]
+
+
+class CopiesOf(NamedTuple):
+    """Who keeps copies of a task's new values, and of which of them, by position."""
+
+    holder: str
+    positions: list[int]
+
+
+class Job:
+    """One run over several tasks, from its begin to the answer.
+
+    ``parts`` are those of a graph with ``cells``, whose Variables lie in ``places``; ``inputs``
+    are arrays. ``outputs`` gets those of the graph's outputs that are computed, by position.
+    ``twins`` are cells of other tasks that get the same new values, by position.
+    """
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        cells: Sequence[Cell],
+        places: Sequence[Device],
+        inputs: Sequence[Any],
+        count: int,
+        twins: Mapping[int, int],
+    ) -> None:
+        self.parts, self.cells, self.places, self.inputs = parts, cells, places, inputs
+        self.count = count
+        self.twins = twins
+        self.outputs: dict[int, Any] = {}
+        self.assigns = any(part.assigned for part in parts)
+        self.number = 0
+        self.copies_number = 0
+        self.copies: dict[str, CopiesOf] = {}
+        """Of tasks that make new values, who keeps copies of them."""
+        self.waiting: set[Any] = set()
+        self.states: dict[int, Any] = {}
+        self.error: BaseException | None = None
+        self.done: SimpleQueue[None] = SimpleQueue()
+        self.over = False
+        self.lock = threading.Lock()
+
+    @property
+    def tasks(self) -> set[str]:
+        """The tasks that it cannot do without."""
+        return {part.task for part in self.parts} | {own.holder for own in self.copies.values()}
+
+    def plan_copies(self, holder_of: Callable[[str], str | None]) -> None:
+        """Choose who keeps copies of new values that are nowhere else."""
+        for part in self.parts:
+            positions = [
+                at
+                for at, i in enumerate(part.assigned)
+                # States of random generators come to the client after each run.
+                if i not in self.twins and not self.cells[i].variable.is_random_state
+            ]
+            holder = holder_of(part.task) if positions else None
+            if holder is not None:
+                self.copies[part.task] = CopiesOf(holder, positions)
+
+    def kept_by(self) -> dict[str, list[str]]:
+        """The tasks whose new values each holder keeps."""
+        found: dict[str, list[str]] = {}
+        for task, own in self.copies.items():
+            found.setdefault(own.holder, []).append(task)
+        return found
+
+    def begin(self) -> None:
+        """Wait for all parts, and for all copies."""
+        self.waiting = {part.task for part in self.parts}
+        self.waiting |= {("copies", task) for task in self.copies}
