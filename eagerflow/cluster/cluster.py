@@ -295,7 +295,7 @@ class Cluster(ScopeGuard):
                 hint="cluster.wait() returns when all tasks are ready",
             )
         life, end = own.lives, time.monotonic() + KILL_SECONDS
-        self._hosts.stop(own)
+        self._hosts.kill(own)
         while own.state == READY and own.lives == life:
             if time.monotonic() > end:
                 raise TimeoutError(f"{own.name} has not ended after {KILL_SECONDS:g} s")

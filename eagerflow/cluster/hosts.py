@@ -39,7 +39,7 @@ class LocalHosts:
         return self._servers[task.name]
 
     def kill(self, task: RemoteTask) -> None:
-        """End a task that hangs."""
+        """End a task, which may hang; another one takes its place."""
         self._servers[task.name].close()
 
     def stop(self, task: RemoteTask) -> None:

@@ -172,7 +172,7 @@ class RayHosts:
             return found
 
     def kill(self, task: RemoteTask) -> None:
-        """End the process of a task that hangs; Ray starts another one."""
+        """End the process of a task, which may hang; Ray starts another one."""
         with self._lock:
             actor = self._actors.get(task.name)
         if actor is not None:
