@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 SETTINGS = {
     "EAGERFLOW_LLVM": "`0`, `off`, `no` or `false`: no machine code",
@@ -38,6 +39,26 @@ def for_child(changes: Mapping[str, str]) -> dict[str, str]:
 def set_unless_said(name: str, value: str) -> None:
     """Set a variable that another library reads when it starts, unless the user has set it."""
     os.environ.setdefault(name, value)
+
+
+@contextmanager
+def changed(changes: Mapping[str, str]) -> Iterator[None]:
+    """A block in which variables have these values, for libraries and processes that start in it.
+
+    >>> with changed({"EAGERFLOW_LLVM": "off"}):
+    ...     switched_off("EAGERFLOW_LLVM")
+    True
+    """
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def switched_off(name: str) -> bool:

@@ -10,7 +10,7 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -19,6 +19,7 @@ from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.server import TaskServer
 from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
+from eagerflow.settings import changed, set_unless_said
 
 __all__ = ["RayHosts"]
 
@@ -26,6 +27,8 @@ ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Variables by which Ray tells nobody of its use, and binds to the address that it is given."""
+PRINT = "RAY_TQDM_PATCH_PRINT", "0"
+"""By which Ray leaves Python's own print, which captured code may call."""
 CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
 FIRST_SECONDS = 60.0  # in which the client has to connect
@@ -71,28 +74,14 @@ def _silent() -> Iterator[None]:
         logger.setLevel(level)
 
 
-@contextmanager
-def _changed(changes: Mapping[str, str]) -> Iterator[None]:
-    """A block in which variables have these values, for what is started in it."""
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
-
-
 class RayHosts:
     """Tasks as actors of the Ray cluster at ``address``, or of one that is started here."""
 
     own_processes = True
 
     def __init__(self, token: bytes, address: str | None, count: int) -> None:
-        with _changed(QUIET):  # which Ray reads when it is imported
+        set_unless_said(*PRINT)
+        with changed(QUIET):  # which Ray reads when it is imported
             self._ray = extras.load("ray", "cluster", "ef.cluster")
         self._token, self._address = token, address
         self._actors: dict[str, Any] = {}
@@ -117,7 +106,7 @@ class RayHosts:
         else:
             options["address"] = self._address
         path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
-        with _changed({**QUIET, "PYTHONPATH": path}), _silent():
+        with changed({**QUIET, "PYTHONPATH": path}), _silent():
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**options)

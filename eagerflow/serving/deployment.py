@@ -268,6 +268,7 @@ def _absolute(models: Models) -> Models:
 
 def _ray() -> Any:
     set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
+    set_unless_said("RAY_TQDM_PATCH_PRINT", "0")  # captured code may call Python's own print
     return extras.load("ray", "ray-serve", "ef.serving.deploy")
 
 

@@ -9,7 +9,6 @@ import eagerflow as ef
 from eagerflow.cluster.replication import replicated
 from eagerflow.nn.replicas import as_replica
 
-ef.set_logical_devices("cpu", 4)
 DEVICES = [f"cpu:{i}" for i in range(4)]
 RNG = np.random.default_rng(0)
 

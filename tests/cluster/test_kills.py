@@ -15,7 +15,6 @@ from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import SECONDS, ProcessHosts
 from tests.cluster.test_sessions import digits
 
-ef.set_logical_devices("cpu", 4)
 DEVICES = {"devices": ["cpu:0", "cpu:1"]}
 SERVERS = {**DEVICES, "servers": ["cpu:2"]}
 

@@ -9,7 +9,6 @@ import pytest
 import eagerflow as ef
 from tests.cluster.test_data_parallel import assert_same, batch, dense, network, trained
 
-ef.set_logical_devices("cpu", 4)
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2", "cpu:3"]
 
 

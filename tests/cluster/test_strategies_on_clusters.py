@@ -11,7 +11,6 @@ import eagerflow as ef
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.test_data_parallel import batch, dense, network
 
-ef.set_logical_devices("cpu", 4)
 BATCHES = [batch(n) for n in (8, 7, 1, 8)]
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2"]
 

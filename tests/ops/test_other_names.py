@@ -138,5 +138,5 @@ def test_internals_stay_out_of_completion():
         assert {"sum", "reshape", "numpy"} <= set(dir(value))
     modules = {n for n in dir(ef) if isinstance(getattr(ef, n), types.ModuleType)}
     assert modules == set(
-        "capture errors fft kernels linalg nn random serving signal summary testing".split()
+        "capture cluster errors fft kernels linalg nn random serving signal summary testing".split()
     )
