@@ -90,12 +90,12 @@ def _began(pid: int) -> str | None:
 
 
 def _start(options: argparse.Namespace) -> int:
-    extras.load("ray", "cluster", "eagerflow cluster")
     running = _state()
     if running is not None:
         raise SessionError(
             f"a cluster runs here already, at {running['address']}", hint="eagerflow cluster stop"
         )
+    extras.load("ray", "cluster", "eagerflow cluster")
     if not options.join:
         subprocess.run(
             [*_RAY, "get-auth-token", "--generate"],
