@@ -207,12 +207,12 @@ class Variable(Operators):
 
     def __deepcopy__(self, memo: Any) -> Variable:
         found = Variable(self.current, self.name, self.trainable)
-        found.is_random_state = self.is_random_state
+        found.aggregation, found.is_random_state = self.aggregation, self.is_random_state
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state = (None, {"is_random_state": True}) if self.is_random_state else None
-        return Variable, (self.current, self.name, self.trainable), state
+        more = {"aggregation": self.aggregation, "is_random_state": self.is_random_state}
+        return Variable, (self.current, self.name, self.trainable), (None, more)
 
 
 def may_be_random_state(held: Any) -> bool:

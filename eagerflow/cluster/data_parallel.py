@@ -118,11 +118,13 @@ class DataParallel:
     def merge(self) -> None:
         """Bring all values that the steps have made into the users' Variables, as one."""
         used = list(self._used.values())
-        local = list({v: None for one in used for v in one.local})
+        # What the program has changed itself goes to the shadows with the next step, as it is.
+        local = self.shadows.unchanged(v for one in used for v in one.local)
+        mirrored = self.shadows.unchanged(v for one in used for v in one.mirrored)
         if self.cluster is not None:
             cells = {c.variable: None for one in used for c in one.graph.cells}
             self.pull(list(cells))
-        mirrored = list({v: None for one in used for v in one.mirrored})
+        self.shadows.note(local)
         self.shadows.note(mirrored)
         self.shadows.merge(local)
 
@@ -134,6 +136,10 @@ class DataParallel:
         """What runs the graph of a step, of which ``merge`` brings the values."""
         self._used[id(found)] = found
         return self.partition(found.graph)
+
+    def forget(self, found: Replicated) -> None:
+        """The graph of a step is run no more; what it has made is merged."""
+        del self._used[id(found)]
 
     def partition(self, graph: Graph) -> Any:
         """What runs a graph over the devices."""
@@ -188,7 +194,6 @@ class ReplicatedStep:
 
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
         self._strategy = strategy
-        self._share = 1.0
 
         def replica(share: float, *args: Any) -> Any:
             return f(*args)
@@ -237,8 +242,8 @@ class ReplicatedStep:
             own = self._strategy
             made = own.replicated(graphs)
             while len(self._prepared) >= MAX_KEPT_GRAPHS:
-                del self._prepared[next(iter(self._prepared))]
-            found = self._prepared[key] = _Prepared(made, graphs, self._strategy.planned(made))
+                own.forget(self._prepared.pop(next(iter(self._prepared))).found)
+            found = self._prepared[key] = _Prepared(made, graphs, own.planned(made))
         return found
 
 

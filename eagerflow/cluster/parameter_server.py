@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from eagerflow import tree
@@ -134,8 +135,9 @@ class ParameterServer(DataParallel):
             super().merge()
             return
         try:
-            for worker in self._workers:
-                worker.wait()
+            with self._order.ending():
+                for worker in self._workers:
+                    worker.wait()
         finally:
             if self.cluster is not None:
                 self.pull([*self._pulled, *self.shadows.all_of(self._local)])
@@ -182,6 +184,18 @@ class _Order:
         self._staleness = staleness
         self._future = None if schedule is None else deque(Event(*event) for event in schedule)
         self._error: BaseException | None = None
+        self._is_ending = False
+
+    @contextmanager
+    def ending(self) -> Iterator[None]:
+        """A block in which no more batches come."""
+        try:
+            with self.changed:
+                self._is_ending = True
+                self.changed.notify_all()
+            yield
+        finally:
+            self._is_ending = False
 
     def fail(self, error: BaseException) -> None:
         """Let nothing more begin; the error is raised to who trains."""
@@ -226,7 +240,16 @@ class _Order:
                     argument="schedule",
                     received=f"{len(self.past)} events",
                 )
-            return self._future[0] == event
+            wanted = self._future[0]
+            if self._is_ending and not self.waiting[wanted.worker]:
+                raise SessionError(
+                    f"the schedule waits for worker {wanted.worker}, which has nothing to do",
+                    op="ParameterServer",
+                    argument="schedule",
+                    received=f"{sum(self.steps)} batches, and no more until they are merged",
+                    hint="as many batches between two merges as were recorded",
+                )
+            return wanted == event
         if event.what == "push" or self._staleness is None:
             return True
         busy = [n for n, left in zip(self.steps, self.waiting, strict=True) if left]

@@ -41,13 +41,13 @@ class Replicated:
 
     ``outputs`` has the values of each output of the step in the graph's own, one for each replica
     with examples, or the only one. ``local`` are the Variables that each replica changes for
-    itself, ``mirrored`` those that are the same on all, by the replicas that have a copy.
+    itself, ``mirrored`` those that are the same on all, and have shadows.
     """
 
     graph: Graph
     outputs: list[list[int]]
     local: dict[Variable, None] = field(default_factory=dict)
-    mirrored: dict[Variable, list[int]] = field(default_factory=dict)
+    mirrored: dict[Variable, None] = field(default_factory=dict)
 
 
 def replicated(
@@ -124,7 +124,7 @@ class Replication(Copying):
             if cell in self.local:
                 found.local[cell.variable] = None
             elif r != self._primary(cell):
-                found.mirrored.setdefault(cell.variable, []).append(r)
+                found.mirrored[cell.variable] = None
         return found
 
     # Values ------------------------------------------------------------------------------------
@@ -250,7 +250,8 @@ class Replication(Copying):
             for cell, r in late:
                 known.append(self._assign(cell, r))
         cells = [c for c in self.copies.values() if c.value in used or c.assigned is not None]
-        self.copies = {key: c for key, c in self.copies.items() if c in cells}
+        kept = set(cells)
+        self.copies = {key: c for key, c in self.copies.items() if c in kept}
         return cells, nodes
 
     def _places(self, cell: Cell) -> Iterable[int]:

@@ -62,6 +62,10 @@ class Shadows:
         """A run has changed these Variables together with their shadows."""
         self._known.update((v, v.current) for v in variables)
 
+    def unchanged(self, variables: Iterable[Variable]) -> list[Variable]:
+        """Those, each once, that nothing but runs has changed since they were noted."""
+        return [v for v in dict.fromkeys(variables) if self._known.get(v) is v.current]
+
     def all_of(self, variables: Iterable[Variable]) -> list[Variable]:
         """These Variables, and their shadows."""
         return [x for v in variables for x in (v, *self._of.get(v, {}).values())]

@@ -1,11 +1,15 @@
 """Steps on several devices: what one step on the whole batch gives, whatever the devices do."""
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import eagerflow as ef
+from eagerflow.cluster import data_parallel
 from eagerflow.cluster.replication import replicated
 from eagerflow.nn.replicas import as_replica
 
@@ -155,9 +159,8 @@ def test_arguments_that_are_no_batch_go_to_each_replica():
     np.testing.assert_array_equal(found.numpy(), np.ones((4, 3)) @ table.numpy() * 2)
 
 
-def test_what_others_change_between_steps_is_heeded():
-    w = ef.Variable([1.0, 2.0], name="w")
-    optimizer = ef.nn.optimizers.SGD(1.0)
+def weighted(w, optimizer):
+    """A step that changes ``w`` by the means of what it is given."""
 
     def step(x):
         with ef.GradientTape() as tape:
@@ -165,16 +168,59 @@ def test_what_others_change_between_steps_is_heeded():
         optimizer.apply(tape.gradient(loss, [w]), [w])
         return loss
 
-    own = strategy(2)
-    step = own.step(step)
+    return step
+
+
+def check_changes_between_steps(own, merges):
+    """What a program assigns between steps goes to all replicas, merged before or not."""
+    w, optimizer = ef.Variable([1.0, 2.0], name="w"), ef.nn.optimizers.SGD(1.0)
+    step = own.step(weighted(w, optimizer))
     x = ef.tensor([[1.0, 0.0], [3.0, 2.0]])
     assert float(step(x)) == 4.0
-    own.merge()
     w.assign([10.0, 20.0])
     optimizer.learning_rate = 0.5
+    for _ in range(merges):
+        own.merge()
+        np.testing.assert_array_equal(w.numpy(), [10.0, 20.0])
     assert float(step(x)) == 40.0
     own.merge()
     np.testing.assert_array_equal(w.numpy(), [9.0, 19.5])
+
+
+@pytest.mark.parametrize("merges", [0, 1, 2])
+def test_what_others_change_between_steps_is_heeded(merges):
+    check_changes_between_steps(strategy(2), merges)
+
+
+def test_metrics_that_begin_anew_count_from_there():
+    x, y = batch(8)
+    model = network(*dense())
+    model(x)
+    own = strategy(2)
+    step = own.step(model.python_step("train")[0])
+    step(x, y)
+    model.reset_metrics()
+    step(x[:6], y[:6])  # another size: a graph is made, for which values are merged
+    own.merge()
+    assert float(model.metrics[0].count) == 6
+
+
+def test_copies_of_models_count_as_the_models_do():
+    x, y = batch(8)
+    model = network(*dense())
+    model(x)
+    model.python_step("train")[0](x, y)
+    for made in (copy.deepcopy(model.metrics[0]), pickle.loads(pickle.dumps(model.metrics[0]))):
+        assert {v.aggregation for v in made.variables} == {"sum"}
+
+
+def test_graphs_of_many_sizes_are_forgotten(monkeypatch):
+    monkeypatch.setattr(data_parallel, "MAX_KEPT_GRAPHS", 2)
+    own = strategy(2)
+    step = own.step(lambda x: x * 2.0)
+    for rows in range(2, 9):
+        assert step(ef.ones((rows, 1))).shape == (rows, 1)
+    assert len(own.graphs) == 2
 
 
 def test_a_sum_for_a_loss():

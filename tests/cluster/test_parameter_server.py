@@ -141,6 +141,13 @@ def test_a_schedule_that_ends_is_told():
         served(batches, mode="asynchronous", schedule=[("pull", 0), ("push", 0)])
 
 
+def test_a_schedule_for_more_batches_is_told():
+    batches = [batch(8) for _ in range(6)]
+    _, own = served(batches, mode="asynchronous")
+    with pytest.raises(ef.errors.SessionError, match="has nothing to do"):
+        served(batches[:1], mode="asynchronous", schedule=sorted(own.schedule, key=lambda e: -e[1]))
+
+
 def test_no_thread_is_left():
     served([batch(4)], mode="asynchronous")
     end = time.monotonic() + 5

@@ -9,7 +9,7 @@ import pytest
 
 import eagerflow as ef
 from tests.capture.placement.several_devices import COSTS
-from tests.cluster.test_data_parallel import batch, dense, network
+from tests.cluster.test_data_parallel import batch, check_changes_between_steps, dense, network
 
 BATCHES = [batch(n) for n in (8, 7, 1, 8)]
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2"]
@@ -45,25 +45,9 @@ def test_tasks_have_the_bits_of_devices(kind, request):
     assert found == trained(ef.cluster.Pipeline(devices=WORKERS, **more))
 
 
-def test_what_a_program_changes_goes_to_the_tasks(local):
-    w = ef.Variable([1.0, 2.0], name="w")
-    optimizer = ef.nn.optimizers.SGD(1.0)
-
-    def step(x):
-        with ef.GradientTape() as tape:
-            loss = (x * w).sum(axis=1).mean()
-        optimizer.apply(tape.gradient(loss, [w]), [w])
-        return loss
-
-    x = ef.tensor([[1.0, 0.0], [3.0, 2.0]])
-    own = ef.cluster.DataParallel(local)
-    step = own.step(step)
-    assert float(step(x)) == 4.0
-    w.assign([10.0, 20.0])
-    optimizer.learning_rate = 0.5
-    assert float(step(x)) == 40.0
-    own.merge()
-    np.testing.assert_array_equal(w.numpy(), [9.0, 19.5])
+@pytest.mark.parametrize("merges", [0, 1, 2])
+def test_what_a_program_changes_goes_to_the_tasks(local, merges):
+    check_changes_between_steps(ef.cluster.DataParallel(local), merges)
 
 
 def test_weights_are_here_when_training_has_ended(local):
