@@ -18,9 +18,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eagerflow import extras
 from eagerflow.cluster.ray_hosts import QUIET
 from eagerflow.errors import SessionError
+from eagerflow.runtime.ray_library import load_ray
 from eagerflow.settings import for_child
 
 __all__ = ["add_cluster"]
@@ -95,7 +95,7 @@ def _start(options: argparse.Namespace) -> int:
         raise SessionError(
             f"a cluster runs here already, at {running['address']}", hint="eagerflow cluster stop"
         )
-    extras.load("ray", "cluster", "eagerflow cluster")
+    load_ray("cluster", "eagerflow cluster")
     if not options.join:
         subprocess.run(
             [*_RAY, "get-auth-token", "--generate"],

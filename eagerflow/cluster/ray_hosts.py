@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from eagerflow import extras
 from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.server import TaskServer
 from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
-from eagerflow.settings import changed, set_unless_said
+from eagerflow.runtime.ray_library import load_ray
+from eagerflow.settings import changed
 
 __all__ = ["RayHosts"]
 
@@ -27,8 +27,6 @@ ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
 QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
 """Variables by which Ray tells nobody of its use, and binds to the address that it is given."""
-PRINT = "RAY_TQDM_PATCH_PRINT", "0"
-"""By which Ray leaves Python's own print, which captured code may call."""
 CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
 FIRST_SECONDS = 60.0  # in which the client has to connect
@@ -39,7 +37,7 @@ class TaskActor:
     """A task in a process that Ray has started."""
 
     def __init__(self, name: str, token: bytes, near: bool) -> None:
-        ray = extras.load("ray", "cluster", "ef.cluster")
+        ray = load_ray("cluster", "ef.cluster")
         host = None if near else ray.util.get_node_ip_address()
         self._server = TaskServer(name, token, host, lambda: _end_after(GRACE_SECONDS))
         timer = threading.Timer(FIRST_SECONDS, self._end_alone)
@@ -80,9 +78,8 @@ class RayHosts:
     own_processes = True
 
     def __init__(self, token: bytes, address: str | None, count: int) -> None:
-        set_unless_said(*PRINT)
         with changed(QUIET):  # which Ray reads when it is imported
-            self._ray = extras.load("ray", "cluster", "ef.cluster")
+            self._ray = load_ray("cluster", "ef.cluster")
         self._token, self._address = token, address
         self._actors: dict[str, Any] = {}
         self._lock = threading.Lock()

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
+from eagerflow.runtime.ray_library import load_ray
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
@@ -22,7 +23,7 @@ from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.replica import Replica, Settings, trial
 from eagerflow.serving.repository import Folder, ModelOptions, Models, Policy
 from eagerflow.serving.sequences import SequenceLimits
-from eagerflow.settings import set_unless_said, setting
+from eagerflow.settings import setting
 
 __all__ = ["Deployment", "Scaling", "deploy"]
 
@@ -267,9 +268,7 @@ def _absolute(models: Models) -> Models:
 
 
 def _ray() -> Any:
-    set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
-    set_unless_said("RAY_TQDM_PATCH_PRINT", "0")  # captured code may call Python's own print
-    return extras.load("ray", "ray-serve", "ef.serving.deploy")
+    return load_ray("ray-serve", "ef.serving.deploy")
 
 
 def _serve() -> Any:
