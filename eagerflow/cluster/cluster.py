@@ -338,8 +338,12 @@ class Cluster(ScopeGuard):
         devices: Sequence[Any] | None = None,
         numerics: str = "fast",
         transfer: str | None = None,
+        costs: CostModel | None = None,
     ) -> ClusterPlan:
-        """A graph over these devices of tasks, or over all; what ``ef.capture.Session`` runs."""
+        """A graph over these devices of tasks, or over all; what ``ef.capture.Session`` runs.
+
+        ``costs`` stand for what would be measured, where the cluster was given none.
+        """
         client = self.client
         places = self.devices() if devices is None else [as_device(d) for d in devices]
         known = {t.name for t in self._tasks}
@@ -358,17 +362,17 @@ class Cluster(ScopeGuard):
                 argument="transfer",
                 expected="None or 'bfloat16'",
             )
-        return ClusterPlan(client, graph, places, numerics, self._costs_of(places), transfer)
+        model = self._costs_of(places, costs)
+        return ClusterPlan(client, graph, places, numerics, model, transfer)
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables, which tasks hold, into this process."""
         self.client.pull(variables)
 
-    def _costs_of(self, devices: Sequence[Device]) -> CostModel | None:
-        """The model of costs of devices: the given one, or a measured one; None for one device."""
-        if self._costs is not None or len(devices) < 2:
-            return self._costs
-        return measured(self.client, devices)
+    def _costs_of(self, devices: Sequence[Device], given: CostModel | None) -> CostModel | None:
+        """The model of costs of devices: a given one, or a measured one; None for one device."""
+        found = self._costs or given
+        return found if found or len(devices) < 2 else measured(self.client, devices)
 
     def __repr__(self) -> str:
         jobs = ", ".join(f"{job}: {count}" for job, count in self._jobs.items())

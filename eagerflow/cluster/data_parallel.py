@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.capture.history import NUMBERS
+from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated
 from eagerflow.cluster.retries import Retried, retried
@@ -26,6 +27,9 @@ from eagerflow.variable import Variable
 __all__ = ["DataParallel", "ReplicatedStep"]
 
 MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
+COSTS = CostModel({"*": Rates()}, latency=2e-4)
+"""By which graphs of strategies are cut, on all machines alike: all nodes have their devices, and
+bits depend on which of them share a kernel, and so on where pieces end."""
 
 
 class DataParallel:
@@ -144,8 +148,8 @@ class DataParallel:
     def partition(self, graph: Graph) -> Any:
         """What runs a graph over the devices."""
         if self.cluster is None:
-            return partition(graph, self.devices, numerics=self.numerics)
-        made = self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
+            return partition(graph, self.devices, numerics=self.numerics, costs=COSTS)
+        made = self.cluster.partition(graph, self.devices, self.numerics, self.transfer, COSTS)
         return Retried(made, self.cluster, self.retries)
 
     def pull(self, variables: Sequence[Variable]) -> None:

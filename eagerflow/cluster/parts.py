@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ from eagerflow.graph.ir import Value
 __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 
 INLINE_BYTES = 1 << 15  # up to which a value is sent by the thread that has made it
+BUCKET_BYTES = 4 << 20  # from which a message of several values takes no more
 RUN = "run"
 """The entry of a part's program that is the run itself: what is sent carries its number."""
 
@@ -81,6 +83,15 @@ class _Making:
         return Part(self.task, self.rows, self.arrays, **self.positions, hash=data.hexdigest())
 
 
+@dataclass
+class _Bucket:
+    """Values that are sent as one message: as the one end has them, and as the other."""
+
+    sent: list[Any]
+    received: list[Any]
+    bytes: int = 0
+
+
 class _Dividing:
     """A graph in pieces on its way to parts."""
 
@@ -91,6 +102,8 @@ class _Dividing:
         self.numbers: dict[Value, int] = {}
         graph = division.graph
         self.fed = {v: i for i, v in enumerate(graph.inputs)}
+        self.makers = {v: p.number for p in division.pieces for v in p.graph.outputs}
+        self.buckets: dict[Any, _Bucket] = {}
         self.read = {v for p in division.pieces for v in p.graph.inputs}
         self.assigned = [cell.assigned for cell in graph.cells if cell.assigned is not None]
         self.returned: dict[Value, Value] = {}  # what is received to be returned, as it was sent
@@ -157,10 +170,22 @@ class _Dividing:
             return
         dtype = given.dtype.name
         sent_as = self.transfer if self.transfer and dtype == "float32" else dtype
-        small = nbytes(given) <= INLINE_BYTES
-        row = [ends[0], str(source), target.task, i, sent_as, small]
-        self.made[source.task].rows["sends"].append(row)
-        self.made[target.task].rows["receives"].append([ends[1], str(target), i, dtype])
+        bucket = self._bucket(i, given, source.task, target.task)
+        bucket.sent.append([ends[0], str(source), sent_as])
+        bucket.received.append([ends[1], str(target), dtype])
+
+    def _bucket(self, i: int, value: Value, source: str, target: str) -> _Bucket:
+        """The message that a value goes with: that of others of its piece, while it has room."""
+        size, maker = nbytes(value), self.makers.get(value)
+        small = size <= INLINE_BYTES
+        key = source, target, maker, small
+        found = self.buckets.get(key)
+        if found is None or found.bytes >= BUCKET_BYTES or not (small or maker is not None):
+            found = self.buckets[key] = _Bucket([], [])
+            self.made[source].rows["sends"].append([i, target, small, found.sent])
+            self.made[target].rows["receives"].append([i, found.received])
+        found.bytes += size
+        return found
 
     def _entry(self, kind: str, position: int, value: Value, place: Device) -> None:
         making = self.made[place.task]
@@ -188,11 +213,10 @@ def parts_of(
 
 
 class Receive(NamedTuple):
-    """A value that another task sends: its number, the one of its cut, and its dtype."""
+    """A message from another task: its number, and the values that it brings with their dtypes."""
 
-    value: Any
-    cut: int
-    dtype: Any
+    number: int
+    values: list[tuple[Any, Any]]
 
 
 class LoadedPart(NamedTuple):
@@ -234,22 +258,30 @@ class _Loading:
             self.entries.append(value)
             constants.append(_received(as_device(place), [array])[0])
         receives = [
-            Receive(self._landing(value, as_device(place)), cut, as_dtype(dtype))
-            for value, place, cut, dtype in text["receives"]
+            Receive(
+                number,
+                [(self._landing(v, as_device(place)), as_dtype(dtype)) for v, place, dtype in rows],
+            )
+            for number, rows in text["receives"]
         ]
         sends: dict[Any, list[Send]] = {}
-        for value, place, peer, cut, dtype, small in text["sends"]:
-            one = Send(peer, cut, as_dtype(dtype), as_device(place), small)
-            sends.setdefault(self.find(value), []).append(one)
+        for number, peer, small, rows in text["sends"]:
+            values = [self.find(v) for v, _, _ in rows]
+            ends = [(as_device(place), as_dtype(dtype)) for _, place, dtype in rows]
+            sends.setdefault(values[0], []).append(Send(number, peer, small, values, ends))
         for row, data in zip(text["pieces"], self.graphs, strict=True):
             self._piece(row, data, sends)
-        for value, rest in sends.items():
+        for rest in sends.values():
             for one in rest:
-                self._send(value, one)
+                place = one.ends[0][0]
+                self._transfer("send", partial(_send, one), (RUN, *one.values), (), place)
         finals = [self.find(x) for x in text["finals"]]
         assigned = [self.find(x) for x in text["assigned"]]
         program = Program(
-            self.tasks, self.entries, [*finals, *assigned], [r.value for r in receives]
+            self.tasks,
+            self.entries,
+            [*finals, *assigned],
+            [value for one in receives for value, _ in one.values],
         )
         return LoadedPart(program, receives, constants, finals, assigned)
 
@@ -278,45 +310,47 @@ class _Loading:
         piece.graph = graph
         made = tuple(outputs)
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
-        own = [(i, one) for i, x in enumerate(made) for one in sends.get(x, ()) if one.small]
+        own = [one for x in made for one in sends.get(x, ()) if one.small]
         if own:
-            task.call = partial(_run_and_send, task.call, own)
+            places = {x: i for i, x in enumerate(made)}
+            at = [(one, [places[x] for x in one.values]) for one in own]
+            task.call = partial(_run_and_send, task.call, at)
             task.inputs = (RUN, *task.inputs)
-            for i, one in own:
-                sends[made[i]].remove(one)
+            for one in own:
+                sends[one.values[0]].remove(one)
         self.tasks.append(task)
-
-    def _send(self, value: Any, one: Send) -> None:
-        self._transfer("send", partial(_send, one), (RUN, value), (), one.place)
 
 
 class Send(NamedTuple):
-    """A value that goes to another task, by the number of its cut."""
+    """A message to another task: its number, its values, and for each its device and dtype."""
 
+    number: int
     peer: str
-    cut: int
-    dtype: Any
-    place: Device
     small: bool
+    values: list[Any]
+    ends: list[tuple[Device, Any]]
 
 
 def _run_and_send(
-    call: Callable[..., Any], sends: Iterable[tuple[int, Send]], given: Sequence[Any]
+    call: Callable[..., Any], sends: Iterable[tuple[Send, list[int]]], given: Sequence[Any]
 ) -> Sequence[Any]:
     run, *arrays = given
     found: Sequence[Any] = call(arrays)
-    for i, one in sends:
-        _send(one, (run, found[i]))
+    for one, places in sends:
+        _send(one, (run, *[found[i] for i in places]))
     return found
 
 
 def _send(one: Send, given: Sequence[Any]) -> tuple[Any, ...]:
-    run, array = given
-    values = one.place.backend.to_numpy(array)
-    if values.dtype != one.dtype:
-        values = values.astype(one.dtype)
-    run.send(one.peer, one.cut, values)
+    run, *arrays = given
+    run.send(one.peer, one.number, list(map(_as_sent, arrays, one.ends)))
     return ()
+
+
+def _as_sent(array: Any, end: tuple[Device, Any]) -> Any:
+    place, dtype = end
+    found = place.backend.to_numpy(array)
+    return found if found.dtype == dtype else found.astype(dtype)
 
 
 def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:

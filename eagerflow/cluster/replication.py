@@ -24,7 +24,6 @@ from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import needed
 from eagerflow.ops.communication.replicas import replica_mean
-from eagerflow.ops.creation.cast import to_device
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.variable import Variable
 
@@ -268,8 +267,6 @@ class Replication(Copying):
         own, new = self._cell(cell, r), cell.assigned
         assert new is not None
         value = self._anywhere(new) if new in self.shared else self._at(r, new)
-        if new in self.shared and r != self.home[new]:
-            value = self._call(new, to_device, (value,), r, device=self.devices[r])
         own.assigned = value
         return value
 

@@ -23,7 +23,7 @@ from eagerflow.capture.placement.executor import Run
 from eagerflow.cluster.connections import Connection, Listener
 from eagerflow.cluster.copies import Copies
 from eagerflow.cluster.heartbeat import Heartbeat
-from eagerflow.cluster.parts import LoadedPart, load
+from eagerflow.cluster.parts import LoadedPart, Receive, load
 from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
 from eagerflow.cluster.transport_timing import round_trips
@@ -66,18 +66,18 @@ class TaskRun(Run):
     def begin(self) -> None:
         """Put what is ready into the devices' queues, and wait for what others send."""
         for one in self.part.receives:
-            self._transport.receive((self.number, one.cut), partial(self._arrived, one))
+            self._transport.receive((self.number, one.number), partial(self._arrived, one))
         self.acquire()
         if not self.part.program.tasks and not self.part.receives:
             self.ended()
 
-    def _arrived(self, one: Any, arrays: list[Any]) -> None:
-        (array,) = arrays
-        self.arrive(one.value, array if array.dtype == one.dtype else array.astype(one.dtype))
+    def _arrived(self, one: Receive, arrays: list[Any]) -> None:
+        for (value, dtype), array in zip(one.values, arrays, strict=True):
+            self.arrive(value, array if array.dtype == dtype else array.astype(dtype))
 
-    def send(self, peer: str, cut: int, array: Any) -> None:
-        """Send a value to another task."""
-        self._transport.send(peer, (self.number, cut), [array])
+    def send(self, peer: str, number: int, arrays: Sequence[Any]) -> None:
+        """Send a message with values to another task."""
+        self._transport.send(peer, (self.number, number), arrays)
 
     def send_copies(self) -> None:
         """Send copies of new values to the task that keeps them."""

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.capture.placement import partition
+from eagerflow.cluster import cluster as clusters
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.test_data_parallel import batch, check_changes_between_steps, dense, network
 
@@ -43,6 +45,17 @@ def test_tasks_have_the_bits_of_devices(kind, request):
     more = {"microbatches": 3, "costs": COSTS}
     found = trained(ef.cluster.Pipeline(cluster, **more))
     assert found == trained(ef.cluster.Pipeline(devices=WORKERS, **more))
+
+
+def test_how_steps_are_cut_depends_on_no_measurement(monkeypatch):
+    def refused(*args):
+        raise AssertionError("what is measured is another thing on each machine")
+
+    monkeypatch.setattr(partition, "calibrate", refused)
+    monkeypatch.setattr(clusters, "measured", refused)
+    with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=True) as cluster:
+        found = trained(ef.cluster.DataParallel(cluster))
+    assert found == trained(ef.cluster.DataParallel(devices=WORKERS))
 
 
 @pytest.mark.parametrize("merges", [0, 1, 2])
