@@ -49,6 +49,8 @@ class Task:
     transfer: bool = False
     nodes: tuple[str, ...] = ()
     """Names of the nodes that it computes."""
+    quick: bool = False
+    """Whether it takes less time than a switch to its device's thread: others may run it too."""
 
 
 class Event(NamedTuple):
@@ -100,6 +102,11 @@ class _SharedLock:
         self._holders = 0
         self._alone = False
         self._waiting_alone = 0
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether somebody holds the lock exclusively, or waits to."""
+        return self._alone or self._waiting_alone > 0
 
     @contextmanager
     def held(self, alone: bool) -> Iterator[None]:
@@ -327,8 +334,12 @@ class Run(ScopeGuard):
                 self.error = self.error or error
 
     def _enqueue(self, number: int) -> None:
-        """Put a task that is ready into its device's queue."""
+        """Put a task that is ready into its device's queue, or run it if it is quick."""
         task = self._program.tasks[number]
+        if task.quick and not _cores.is_exclusive:
+            with device(task.device):
+                self.do(number)
+            return
         while not _worker(task.device, task.transfer).put(self, number, task.priority):
             pass  # that thread ends, and a new one takes its place
 
