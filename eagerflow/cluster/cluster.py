@@ -369,7 +369,9 @@ class Cluster(ScopeGuard):
         """Bring the newest values of Variables, which tasks hold, into this process."""
         self.client.pull(variables)
 
-    def _costs_of(self, devices: Sequence[Device], given: CostModel | None) -> CostModel | None:
+    def _costs_of(
+        self, devices: Sequence[Device], given: CostModel | None = None
+    ) -> CostModel | None:
         """The model of costs of devices: a given one, or a measured one; None for one device."""
         found = self._costs or given
         return found if found or len(devices) < 2 else measured(self.client, devices)
