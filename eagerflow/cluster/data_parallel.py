@@ -27,7 +27,7 @@ from eagerflow.variable import Variable
 __all__ = ["DataParallel", "ReplicatedStep"]
 
 MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
-COSTS = CostModel({"*": Rates()}, latency=2e-4)
+COSTS = CostModel({"*": Rates()}, latency=2e-4, bandwidth=1.25e9)
 """By which graphs of strategies are cut, on all machines alike: all nodes have their devices, and
 bits depend on which of them share a kernel, and so on where pieces end."""
 

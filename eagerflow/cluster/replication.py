@@ -218,8 +218,8 @@ class Replication(Copying):
             graph = self.graphs[r]
             assert graph is not None
             share = graph.nodes[i].attributes["share"]
-            value = self._at(r, node.inputs[0])
-            parts.append(self._call(mean, multiply, (value, share), r))
+            # Where they are added: in one kernel, and a gradient leaves as soon as it is made.
+            parts.append(self._call(mean, multiply, (self._at(r, node.inputs[0]), share), home))
         self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), parts)
 
     def _call(self, like: Value, op: Any, inputs: tuple[Any, ...], r: int, **more: Any) -> Value:

@@ -32,6 +32,7 @@ from eagerflow.plan.plan import Plan
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
+BUCKET_SLACKS = 10  # times as long as that a link may have to carry what a piece sends at its end
 _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
 
 
@@ -72,6 +73,7 @@ class Piece:
     first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
     deadline: float = math.inf  # when another device begins to wait for a value of it
+    sending: float = 0.0  # seconds that links take for what it makes for others
     priority: float = 0.0
     graph: Graph = None  # type: ignore[assignment]
     after: tuple[int, ...] = ()
@@ -165,7 +167,7 @@ class _Partitioner:
     def cut(self) -> Division:
         """All nodes, in the order of their begins."""
         placement = self.placement
-        needed = self._needed_elsewhere()
+        needed, sending = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
         for at, i in enumerate(placement.schedule.order):
             group, k = placement.groups[i], placement.group_devices[i]
@@ -191,6 +193,7 @@ class _Partitioner:
             if i in needed:
                 end = placement.schedule.ends[i]
                 piece.deadline = min(piece.deadline, max(end + self.slack, needed[i]))
+                piece.sending += sending[i]
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
@@ -199,18 +202,25 @@ class _Partitioner:
             return False
         return any(map(depends_on_threads, nodes))
 
-    def _needed_elsewhere(self) -> dict[int, float]:
-        """For each group with readers on other devices, by when its results have to leave."""
-        found: dict[int, float] = {}
+    def _needed_elsewhere(self) -> tuple[dict[int, float], dict[int, float]]:
+        """For each group with readers on other devices, by when its results have to leave.
+
+        And how many seconds the links take for them.
+        """
+        by: dict[int, float] = {}
+        links: dict[tuple[int, Value, int], float] = {}
         placement = self.placement
         for i, group in enumerate(placement.groups):
             target = placement.group_devices[i]
             for x in group.given:
                 maker = self.makers.get(x)
                 if maker is not None and self.made_on[x] != target:
-                    by = placement.schedule.begins[i] - self._moved(x, target)
-                    found[maker] = min(found.get(maker, math.inf), by)
-        return found
+                    moved = links[maker, x, target] = self._moved(x, target)
+                    by[maker] = min(by.get(maker, math.inf), placement.schedule.begins[i] - moved)
+        sending = dict.fromkeys(by, 0.0)
+        for (maker, _, _), seconds in links.items():
+            sending[maker] += seconds - self.model.latency
+        return by, sending
 
     def _moved(self, value: Value, target: int) -> float:
         """Seconds of a transfer."""
@@ -221,7 +231,7 @@ class _Partitioner:
         """Whether a group cannot go on with a piece, or should not."""
         placement = self.placement
         schedule, k = placement.schedule, placement.group_devices[i]
-        if schedule.ends[i] > piece.deadline:
+        if schedule.ends[i] > piece.deadline or piece.sending > BUCKET_SLACKS * self.slack:
             return True
         if alone != piece.alone and placement.groups[i].costs[k] > MIN_SHARED_SECONDS:
             return True

@@ -434,6 +434,27 @@ def test_predicted_times_follow_the_pieces(three_cpus):
     assert predicted(alone, [1.0, 2.0], model) == 3.0
 
 
+@pytest.mark.parametrize(("bandwidth", "pieces"), [(math.inf, 1), (1e12, 1), (2e9, 4)])
+def test_what_is_made_early_is_sent_while_more_is_made(three_cpus, bandwidth, pieces):
+    """Though its reader has other things to do for long: a slow link could not carry all at once."""
+
+    def program(x):
+        made, mine, theirs = [], x, x
+        with ef.device("cpu:0"):
+            for _ in range(8):
+                mine = ef.matmul(mine, x)
+                made.append(mine)
+        with ef.device("cpu:1"):
+            for _ in range(24):
+                theirs = ef.matmul(theirs, x)
+            return sum(made, theirs)
+
+    graph = ef.capture.trace(program, ef.TensorSpec((256, 256), "float32"))
+    costs = CostModel(COSTS.devices, COSTS.latency, bandwidth)
+    plan = partition(graph, three_cpus[:2], costs=costs)
+    assert sum(p.device == ef.devices("cpu")[0] for p in plan.pieces) == pieces
+
+
 def test_kernels_are_those_of_the_pieces(three_cpus):
     def f(x):
         with ef.device("cpu:1"):
