@@ -436,7 +436,7 @@ def test_predicted_times_follow_the_pieces(three_cpus):
 
 @pytest.mark.parametrize(("bandwidth", "pieces"), [(math.inf, 1), (1e12, 1), (2e9, 4)])
 def test_what_is_made_early_is_sent_while_more_is_made(three_cpus, bandwidth, pieces):
-    """Though its reader has other things to do for long: a slow link could not carry all at once."""
+    """Though who reads it is busy for long: a slow link could not carry all at once."""
 
     def program(x):
         made, mine, theirs = [], x, x
