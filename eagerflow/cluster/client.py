@@ -603,7 +603,7 @@ class Client:
         while self.snapshots and time.monotonic() < end:
             time.sleep(0.005)
 
-    def lost(self, variables: Sequence[Variable]) -> list[Held]:
+    def lost_of(self, variables: Sequence[Variable]) -> list[Held]:
         """Those of some Variables whose newest value is nowhere."""
         found: list[Held] = self.wait(partial(self.variables.lost, variables))
         return found
