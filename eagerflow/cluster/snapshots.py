@@ -63,8 +63,8 @@ class Snapshot:
         if client is None:
             self._values = self._current()
         else:
-            client.snapshots.add(self)
             client.wait(lambda: self._take(client))
+            client.snapshots.add(self)
 
     def _current(self) -> dict[Variable, Tensor]:
         every = list(dict.fromkeys(v for own in self._groups.values() for v in own))

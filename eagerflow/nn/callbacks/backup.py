@@ -59,7 +59,9 @@ class BackupAndRestore(Callback):
         self._checkpoint = Checkpoint(self.backup_dir, keep=2 if self.double_checkpoint else 1)
         self._setbacks = self._done = 0
         self._marks: dict[Path, int] = {}
-        self._restore()
+        if self._restore() is None and self.params.get("strategy") and self.model.built:
+            self._epoch = self.model._initial_epoch
+            self._save()  # tasks may be lost before the first one is due
 
     def _restore(self) -> Progress | None:
         found = self._checkpoint.restore(self.model, self.loader)
