@@ -55,7 +55,9 @@ class Restoring:
         ``steps`` have been made.
         """
         lost = client.lost_of([*servers])
-        values = self._from_checkpoint({v: None for one in lost if (v := one.variable()) is not None})
+        values = self._from_checkpoint(
+            {v: None for one in lost if (v := one.variable()) is not None}
+        )
         if values is None:
             return False
         self._assign(values)
@@ -68,7 +70,7 @@ class Restoring:
         """Let what workers had for themselves and have lost begin anew; gives what that was."""
         lost = client.lost_of([*workers])
         self._assign({v: v.numpy() for one in lost if (v := one.variable()) is not None})
-        self.losses.update({task: 1 for task in by_task(lost)})
+        self.losses.update(dict.fromkeys(by_task(lost), 1))
         return lost
 
     def _from_checkpoint(self, variables: Mapping[Variable, None]) -> dict[Variable, Any] | None:

@@ -99,10 +99,9 @@ def read(path: Any, op: str) -> files.Contents:
 
 def _checked(rows: Any, path: Path) -> list[Shard]:
     """The shards that a checkpoint lists; FileFormatError for what is no list of its own."""
-    kinds = (str, str, int, str)
     for row in rows if isinstance(rows, list) else [None]:
-        fits = isinstance(row, list) and [type(x) for x in row] == [*kinds]
-        match = _NAME.fullmatch(row[0]) if fits else None
+        fits = isinstance(row, list) and [type(x) for x in row] == [str, str, int, str]
+        match = _NAME.fullmatch(row[0]) if row is not None and fits else None
         if match is None or match[1] != path.stem:
             raise FileFormatError(
                 "the file lists other files than those of its checkpoint",

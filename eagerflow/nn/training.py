@@ -77,16 +77,11 @@ def fit(
                 with _beside(source):
                     own = _run(model, "train", batches, told, epoch == begin, made, strategy)
             except TaskLostError as error:
-                epoch = _gone_back(model, told, strategy, error)
-                history.forget(epoch)
-                source.restart()
+                epoch = _gone_back(model, told, strategy, error, history, source)
                 continue
             before, logs = logs, model.logs(own)
             if validation is not None and _is_due(epoch, validation_freq):
-                told.on_test_begin({})
-                found = _run(model, "test", validation.epoch(steps=validation_steps), told)
-                logs |= model.logs(found, "val_")
-                told.on_test_end(logs)
+                _validate(model, validation.epoch(steps=validation_steps), told, logs)
             progress.end(logs)
             if _is_nan(logs) and not _is_nan(before) and not model.stop_training:
                 _warn(
@@ -102,7 +97,24 @@ def fit(
     return history
 
 
-def _gone_back(model: Any, told: CallbackList, strategy: Any, error: TaskLostError) -> int:
+def _validate(
+    model: Any, batches: Iterable[Batch], told: CallbackList, logs: dict[str, Any]
+) -> None:
+    """Add the numbers of a model on other data to those of its training."""
+    told.on_test_begin({})
+    found = _run(model, "test", batches, told)
+    logs |= model.logs(found, "val_")
+    told.on_test_end(logs)
+
+
+def _gone_back(
+    model: Any,
+    told: CallbackList,
+    strategy: Any,
+    error: TaskLostError,
+    history: History,
+    source: Source,
+) -> int:
     """The epoch from which training goes on after a loss; the error where none of the callbacks
     has brought an earlier state back.
     """
@@ -110,6 +122,8 @@ def _gone_back(model: Any, told: CallbackList, strategy: Any, error: TaskLostErr
     if not told.recover(error):
         raise error
     epoch: int = model._initial_epoch
+    history.forget(epoch)
+    source.restart()
     return epoch
 
 

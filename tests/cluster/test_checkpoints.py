@@ -268,9 +268,7 @@ def fitted(strategy, folder, tasks=(), epochs=2, **options):
     loader = ef.nn.Loader((x, y), 6, shuffle=True, seed=3)
     backup = ef.nn.callbacks.BackupAndRestore(folder, loader=loader, **options)
     callbacks = [backup, Kills(strategy.cluster, dict(tasks))]
-    history = model.fit(
-        loader, epochs=epochs, verbose=0, callbacks=callbacks, strategy=strategy
-    )
+    history = model.fit(loader, epochs=epochs, verbose=0, callbacks=callbacks, strategy=strategy)
     return bits(model), history
 
 

@@ -132,7 +132,11 @@ def test_what_fails_beside_the_program_is_told_once(tmp_path, monkeypatch):
     def full(*_):
         raise FileFormatError("the file cannot be written: No space left on device")
 
-    for tell in (checkpoint.wait, lambda: checkpoint.restore(model), lambda: checkpoint.save(model)):
+    for tell in (
+        checkpoint.wait,
+        lambda: checkpoint.restore(model),
+        lambda: checkpoint.save(model),
+    ):
         with monkeypatch.context() as patch:
             patch.setattr("eagerflow.nn.checkpoint.write_state", full)
             checkpoint.save(model, step=2, wait=False)

@@ -89,9 +89,13 @@ class BackupAndRestore(Callback):
     def _save(self) -> None:
         strategy = self.params.get("strategy")
         self._written()
-        # With a strategy the files are written while the next steps are made.
-        more = {"strategy": strategy, "wait": strategy is None}
-        path = self._checkpoint.save(self.model, self.loader, epoch=self._epoch, **more)
+        path = self._checkpoint.save(
+            self.model,
+            self.loader,
+            epoch=self._epoch,
+            strategy=strategy,
+            wait=strategy is None,  # else it is written while the next steps are made
+        )
         self._marks[path] = self._done
 
     def _written(self, fails: type[Exception] = TaskLostError) -> None:
