@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +15,8 @@ from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated
 from eagerflow.cluster.retries import Retried, retried
-from eagerflow.cluster.shadows import Shadows
-from eagerflow.cluster.snapshots import Snapshot
+from eagerflow.cluster.shadows import Shadows, merged
+from eagerflow.cluster.snapshots import Snapshot, Whole
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
@@ -162,9 +163,9 @@ class DataParallel:
     ) -> Snapshot:
         """The merged values of Variables as they are now, for a checkpoint; see Snapshot."""
         client = None if self.cluster is None else self.cluster.client
-        parts = self.shadows.unmerged(self.changed_by_replicas())
-        groups = {name: parts.get(v, [v]) for name, v in variables.items()}
-        return Snapshot(client, groups, here, folder, prefix, lambda path: None)
+        unmerged = self.shadows.unmerged(self.changed_by_replicas())
+        wholes = {v: Whole(parts, partial(merged, v)) for v, parts in unmerged.items()}
+        return Snapshot(client, variables, wholes, here, folder, prefix, lambda path: None)
 
     def changed_by_replicas(self) -> list[Variable]:
         """The Variables that each replica has changed for itself."""

@@ -52,7 +52,9 @@ class ParameterServer(DataParallel):
 
     Steps of asynchronous training give None, and go on beside the program; ``merge``, which
     ``fit`` calls after each epoch, waits for them, and raises the first error of a worker. What a
-    program changes itself between two merges is seen after the second one. Source: Ho and others,
+    program changes itself between two merges is seen after the second one. What a server loses is
+    taken from the last checkpoint that was saved with the strategy, if there is one, with a
+    warning; a lost worker's step is made again. Source: Ho and others,
     "More effective distributed ML via a stale synchronous parallel parameter server", 2013.
 
     >>> ef.set_logical_devices("cpu", 2)

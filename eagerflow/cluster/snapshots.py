@@ -9,43 +9,50 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.questions import Question
-from eagerflow.cluster.shadows import merged
 from eagerflow.nn.files import Seal
 from eagerflow.nn.shards import Shard
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, read_together
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "Whole"]
 
 FETCH_SECONDS = 60.0
+
+
+class Whole(NamedTuple):
+    """A value of which other Variables have parts, and what makes it of theirs."""
+
+    parts: Sequence[Variable]
+    join: Callable[[Sequence[Any]], Any]
 
 
 class Snapshot:
     """The values of Variables at the moment when it is made.
 
-    ``groups`` are the Variables by the names that they have in the checkpoint: one, or those of
-    all replicas that have a part of the value, whose first is the user's. What is in ``here`` or
-    has parts comes to this process; the rest is written where it is, into files in ``folder`` whose
-    names begin with ``prefix``. Without a ``client`` all is here. ``saved`` is called when the
-    checkpoint is whole. Raises TaskLostError where a value was lost.
+    ``variables`` have the names of the checkpoint; of those that are in ``wholes``, others have
+    the value. What is in ``here`` or has parts comes to this process; the rest is written where it
+    is, into files in ``folder`` whose names begin with ``prefix``. Without a ``client`` all is
+    here. ``saved`` is called when the checkpoint is whole. Raises TaskLostError where a value was
+    lost.
     """
 
     def __init__(
         self,
         client: Client | None,
-        groups: Mapping[str, Sequence[Variable]],
+        variables: Mapping[str, Variable],
+        wholes: Mapping[Variable, Whole],
         here: Collection[str],
         folder: str,
         prefix: str,
         saved: Callable[[Path], None],
     ) -> None:
-        self._client, self._groups = client, groups
+        self._client, self._variables, self._wholes = client, variables, wholes
         self._folder, self._prefix = folder, prefix
         self.saved = saved
         self._values: dict[Variable, Any] = {}
@@ -55,11 +62,9 @@ class Snapshot:
         self._there: set[str] = set()
         self._names: dict[Variable, list[str]] = {}
         """Of those that tasks may write; layers may share a Variable."""
-        for name, own in groups.items():
-            self._names.setdefault(own[0], []).append(name)
-        for name, own in groups.items():
-            if name in here or len(own) > 1:
-                self._names.pop(own[0], None)
+        for name, variable in variables.items():
+            if name not in here and variable not in wholes:
+                self._names.setdefault(variable, []).append(name)
         if client is None:
             self._values = self._current()
         else:
@@ -67,7 +72,10 @@ class Snapshot:
             client.snapshots.add(self)
 
     def _current(self) -> dict[Variable, Tensor]:
-        every = list(dict.fromkeys(v for own in self._groups.values() for v in own))
+        own = (
+            self._wholes[v].parts if v in self._wholes else [v] for v in self._variables.values()
+        )
+        every = list(dict.fromkeys(v for parts in own for v in parts))
         return dict(zip(every, read_together(every), strict=True))
 
     def _take(self, client: Client) -> None:
@@ -112,14 +120,8 @@ class Snapshot:
         finally:
             if self._client is not None:
                 self._client.snapshots.discard(self)
-        arrays = {
-            name: merged(own[0], [self._array(v) for v in own])
-            if len(own) > 1
-            else self._array(own[0])
-            for name, own in self._groups.items()
-            if name not in self._there
-        }
-        return arrays, shards
+        names = [name for name in self._variables if name not in self._there]
+        return {name: self._value(self._variables[name]) for name in names}, shards
 
     def _answers(self) -> list[Shard]:
         problem: Exception | None = None
@@ -139,6 +141,12 @@ class Snapshot:
         if problem is not None:
             raise problem
         return shards
+
+    def _value(self, variable: Variable) -> Any:
+        whole = self._wholes.get(variable)
+        return (
+            self._array(variable) if whole is None else whole.join([*map(self._array, whole.parts)])
+        )
 
     def _array(self, variable: Variable) -> Any:
         value = self._values[variable]

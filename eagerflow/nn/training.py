@@ -118,7 +118,8 @@ def _gone_back(
     """The epoch from which training goes on after a loss; the error where none of the callbacks
     has brought an earlier state back.
     """
-    strategy.give_up()
+    if strategy is not None:
+        strategy.give_up()
     if not told.recover(error):
         raise error
     epoch: int = model._initial_epoch

@@ -150,6 +150,32 @@ def test_the_end_of_a_cluster_waits_for_what_is_being_written(tmp_path):
     assert counts(path) == {1}
 
 
+@pytest.mark.parametrize("moment", ["before", "in between"])
+def test_copies_are_saved_where_a_task_is_lost(tmp_path, monkeypatch, moment):
+    options = {"local": True, "costs": COSTS, "redundant": True}
+    with ef.cluster.Cluster({"worker": 2, "ps": 2}, **options) as cluster:
+        strategy = ef.cluster.ParameterServer(cluster)
+        model, step = counting()
+        step, written = strategy.step(step), shards.write
+        step(X)
+        step(X)
+
+        def write(*args):
+            monkeypatch.setattr(server.shards, "write", written)
+            cluster.kill("/job:ps/task:0")
+            return written(*args)
+
+        if moment == "before":
+            cluster.kill("/job:ps/task:0")
+            cluster.wait()
+        else:
+            monkeypatch.setattr(server.shards, "write", write)
+        path = ef.nn.Checkpoint(tmp_path).save(model, strategy=strategy)
+        assert counts(path) == {2}
+        step(X)
+        assert counts(ef.nn.Checkpoint(tmp_path).save(model, strategy=strategy)) == {3}
+
+
 # What cannot be saved ----------------------------------------------------------------------------
 
 

@@ -59,7 +59,8 @@ class BackupAndRestore(Callback):
         self._checkpoint = Checkpoint(self.backup_dir, keep=2 if self.double_checkpoint else 1)
         self._setbacks = self._done = 0
         self._marks: dict[Path, int] = {}
-        if self._restore() is None and self.params.get("strategy") and self.model.built:
+        found, strategy = self._restore(), self.params.get("strategy")
+        if found is None and strategy is not None and self.model.built:
             self._epoch = self.model._initial_epoch
             self._save()  # tasks may be lost before the first one is due
 
