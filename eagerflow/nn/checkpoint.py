@@ -78,9 +78,12 @@ class _Writing:
         except BaseException as error:
             self._error = error
 
-    def wait(self) -> None:
-        """Return when it is written; raises what failed."""
+    def join(self) -> None:
+        """Return when it is written, or has failed."""
         self._thread.join()
+
+    def raise_error(self) -> None:
+        """Raise what has failed."""
         if self._error is not None:
             raise self._error
 
@@ -175,9 +178,11 @@ class Checkpoint:
 
     def wait(self) -> None:
         """Return when all files are written that ``save`` has left to be; raises what failed."""
-        writing, self._writing = self._writing, None
+        writing = self._writing
         if writing is not None:
-            writing.wait()
+            writing.join()  # where Ctrl-C comes in between, it is still there
+            self._writing = None
+            writing.raise_error()
 
     def _begun(self, made: _Made, strategy: Any) -> Callable[[], None]:
         """Take the values of this moment; gives what writes them."""
