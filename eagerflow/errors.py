@@ -372,7 +372,7 @@ class TaskLostError(SessionError):
     Raised by the run that it was part of, whose changes are undone in the other tasks, and by
     later runs that need a Variable whose newest value was lost with it. What to do: run again, as
     another process takes the task's place by itself; give a lost Variable a value first, such as
-    that of a checkpoint.
+    that of a checkpoint, which ``fit`` does by itself with ``ef.nn.callbacks.BackupAndRestore``.
 
     >>> raise ef.errors.TaskLostError("/job:ps/task:0 has gone", received="pid 4711 was killed")
     Traceback (most recent call last):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -17,11 +18,13 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from statistics import median
 from typing import Any
+from weakref import WeakSet
 
 from eagerflow.cluster.connections import ENDED, Connection, connect, machine_name
 from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.job import Job
 from eagerflow.cluster.parts import Part
+from eagerflow.cluster.questions import Question, Questions
 from eagerflow.cluster.server import CLIENT
 from eagerflow.cluster.status import TaskStatus
 from eagerflow.cluster.variables import Held, HeldVariables, by_task
@@ -104,7 +107,9 @@ class Client:
         self._token, self._own = token, own
         self._silence, self._redundant = silence, redundant
         self._jobs: dict[int, Job] = {}
-        self._asked: dict[int, SimpleQueue[Any]] = {}
+        self._questions = Questions(lambda: self._thread.is_alive())
+        self.snapshots: WeakSet[Any] = WeakSet()
+        """Those that are still being written."""
         self._numbers = itertools.count(1)
         self._closed = False
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -274,28 +279,21 @@ class Client:
         arrays: Sequence[Any],
         seconds: float | None,
     ) -> tuple[dict[str, Any], list[Any]]:
-        number, done = next(self._numbers), SimpleQueue[Any]()
-        self._asked[number] = done
-        try:
-            self.put(partial(_ask, connection, message | {"ask": number}, arrays, done))
-            while True:
-                try:
-                    return _result(done, 0.2 if seconds is None else min(seconds, 0.2))
-                except Empty:
-                    if not (connection.is_open and self._thread.is_alive()):
-                        raise TaskLostError(f"{connection.peer} has gone") from None
-                    if seconds is not None and (seconds := seconds - 0.2) <= 0:
-                        raise TimeoutError(f"{connection.peer} does not answer") from None
-        finally:
-            del self._asked[number]
+        question = self._questions.to(connection)
+        self.put(partial(question.send, message, arrays))
+        return question.answer(seconds)
+
+    def question(self, name: str) -> Question:
+        """A question to a task, for the thread that sends; TaskLostError where it has gone."""
+        task = self.tasks[name]
+        if task.connection is None or task.state != READY:
+            raise self._loss(task)
+        return self._questions.to(task.connection)
 
     def _handle(self, connection: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
         """What comes from a task: answers, and ends of runs."""
         if "answers" in message:
-            done = self._asked.get(message.pop("answers"))
-            if done is not None:
-                failed = "error" in message
-                done.put(as_error(message["error"]) if failed else (message, arrays))
+            self._questions.answered(message, arrays)
         elif "computed" in message:
             job = self._jobs.get(message["computed"])
             if job is not None:
@@ -599,6 +597,17 @@ class Client:
             self.wait(partial(_use, use, own, [x.copy() for x in arrays]))
         return problem
 
+    def finish_snapshots(self, seconds: float) -> None:
+        """Return when no task writes for a checkpoint any more, or after so many ``seconds``."""
+        end = time.monotonic() + seconds
+        while self.snapshots and time.monotonic() < end:
+            time.sleep(0.005)
+
+    def lost_of(self, variables: Sequence[Variable]) -> list[Held]:
+        """Those of some Variables whose newest value is nowhere."""
+        found: list[Held] = self.wait(partial(self.variables.lost, variables))
+        return found
+
     def held_by(self, task: RemoteTask) -> list[Variable]:
         """The Variables that a task holds."""
         return list(self.wait(partial(self.variables.held_by, task.name)))
@@ -643,18 +652,6 @@ class Client:
             remove_task(task.name)
 
 
-def _ask(
-    connection: Connection,
-    message: dict[str, Any],
-    arrays: Sequence[Any],
-    done: SimpleQueue[Any],
-) -> None:
-    try:
-        connection.send(message, arrays)
-    except EOFError:
-        done.put(TaskLostError(f"{connection.peer} has gone"))
-
-
 def _call(call: Callable[[], Any], done: SimpleQueue[Any]) -> None:
     try:
         done.put(call())
@@ -662,8 +659,8 @@ def _call(call: Callable[[], Any], done: SimpleQueue[Any]) -> None:
         done.put(error)
 
 
-def _result(done: SimpleQueue[Any], seconds: float | None = None) -> Any:
-    found = done.get(timeout=seconds)
+def _result(done: SimpleQueue[Any]) -> Any:
+    found = done.get()
     if isinstance(found, BaseException):
         raise found
     return found

@@ -149,6 +149,7 @@ class Cluster(ScopeGuard):
         problem: Exception | None = None
         try:
             if client is not None:
+                client.finish_snapshots(LEAVE_SECONDS)
                 client.pull(seconds=LEAVE_SECONDS)
         except (SessionError, TimeoutError) as error:
             problem = error

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,8 @@ from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated
 from eagerflow.cluster.retries import Retried, retried
-from eagerflow.cluster.shadows import Shadows
+from eagerflow.cluster.shadows import Shadows, merged
+from eagerflow.cluster.snapshots import Snapshot, Whole
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
@@ -123,7 +125,7 @@ class DataParallel:
         """Bring all values that the steps have made into the users' Variables, as one."""
         used = list(self._used.values())
         # What the program has changed itself goes to the shadows with the next step, as it is.
-        local = self.shadows.unchanged(v for one in used for v in one.local)
+        local = self.changed_by_replicas()
         mirrored = self.shadows.unchanged(v for one in used for v in one.mirrored)
         if self.cluster is not None:
             cells = {c.variable: None for one in used for c in one.graph.cells}
@@ -154,7 +156,27 @@ class DataParallel:
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables from the tasks."""
-        retried(self.cluster, self.retries, lambda: self.cluster.pull(variables))
+        self.again(lambda: self.cluster.pull(variables))
+
+    def again(self, call: Callable[[], Any]) -> Any:
+        """The result of a call, which is made again where a task is lost in it."""
+        return call() if self.cluster is None else retried(self.cluster, self.retries, call)
+
+    def snapshot(
+        self, variables: Mapping[str, Variable], here: Collection[str], folder: str, prefix: str
+    ) -> Snapshot:
+        """The merged values of Variables as they are now, for a checkpoint; see Snapshot."""
+        client = None if self.cluster is None else self.cluster.client
+        unmerged = self.shadows.unmerged(self.changed_by_replicas())
+        wholes = {v: Whole(parts, partial(merged, v)) for v, parts in unmerged.items()}
+        return Snapshot(client, variables, wholes, here, folder, prefix, lambda path: None)
+
+    def changed_by_replicas(self) -> list[Variable]:
+        """The Variables that each replica has changed for itself."""
+        return self.shadows.unchanged(v for one in self._used.values() for v in one.local)
+
+    def give_up(self) -> None:
+        """Let go of steps that were not made, as training goes on from another state."""
 
     @property
     def graphs(self) -> list[Graph]:

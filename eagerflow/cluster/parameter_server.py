@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -12,7 +12,10 @@ from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.cluster.data_parallel import DataParallel, arrays_of, devices_of
 from eagerflow.cluster.pushing import Parts, parts_of_step
-from eagerflow.errors import ArgumentError, SessionError
+from eagerflow.cluster.restoring import Restoring
+from eagerflow.cluster.snapshots import Snapshot
+from eagerflow.devices import as_device
+from eagerflow.errors import ArgumentError, SessionError, TaskLostError
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
 from eagerflow.nn.replicas import as_replica
@@ -49,7 +52,9 @@ class ParameterServer(DataParallel):
 
     Steps of asynchronous training give None, and go on beside the program; ``merge``, which
     ``fit`` calls after each epoch, waits for them, and raises the first error of a worker. What a
-    program changes itself between two merges is seen after the second one. Source: Ho and others,
+    program changes itself between two merges is seen after the second one. What a server loses is
+    taken from the last checkpoint that was saved with the strategy, if there is one, with a
+    warning; a lost worker's step is made again. Source: Ho and others,
     "More effective distributed ML via a stale synchronous parallel parameter server", 2013.
 
     >>> ef.set_logical_devices("cpu", 2)
@@ -112,6 +117,8 @@ class ParameterServer(DataParallel):
         self._workers: list[_Worker] = []
         self._local: dict[Variable, None] = {}
         self._pulled: dict[Variable, None] = {}
+        self._workers_own: dict[Variable, None] = {}
+        self._restoring = Restoring(self.shadows)
         self._graphs: list[Graph] = []
         self._is_fresh = True
 
@@ -135,15 +142,21 @@ class ParameterServer(DataParallel):
             super().merge()
             return
         try:
-            with self._order.ending():
-                for worker in self._workers:
-                    worker.wait()
+            self._end()
         finally:
             if self.cluster is not None:
                 self.pull([*self._pulled, *self.shadows.all_of(self._local)])
             self.shadows.merge(self._local)
-            self._is_fresh = True
         self._order.raise_error()
+
+    def _end(self) -> None:
+        """Wait for all steps."""
+        try:
+            with self._order.ending():
+                for worker in self._workers:
+                    worker.wait()
+        finally:
+            self._is_fresh = True
 
     def submit(self, parts: _Planned, inputs: Sequence[Any], worker: int) -> None:
         """Let a worker make a step; waits while it has enough to do."""
@@ -152,7 +165,7 @@ class ParameterServer(DataParallel):
             self._is_fresh = False
             self.shadows.push(self._local, self._pulled)
         while len(self._workers) < self.replicas:
-            self._workers.append(_Worker(len(self._workers), self._order))
+            self._workers.append(_Worker(len(self._workers), self._order, self))
         self._workers[worker].put(parts, inputs)
 
     def use(self, parts: Parts) -> None:
@@ -160,6 +173,60 @@ class ParameterServer(DataParallel):
         self._local.update(dict.fromkeys(parts.local))
         self._graphs += parts[:3]
         self._pulled.update((cell.variable, None) for cell in parts.push.cells)
+        self._workers_own.update((cell.variable, None) for cell in parts.compute.cells)
+
+    # Checkpoints and losses ------------------------------------------------------------------
+
+    def changed_by_replicas(self) -> list[Variable]:
+        """The Variables that each replica has changed for itself."""
+        return super().changed_by_replicas() if self.mode == "synchronous" else [*self._local]
+
+    def snapshot(
+        self, variables: Mapping[str, Variable], here: Collection[str], folder: str, prefix: str
+    ) -> Snapshot:
+        """The merged values of Variables as they are now: of asynchronous steps between two pushes.
+
+        When they are a checkpoint, asynchronous training takes from it what a server loses.
+        """
+        with self._order.changed:  # which is held by each pull and push
+            made = super().snapshot(variables, here, folder, prefix)
+            steps = sum(self._order.steps)
+        made.saved = lambda path: self._restoring.note(path, variables, steps)
+        return made
+
+    def pull(self, variables: Sequence[Variable]) -> None:
+        """Bring the newest values of Variables from the tasks, or what stands for lost ones."""
+        try:
+            super().pull(variables)
+        except TaskLostError:
+            if not self.restored():
+                raise
+            super().pull(variables)
+
+    def restored(self) -> bool:
+        """Whether asynchronous training can go on after a loss: what was lost has a value again.
+
+        A training that repeats another one cannot, as it would have other numbers.
+        """
+        if self.cluster is None or self.mode == "synchronous" or self._order.repeats:
+            return False
+        with self._order.changed:
+            servers = [v for v in self._pulled if v not in self._workers_own]
+            steps = sum(self._order.steps)
+            client = self.cluster.client
+            return self._restoring.restore(client, servers, self._workers_own, steps)
+
+    def losses(self, worker: int) -> int:
+        """How often a worker has lost what it had for itself."""
+        return self._restoring.losses[as_device(self.devices[worker]).task]
+
+    def give_up(self) -> None:
+        """Let go of steps that were not made, as training goes on from another state."""
+        if self.mode == "asynchronous":
+            self._end()
+            self._order.forget_error()
+            if self.cluster is not None:
+                self._restoring.renew(self.cluster.client, self._workers_own)
 
 
 class _Planned(NamedTuple):
@@ -210,6 +277,22 @@ class _Order:
         if error is not None:
             raise error
 
+    def forget_error(self) -> None:
+        """What is done next has nothing to do with what has failed."""
+        self._error = None
+
+    @property
+    def repeats(self) -> bool:
+        """Whether a schedule says what comes when."""
+        return self._future is not None
+
+    def take_back(self, worker: int) -> None:
+        """The worker's last pull does not count, as it pulls again."""
+        with self.changed:
+            own = [i for i, event in enumerate(self.past) if event.worker == worker]
+            if own and self.past[own[-1]].what == "pull":
+                del self.past[own[-1]]
+
     @property
     def has_failed(self) -> bool:
         """Whether a worker has failed."""
@@ -259,8 +342,8 @@ class _Order:
 class _Worker:
     """The thread that leads a worker through its steps."""
 
-    def __init__(self, number: int, order: _Order) -> None:
-        self._number, self._order = number, order
+    def __init__(self, number: int, order: _Order, strategy: ParameterServer) -> None:
+        self._number, self._order, self._strategy = number, order, strategy
         self._tasks: deque[tuple[_Planned, Sequence[Any]]] = deque()
         self._thread: threading.Thread | None = None
 
@@ -302,12 +385,35 @@ class _Worker:
                 order.fail(error)
 
     def _make(self, parts: _Planned, inputs: Sequence[Any]) -> None:
-        """One step."""
-        if self._order.moment("pull", self._number, lambda: parts.pull.run([])):
-            parts.compute.run(inputs)
-            self._order.moment("push", self._number, lambda: self._push(parts))
+        """One step; what of it was lost with a task is made again."""
+        left, done = self._strategy.retries, 0
+        known = self._strategy.losses(self._number)
+        while done < len(parts):
+            try:
+                if not self._part(parts, inputs, done, known):
+                    return
+                done += 1
+            except TaskLostError:
+                if not left or not self._strategy.restored():
+                    raise
+                left -= 1
+            losses = self._strategy.losses(self._number)
+            if losses != known and done < len(parts):
+                known, done = losses, 0
+                self._order.take_back(self._number)
 
-    def _push(self, parts: _Planned) -> None:
+    def _part(self, parts: _Planned, inputs: Sequence[Any], number: int, losses: int) -> bool:
+        """Pull, compute or push; False where training has failed."""
+        if number == 0:
+            return self._order.moment("pull", self._number, lambda: parts.pull.run([]))
+        if number == 1:
+            parts.compute.run(inputs)
+            return True
+        return self._order.moment("push", self._number, lambda: self._push(parts, losses))
+
+    def _push(self, parts: _Planned, losses: int) -> None:
+        if self._strategy.losses(self._number) != losses:
+            raise TaskLostError(f"the gradients of worker {self._number} were lost")
         parts.push.run([])
         self._order.waiting[self._number] -= 1
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from eagerflow.capture.placement.calibration import rates_of
@@ -28,7 +29,8 @@ from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
 from eagerflow.cluster.transport_timing import round_trips
 from eagerflow.devices import add_task, as_device, device_of, remove_task
-from eagerflow.errors import SessionError
+from eagerflow.errors import FileFormatError, SessionError
+from eagerflow.nn import shards
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime import blas, threads
 from eagerflow.runtime.channel import described
@@ -40,6 +42,8 @@ CLIENT = "client"
 _LONG = {"calibrate", "measure"}  # what takes seconds is done beside what else comes
 _log = logging.getLogger("eagerflow.cluster")
 Answer = tuple[dict[str, Any], Sequence[Any]]
+Later = Callable[[], Answer]
+"""What takes long, after all that is to be of one moment has been taken: done beside what comes."""
 _Begin = Callable[["LoadedPart | Exception"], None]
 
 
@@ -124,13 +128,14 @@ class TaskServer:
         self._known: set[str] = set()
         self._client: Connection | None = None
         self._heartbeat: Heartbeat | None = None
-        self._handlers: dict[str, Callable[[dict[str, Any], list[Any]], Answer | None]] = {
+        self._handlers: dict[str, Callable[[dict[str, Any], list[Any]], Answer | Later | None]] = {
             "begin": self._begin,
             "peers": self._peers,
             "register": self._register,
             "store": self._store,
             "fetch": self._fetch,
             "forget": self._forget,
+            "save": self._save,
             "run": self._run,
             "commit": self._commit,
             "cancel": self._cancel,
@@ -192,12 +197,19 @@ class TaskServer:
 
     def _answer(self, connection: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
         asked = message.get("ask")
+        self._give(connection, asked, lambda: self._handlers[message["do"]](message, arrays))
+
+    def _give(self, connection: Connection, asked: int | None, call: Callable[[], Any]) -> None:
+        """Answer a question with what a call gives, now or later, or with its error."""
         try:
-            answer = with_recorder(None, self._handlers[message["do"]], message, arrays)
+            answer = with_recorder(None, call)
         except Exception as error:
             _log.debug("a message could not be handled", exc_info=True)
             answer = {"error": self._told(error)}, ()
-        if asked is not None:
+        if callable(answer):
+            args = connection, asked, answer
+            threading.Thread(target=self._give, args=args, daemon=True).start()
+        elif asked is not None:
             found, more = answer or ({}, ())
             with suppress(EOFError):  # the client has gone, which the connection's thread notices
                 connection.send(found | {"answers": asked}, more)
@@ -284,6 +296,20 @@ class TaskServer:
             self.variables.pop(key, None)
         for number in message["parts"]:
             self._parts.pop(number, None)
+
+    def _save(self, message: dict[str, Any], arrays: list[Any]) -> Later:
+        """Write the values that Variables have now into a shard of a checkpoint."""
+        folder, name = message["folder"], message["file"]
+        if not os.path.isabs(folder) or not shards.is_name(name):
+            raise FileFormatError("the name is none of a shard", argument=f"{folder}/{name}")
+        held = [self.variables[key] for key in message["variables"]]
+
+        def write() -> Answer:
+            values = dict(zip(message["names"], map(_on_host, held), strict=True))
+            seal = shards.write(Path(folder, name), values, "Checkpoint.save")
+            return {"seal": list(seal)}, ()
+
+        return write
 
     def _ping(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
         return {}, arrays

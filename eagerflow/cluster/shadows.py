@@ -17,7 +17,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
-__all__ = ["Shadows"]
+__all__ = ["Shadows", "merged"]
 
 _KEYS = 0x9E3779B97F4A7C15  # steps between the keys of replicas: odd, so that all differ
 
@@ -70,14 +70,18 @@ class Shadows:
         """These Variables, and their shadows."""
         return [x for v in variables for x in (v, *self._of.get(v, {}).values())]
 
+    def unmerged(self, local: Iterable[Variable]) -> dict[Variable, list[Variable]]:
+        """Those that replicas have changed each for itself since they were merged, with all that
+        have a part of the value.
+        """
+        return {v: self.all_of([v]) for v in local if self._of.get(v) and v in self._known}
+
     def merge(self, local: Iterable[Variable]) -> None:
         """Make one value of what the replicas have made of these Variables, each for itself."""
-        new: dict[Variable, Any] = {}
-        for variable in local:
-            shadows = self._of.get(variable, {})
-            if shadows and variable in self._known:  # else it has been merged already
-                parts = [np.asarray(v.current) for v in (variable, *shadows.values())]
-                new[variable] = _merged(variable, parts)
+        new = {
+            variable: merged(variable, [np.asarray(v.current) for v in parts])
+            for variable, parts in self.unmerged(local).items()
+        }
         assign_together(new)
         for variable in new:
             self._known.pop(variable, None)  # the parts are to be made anew
@@ -97,7 +101,8 @@ def _part(variable: Variable, r: int) -> Any:
     return np.zeros_like(value) if variable.aggregation == "sum" else value
 
 
-def _merged(variable: Variable, parts: Sequence[Any]) -> Any:
+def merged(variable: Variable, parts: Sequence[Any]) -> Any:
+    """One value of a Variable of those of all replicas, in their order."""
     if variable.aggregation == "sum":
         return sum(parts[1:], parts[0])
     if variable.is_random_state or not is_inexact(variable.dtype):

@@ -106,9 +106,13 @@ class Held:
         if self.absent and self.kept is None:
             self.lost, self.absent = True, False
 
+    def is_lost(self, current: Tensor) -> bool:
+        """Whether the newest value, where the client has this one, is nowhere."""
+        return self.lost and self.known is current
+
     def check(self, current: Tensor) -> None:
         """TaskLostError where the value that is asked for has been lost."""
-        if self.lost and self.known is current:
+        if self.is_lost(current):
             raise TaskLostError(
                 f"the newest value of the Variable {self.name!r} was lost with {self.place.task}",
                 hint=f"give {self.name} a value first, such as that of a checkpoint",
@@ -166,6 +170,11 @@ class HeldVariables:
         """The Variables that a task holds."""
         found = [h.variable() for h in self._held.values() if h.place.task == task]
         return [v for v in found if v is not None]
+
+    def lost(self, variables: Iterable[Variable]) -> list[Held]:
+        """Those of some Variables whose newest value is nowhere."""
+        current = [(held, held.variable()) for held in self.of(variables)]
+        return [h for h, v in current if v is not None and h.is_lost(v.current)]
 
     def gone(self) -> list[Held]:
         """Those that lie elsewhere now, or whose Variable nobody has any more."""

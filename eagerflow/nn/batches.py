@@ -59,6 +59,10 @@ class Source:
         """
         return self.once(shuffle) if steps is None else self._some(shuffle, steps)
 
+    def restart(self) -> None:
+        """Let the next epoch begin a pass: the data stand elsewhere now."""
+        self._rest = None
+
     def _some(self, shuffle: bool, steps: int) -> Iterator[Batch]:
         for done in range(steps):
             batch = None if self._rest is None else next(self._rest, None)

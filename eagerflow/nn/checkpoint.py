@@ -5,14 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
+import threading
 import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, FileFormatError, printable
-from eagerflow.nn import files, state
+from eagerflow.nn import files, shards, state
 from eagerflow.nn.arguments import is_count, require
 from eagerflow.nn.saving import read_facts, write_state
+from eagerflow.variable import Variable
 
 __all__ = ["Checkpoint"]
 
@@ -29,14 +34,69 @@ class Progress(NamedTuple):
     """The number that ``save`` was given."""
 
 
+@dataclass
+class _Made:
+    """A checkpoint that is being made: its file, and what it is to hold."""
+
+    path: Path
+    step: int | None
+    epoch: int | None
+    variables: dict[str, Variable] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
+    here: list[str] = field(default_factory=list)
+    """The names of those values that are needed in this process: the optimizer's count."""
+    calls: int = 1
+    """How many of what that counts make a step."""
+
+
+class _Values:
+    """The values of Variables at one moment, all of them in this process."""
+
+    def __init__(self, variables: dict[str, Variable]) -> None:
+        self._arrays = {name: variable.numpy() for name, variable in variables.items()}
+
+    def finish(self) -> tuple[dict[str, Any], list[shards.Shard]]:
+        """The values by name, and the files that others have written of some."""
+        return self._arrays, []
+
+    def saved(self, path: Path) -> None:
+        """The checkpoint is whole."""
+
+
+class _Writing:
+    """A thread that writes a checkpoint while its program goes on, and outlives that."""
+
+    def __init__(self, write: Callable[[], None]) -> None:
+        self._write = write
+        self._error: BaseException | None = None
+        self._thread = threading.Thread(target=self._serve, name="eagerflow checkpoint")
+        self._thread.start()
+
+    def _serve(self) -> None:
+        try:
+            self._write()
+        except BaseException as error:
+            self._error = error
+
+    def join(self) -> None:
+        """Return when it is written, or has failed."""
+        self._thread.join()
+
+    def raise_error(self) -> None:
+        """Raise what has failed."""
+        if self._error is not None:
+            raise self._error
+
+
 class Checkpoint:
     """The states of a training in a folder, of which the newest ``keep`` stay.
 
     ``folder`` is made if it is not there; ``keep`` is a number of files, from 1 on. A state is
     the weights, the optimizer's state, the random generators (the global one and those of
     layers), and that of a loader. A file is written whole or not at all: whenever the process is
-    killed, the newest whole one is there. Raises ArgumentError for other values of ``keep``,
-    FileFormatError where the system refuses.
+    killed, the newest whole one is there. What tasks of a cluster hold they write themselves, into
+    files beside it. Raises ArgumentError for other values of ``keep``, FileFormatError where the
+    system refuses.
 
     >>> from tempfile import TemporaryDirectory
     >>> model = ef.nn.Sequential([ef.nn.Input((2,)), ef.nn.Dense(1, kernel_initializer="ones")])
@@ -56,6 +116,7 @@ class Checkpoint:
         require(is_count(keep), keep, "no number of files", "Checkpoint", "keep", expected)
         self.folder = Path(folder)
         self.keep = keep
+        self._writing: _Writing | None = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -78,25 +139,100 @@ class Checkpoint:
         return next(reversed(self.paths), None)
 
     def save(
-        self, model: Any, loader: Any = None, step: int | None = None, epoch: int | None = None
+        self,
+        model: Any,
+        loader: Any = None,
+        step: int | None = None,
+        epoch: int | None = None,
+        strategy: Any = None,
+        wait: bool = True,
     ) -> Path:
-        """Write the state of a training now; gives the file's path.
+        """Write the state of a training as it is now; gives the file's path.
 
         ``loader`` has ``state()``, which JSON can hold. ``step`` and ``epoch`` are numbers that
-        ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not given.
+        ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not given. With
+        the ``strategy`` that trains, the values are those of one moment between two runs, merged;
+        tasks write what they hold, side by side, into ``folder``, which all machines have to see.
+        Without ``wait`` this returns when the moment has been taken, and the files are written
+        while training goes on; what fails then is raised by the next ``save``, ``restore`` or
+        ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
+        value was lost: then no state is added.
         """
-        if step is None:
-            step = 0 if model.optimizer is None else int(model.optimizer.iterations)
-        texts = {"progress": json.dumps({"step": step, "epoch": epoch})}
-        if loader is not None:
-            texts["loader"] = json.dumps(loader.state())
+        self.wait()
         latest = self.latest
         number = 1 if latest is None else int(latest.stem.partition("-")[2]) + 1
-        path = self.folder / f"checkpoint-{number:08}.ef"
-        write_state(model, path, {"missing": "it is a checkpoint"}, texts, "Checkpoint.save")
-        for old in self.paths[: -self.keep]:
-            old.unlink(missing_ok=True)
-        return path
+        made = _Made(self.folder / f"checkpoint-{number:08}.ef", step, epoch)
+        made.variables = state.named_state(model)
+        if loader is not None:
+            made.texts["loader"] = json.dumps(loader.state())
+        if step is None and model.optimizer is not None:
+            counter, made.calls = model.optimizer._counter
+            made.here = [name for name, v in made.variables.items() if v is counter]
+        if not wait:
+            self._writing = _Writing(self._begun(made, strategy))
+        elif strategy is None:
+            self._begun(made, strategy)()
+        else:
+            strategy.again(lambda: self._begun(made, strategy)())
+        return made.path
+
+    def wait(self) -> None:
+        """Return when all files are written that ``save`` has left to be; raises what failed."""
+        writing = self._writing
+        if writing is not None:
+            writing.join()  # where Ctrl-C comes in between, it is still there
+            self._writing = None
+            writing.raise_error()
+
+    def _begun(self, made: _Made, strategy: Any) -> Callable[[], None]:
+        """Take the values of this moment; gives what writes them."""
+        prefix = shards.new_prefix(made.path.stem)
+        if strategy is None:
+            taken: Any = _Values(made.variables)
+        else:
+            folder = str(self.folder.absolute())
+            taken = strategy.snapshot(made.variables, made.here, folder, prefix)
+        return lambda: self._finish(made, prefix, taken)
+
+    def _finish(self, made: _Made, prefix: str, taken: Any) -> None:
+        """Write the checkpoint's own file, when all others are there."""
+        op = "Checkpoint.save"
+        arrays, parts = taken.finish()
+        step = made.step
+        if step is None:
+            step = next((int(arrays[name]) // made.calls for name in made.here), 0)
+        texts = {**made.texts, "progress": json.dumps({"step": step, "epoch": made.epoch})}
+        if parts:
+            shards.check_there(self.folder, parts, op)
+            texts[shards.ENTRY] = shards.listed(parts)
+        write_state(arrays, made.path, {"missing": "it is a checkpoint"}, texts, op)
+        taken.saved(made.path)
+        self._keep(self.paths[-self.keep :], prefix)
+
+    def _keep(self, paths: list[Path], prefix: str) -> None:
+        """Delete other states than these, of which the last one's files begin so."""
+        for old in self.paths:
+            if old not in paths:
+                old.unlink(missing_ok=True)
+        shards.remove(self.folder, [*(f"{path.stem}-" for path in paths[:-1]), prefix])
+
+    def clear(self) -> None:
+        """Delete all states.
+
+        >>> from tempfile import TemporaryDirectory
+        >>> model = ef.nn.Sequential([ef.nn.Input((2,)), ef.nn.Dense(1)])
+        >>> with TemporaryDirectory() as folder:
+        ...     checkpoint = ef.nn.Checkpoint(folder)
+        ...     path = checkpoint.save(model)
+        ...     checkpoint.clear()
+        ...     checkpoint.paths
+        []
+        """
+        with suppress(Exception):  # what has not been written need not be deleted
+            self.wait()
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+        shards.remove(self.folder, ())
 
     def restore(self, model: Any, loader: Any = None) -> Progress | None:
         """Go on from the newest whole state; gives how far that was, None where there is none.
@@ -105,9 +241,10 @@ class Checkpoint:
         ``set_state(state)``. A file that is damaged is passed over with a warning. Raises
         FileFormatError where the state is that of another model.
         """
+        self.wait()
         for path in reversed(self.paths):
             try:
-                found = files.read(path, "Checkpoint.restore")
+                found = shards.read(path, "Checkpoint.restore")
                 read_facts(found, path)
                 progress = files.loads(found.texts.get("progress", ""))
                 made = Progress(path, int(progress["step"]), progress["epoch"])

@@ -6,10 +6,11 @@ against their size before any memory is taken.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from eagerflow.files import container
 from eagerflow.files.atomic import as_path, refuse, write_whole
 from eagerflow.guard import OpenFile
 
-__all__ = ["Contents", "loads", "read", "write"]
+__all__ = ["Contents", "Seal", "loads", "read", "write", "write_sealed"]
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -37,19 +38,45 @@ class Contents(NamedTuple):
     arrays: dict[str, np.ndarray[Any, Any]]
 
 
+class Seal(NamedTuple):
+    """What tells whether a file is the one that was written: its size, and a hash of all of it."""
+
+    nbytes: int
+    blake2b: str
+
+
 def write(
     path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]], op: str
 ) -> None:
     """Make a file hold these texts and arrays; FileFormatError where the system refuses."""
+    _write(path, list(container.pack(texts, arrays)), op)
+
+
+def write_sealed(
+    path: Any, texts: Mapping[str, str], arrays: Mapping[str, np.ndarray[Any, Any]], op: str
+) -> Seal:
+    """The same, and what tells the file from others."""
+    pieces = list(container.pack(texts, arrays))
+    _write(path, pieces, op)
+    hashed = hashlib.blake2b()
+    for piece in pieces:
+        hashed.update(piece)
+    return Seal(sum(memoryview(piece).nbytes for piece in pieces), hashed.hexdigest())
+
+
+def _write(path: Any, pieces: Sequence[Any], op: str) -> None:
     try:
-        write_whole(path, list(container.pack(texts, arrays)))
+        write_whole(path, pieces)
     except FileFormatError as error:
         _tell(error, op, path)
         raise
 
 
-def read(path: Any, op: str) -> Contents:
-    """The texts and arrays of a file; FileFormatError where it is not as it should be."""
+def read(path: Any, op: str, seal: Seal | None = None) -> Contents:
+    """The texts and arrays of a file; FileFormatError where it is not as it should be.
+
+    With a ``seal`` it is to be the very file that was written with it.
+    """
     try:
         name = as_path(path)
         # Not blocking, so that a pipe without a writer is opened at once, and then refused.
@@ -58,6 +85,8 @@ def read(path: Any, op: str) -> Contents:
             found = os.fstat(file.fileno())
             if not stat.S_ISREG(found.st_mode):
                 raise FileFormatError("it is a pipe or a device", expected="a file")
+            if seal is not None:
+                _check(seal, file, found.st_size)
             return _read(file, found.st_size)
     except FileFormatError as error:
         _tell(error, op, path)
@@ -77,6 +106,18 @@ def loads(text: str) -> Any:
 
 def _tell(error: FileFormatError, op: str, path: Any) -> None:
     error.op, error.argument = error.op or op, error.argument or str(path)
+
+
+def _check(seal: Seal, file: io.FileIO, size: int) -> None:
+    """FileFormatError where a file is not the one of a seal."""
+    if size != seal.nbytes:
+        raise FileFormatError(
+            "the file has another size than it was written with",
+            received=f"{size:,} bytes",
+            expected=f"{seal.nbytes:,} bytes",
+        )
+    if hashlib.file_digest(file, "blake2b").hexdigest() != seal.blake2b:
+        raise FileFormatError("the file is damaged: its bytes are not those that were written")
 
 
 def _read(file: io.FileIO, size: int) -> Contents:

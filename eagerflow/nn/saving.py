@@ -19,7 +19,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
 from eagerflow.graph.graph import Graph
-from eagerflow.nn import files, state
+from eagerflow.nn import files, shards, state
 from eagerflow.nn.base_layer import weights_asked
 from eagerflow.nn.configuration import (
     CustomObjects,
@@ -62,7 +62,7 @@ def save(model: Any, path: Any) -> None:
             facts["compile"] = compiled
         else:
             _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
-    write_state(model, path, facts, {}, "save")
+    write_state(state.snapshot(model), path, facts, {}, "save")
 
 
 def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
@@ -74,11 +74,11 @@ def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
 
 
 def write_state(
-    model: Any, path: Any, facts: Mapping[str, Any], texts: Mapping[str, str], op: str
+    arrays: Mapping[str, Any], path: Any, facts: Any, texts: Mapping[str, str], op: str
 ) -> None:
-    """Write a file with the whole state of a model, with facts about it and further texts."""
+    """Write a file with the state of a model, with facts about it and further texts."""
     head = {"format": _MODEL, "version": VERSION, "model": json.dumps(facts)}
-    files.write(path, {**head, **texts}, state.snapshot(model), op)
+    files.write(path, {**head, **texts}, arrays, op)
 
 
 def _warn(words: str) -> None:
@@ -220,7 +220,7 @@ def load_weights(model: Any, path: Any, strict: bool = True) -> Misfits:
     if str(path).endswith((".h5", ".hdf5")):
         arrays = keras_weights(model, wanted, path)
     else:
-        found = files.read(path, "load_weights")
+        found = shards.read(path, "load_weights")
         arrays = _weights_in(found)
     values, misfits = fitted(wanted, arrays)
     if strict:

@@ -22,7 +22,16 @@ from eagerflow.nn.module import Module
 from eagerflow.ops import random
 from eagerflow.variable import Variable, assign_together
 
-__all__ = ["Misfits", "fitted", "named_modules", "named_weights", "refuse", "restore", "snapshot"]
+__all__ = [
+    "Misfits",
+    "fitted",
+    "named_modules",
+    "named_state",
+    "named_weights",
+    "refuse",
+    "restore",
+    "snapshot",
+]
 
 MAX_SHOWN = 5  # names in an error
 _GLOBAL = "random/global"
@@ -123,13 +132,18 @@ def _optimizer_state(optimizer: Any, weights: Mapping[str, Variable]) -> dict[st
 
 def snapshot(model: Any) -> dict[str, np.ndarray[Any, Any]]:
     """Weights, the optimizer's state and that of random generators, as arrays by name."""
+    return {name: variable.numpy() for name, variable in named_state(model).items()}
+
+
+def named_state(model: Any) -> dict[str, Variable]:
+    """The Variables whose values are the state of a training, by name."""
     weights = named_weights(model)
     found = {f"weights/{name}": weight for name, weight in weights.items()} | _generators(model)
     found[_GLOBAL] = random.default_generator.state
     if model.optimizer is not None:
         model.optimizer.build(model.trainable_weights)
         found |= _optimizer_state(model.optimizer, weights)
-    return {name: variable.numpy() for name, variable in found.items()}
+    return found
 
 
 def restore(model: Any, arrays: Mapping[str, np.ndarray[Any, Any]], training: bool = True) -> None:

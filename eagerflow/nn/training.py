@@ -12,7 +12,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.dispatch import user_frame
-from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.errors import ArgumentError, TaskLostError, short_repr
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import CallbackList, History
@@ -60,6 +60,7 @@ def fit(
         steps=known,
         verbose=verbose,
         validation_freq=validation_freq,
+        strategy=strategy,
     )
     model.stop_training, model._initial_epoch = False, epochs.start
     logs: dict[str, Any] = {}
@@ -67,19 +68,20 @@ def fit(
     merged = nullcontext() if strategy is None else strategy.merging()
     with Progress(verbose, epochs.stop, "fit") as progress, told, merged:
         told.on_train_begin({})
-        epochs = range(model._initial_epoch, epochs.stop)  # a restored model goes on
-        for epoch in epochs:
+        begin = epoch = model._initial_epoch  # a restored model goes on
+        while epoch < epochs.stop:
             told.on_epoch_begin(epoch, {})
             progress.begin(epoch, known)
             batches = progress.watch(source.epoch(shuffle, steps))
-            with _beside(source):
-                own = _run(model, "train", batches, told, epoch == epochs.start, made, strategy)
+            try:
+                with _beside(source):
+                    own = _run(model, "train", batches, told, epoch == begin, made, strategy)
+            except TaskLostError as error:
+                epoch = _gone_back(model, told, strategy, error, history, source)
+                continue
             before, logs = logs, model.logs(own)
             if validation is not None and _is_due(epoch, validation_freq):
-                told.on_test_begin({})
-                found = _run(model, "test", validation.epoch(steps=validation_steps), told)
-                logs |= model.logs(found, "val_")
-                told.on_test_end(logs)
+                _validate(model, validation.epoch(steps=validation_steps), told, logs)
             progress.end(logs)
             if _is_nan(logs) and not _is_nan(before) and not model.stop_training:
                 _warn(
@@ -87,11 +89,43 @@ def fit(
                     "names the op that made it, ef.nn.callbacks.TerminateOnNaN() stops there"
                 )
             told.on_epoch_end(epoch, logs)
+            epoch += 1
             if model.stop_training:
                 break
         model.optimizer.finalize_variable_values(model.trainable_weights)
         told.on_train_end(logs)
     return history
+
+
+def _validate(
+    model: Any, batches: Iterable[Batch], told: CallbackList, logs: dict[str, Any]
+) -> None:
+    """Add the numbers of a model on other data to those of its training."""
+    told.on_test_begin({})
+    found = _run(model, "test", batches, told)
+    logs |= model.logs(found, "val_")
+    told.on_test_end(logs)
+
+
+def _gone_back(
+    model: Any,
+    told: CallbackList,
+    strategy: Any,
+    error: TaskLostError,
+    history: History,
+    source: Source,
+) -> int:
+    """The epoch from which training goes on after a loss; the error where none of the callbacks
+    has brought an earlier state back.
+    """
+    if strategy is not None:
+        strategy.give_up()
+    if not told.recover(error):
+        raise error
+    epoch: int = model._initial_epoch
+    history.forget(epoch)
+    source.restart()
+    return epoch
 
 
 def _beside(source: Source) -> Any:
@@ -131,6 +165,7 @@ def _run(
     merge = (lambda: None) if strategy is None else strategy.merge
     begin, end = getattr(told, f"on_{kind}_batch_begin"), getattr(told, f"on_{kind}_batch_end")
     announced, wanted = told.listens(f"on_{kind}_batch_begin"), told.listens(f"on_{kind}_batch_end")
+    merges = strategy is None or told.reads(f"on_{kind}_batch_end")
     found: Any = None
     for number, batch in enumerate(batches):
         if announced:
@@ -139,9 +174,11 @@ def _run(
             found = first_step(model, step, batch)
         else:
             found = step(*present(batch))
-        if wanted:
+        if wanted and merges:
             merge()
             end(number, model.logs(found if own else None))
+        elif wanted:
+            end(number, {})
         if kind == "train" and model.stop_training:
             break
     merge()

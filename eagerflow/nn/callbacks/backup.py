@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from eagerflow.errors import TaskLostError
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.callbacks.saving import Frequency
-from eagerflow.nn.checkpoint import Checkpoint
+from eagerflow.nn.checkpoint import Checkpoint, Progress
 from eagerflow.nn.configured import arguments
 
 __all__ = ["BackupAndRestore"]
+
+MAX_SETBACKS = 3  # without a step in between, after which a state does not help
 
 
 class BackupAndRestore(Callback):
@@ -23,6 +28,10 @@ class BackupAndRestore(Callback):
     deleted, unless ``delete_checkpoint`` is False. ``loader`` goes on too, if it is given: also in
     the middle of an epoch. The model has its weights before ``fit``.
 
+    With a ``strategy`` the files are written while training goes on, by the tasks that hold the
+    values. Where values are lost with a task, ``fit`` goes back to the last state by itself, with
+    a warning that says how many steps are made again.
+
     >>> ef.nn.callbacks.BackupAndRestore("backup", save_freq=100).delete_checkpoint
     True
     """
@@ -32,6 +41,7 @@ class BackupAndRestore(Callback):
     double_checkpoint: bool
     delete_checkpoint: bool
     loader: Any
+    reads_batches = False
 
     @arguments
     def __init__(
@@ -47,9 +57,19 @@ class BackupAndRestore(Callback):
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self._checkpoint = Checkpoint(self.backup_dir, keep=2 if self.double_checkpoint else 1)
+        self._setbacks = self._done = 0
+        self._marks: dict[Path, int] = {}
+        found, strategy = self._restore(), self.params.get("strategy")
+        if found is None and strategy is not None and self.model.built:
+            self._epoch = self.model._initial_epoch
+            self._save()  # tasks may be lost before the first one is due
+
+    def _restore(self) -> Progress | None:
         found = self._checkpoint.restore(self.model, self.loader)
         if found is not None:
             self._epoch = self.model._initial_epoch = found.epoch or 0
+        self._batches = 0
+        return found
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self._epoch = epoch
@@ -61,16 +81,53 @@ class BackupAndRestore(Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._batches += 1
+        self._done += 1
+        self._setbacks = 0
         if self.save_freq != "epoch" and self._batches >= self.save_freq:
             self._batches = 0
             self._save()
 
     def _save(self) -> None:
-        self._checkpoint.save(self.model, self.loader, epoch=self._epoch)
+        strategy = self.params.get("strategy")
+        self._written()
+        path = self._checkpoint.save(
+            self.model,
+            self.loader,
+            epoch=self._epoch,
+            strategy=strategy,
+            wait=strategy is None,  # else it is written while the next steps are made
+        )
+        self._marks[path] = self._done
+
+    def _written(self, fails: type[Exception] = TaskLostError) -> None:
+        """Wait for the last state; where a task was lost that wrote it, the one before stays."""
+        try:
+            self._checkpoint.wait()
+        except fails as error:
+            warnings.warn(f"a state was not saved: {error}", stacklevel=2)
+        there = self._checkpoint.paths
+        self._marks = {path: done for path, done in self._marks.items() if path in there}
+
+    def recover(self, error: TaskLostError) -> bool:
+        """Bring the last state back; False where there is none, or where it does not help."""
+        if self._setbacks == MAX_SETBACKS:
+            return False
+        self._setbacks += 1
+        self._written()
+        found = self._restore()
+        if found is None:
+            return False
+        before, self._done = self._done, self._marks.get(found.path, 0)
+        words = f"{error.problem}: training goes on from {found.path.name}"
+        warnings.warn(f"{words}, {before - self._done} steps back", stacklevel=2)
+        return True
+
+    def on_exception(self, error: BaseException) -> None:
+        self._written(Exception)
 
     def on_train_end(self, logs: Logs = None) -> None:
+        self._written()
         if self.delete_checkpoint:
-            for path in self._checkpoint.paths:
-                path.unlink(missing_ok=True)
+            self._checkpoint.clear()
             with suppress(OSError):  # it holds something else
                 self._checkpoint.folder.rmdir()

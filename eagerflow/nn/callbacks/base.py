@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Self
 
 from eagerflow import tree
-from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.errors import ArgumentError, TaskLostError, short_repr
 from eagerflow.nn.configured import Configured
 
 __all__ = ["Callback", "CallbackList", "LambdaCallback", "Logs", "hooks"]
@@ -19,9 +19,10 @@ Logs = dict[str, Any] | None
 class Callback(Configured):
     """Base of callbacks: ``fit``, ``evaluate`` and ``predict`` call the methods.
 
-    ``model`` and ``params`` (``epochs``, ``steps``, ``verbose``) are set before. ``logs`` is a
-    dict of numbers: ``loss``, the metrics, and their ``val_`` forms; what a callback adds at the
-    end of an epoch is seen by those behind it, and by the History.
+    ``model`` and ``params`` (``epochs``, ``steps``, ``verbose``, ``strategy``) are set before.
+    ``logs`` is a dict of numbers: ``loss``, the metrics, and their ``val_`` forms; what a callback
+    adds at the end of an epoch is seen by those behind it, and by the History. A strategy brings
+    all values into the model before the end of a batch, unless no callback ``reads_batches``.
 
     >>> class Shout(ef.nn.callbacks.Callback):
     ...     def on_epoch_end(self, epoch, logs=None):
@@ -32,6 +33,8 @@ class Callback(Configured):
 
     model: Any = None
     params: dict[str, Any] = {}
+    reads_batches = True
+    """Whether its hooks of single batches read ``logs`` or the model's values."""
 
     def set_model(self, model: Any) -> None:
         """Called before all else, with the model."""
@@ -94,6 +97,13 @@ class Callback(Configured):
     def on_exception(self, error: BaseException) -> None:
         """Called where an exception ends it all, Ctrl-C included, before that goes on its way."""
 
+    def recover(self, error: TaskLostError) -> bool:
+        """Called where values were lost with a task of a cluster.
+
+        True if the model has an earlier state again, with which ``fit`` goes on.
+        """
+        return False
+
 
 hooks = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that are called."""
@@ -148,6 +158,13 @@ class CallbackList(Callback):
     def listens(self, *names: str) -> bool:
         """Whether any callback does something when it is called by one of these names."""
         return any(self._listeners[name] for name in names)
+
+    def reads(self, hook: str) -> bool:
+        """Whether any callback that does something then reads the model or its numbers."""
+        return any(c.reads_batches for c in self.callbacks if _has_own(c, hook))
+
+    def recover(self, error: TaskLostError) -> bool:
+        return any(callback.recover(error) for callback in self.callbacks)
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)

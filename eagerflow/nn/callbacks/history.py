@@ -46,6 +46,21 @@ class History(Callback):
             self.history.setdefault(key, []).append(float(value))
             self._epochs.setdefault(key, []).append(epoch + 1)
 
+    def forget(self, epoch: int) -> None:
+        """Drop the numbers of this epoch and those behind it, which are made again.
+
+        >>> history = ef.nn.callbacks.History()
+        >>> for epoch in range(3):
+        ...     history.on_epoch_end(epoch, {"loss": 1.5 - epoch})
+        >>> history.forget(1)
+        >>> history.history, history.epoch
+        ({'loss': [1.5]}, [0])
+        """
+        self.epoch = [known for known in self.epoch if known < epoch]
+        for key, numbers in self._epochs.items():
+            kept = sum(number <= epoch for number in numbers)
+            del numbers[kept:], self.history[key][kept:]
+
     def _repr_html_(self) -> str:
         return html(self, "curves")
 

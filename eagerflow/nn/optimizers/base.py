@@ -117,6 +117,11 @@ class Optimizer(Configured):
         return ops.floor_divide(self._iterations.value, self.gradient_accumulation_steps)
 
     @property
+    def _counter(self) -> tuple[Variable, int]:
+        """The Variable that counts calls, and how many of them make a step."""
+        return self._iterations, self.gradient_accumulation_steps or 1
+
+    @property
     def learning_rate(self) -> Any:
         """The learning rate of the next step: a Variable, or what a schedule or function says."""
         if isinstance(self._rate, Schedule):

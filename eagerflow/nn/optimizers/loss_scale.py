@@ -64,6 +64,10 @@ class LossScaleOptimizer(Optimizer):
         return self.inner_optimizer.iterations
 
     @property
+    def _counter(self) -> tuple[Variable, int]:
+        return self.inner_optimizer._counter
+
+    @property
     def learning_rate(self) -> Any:
         """The inner optimizer's learning rate of the next step."""
         return self.inner_optimizer.learning_rate

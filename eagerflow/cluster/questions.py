@@ -1,0 +1,79 @@
+"""Questions: what a client has asked of tasks and waits for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from queue import Empty, SimpleQueue
+from typing import Any
+from weakref import WeakValueDictionary
+
+from eagerflow.cluster.connections import Connection
+from eagerflow.errors import TaskLostError
+from eagerflow.runtime.channel import as_error
+
+__all__ = ["Question", "Questions"]
+
+POLL_SECONDS = 0.2  # between two looks whether the task is still there
+Answer = tuple[dict[str, Any], list[Any]]
+
+
+class Question:
+    """One question to a task. ``is_served`` says whether anybody would send it."""
+
+    def __init__(self, number: int, connection: Connection, is_served: Callable[[], bool]) -> None:
+        self.number, self._connection, self._is_served = number, connection, is_served
+        self._found: SimpleQueue[Answer | Exception] = SimpleQueue()
+
+    def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
+        """Send it; for the thread that sends all messages."""
+        try:
+            self._connection.send(message | {"ask": self.number}, arrays)
+        except EOFError:
+            self.put(TaskLostError(f"{self._connection.peer} has gone"))
+
+    def put(self, found: Answer | Exception) -> None:
+        """This is the answer, or the task's error."""
+        self._found.put(found)
+
+    def answer(self, seconds: float | None = None) -> Answer:
+        """The answer; the task's error, or TaskLostError where it goes before it has answered.
+
+        TimeoutError where it has not answered after so many ``seconds``.
+        """
+        while True:
+            try:
+                wait = POLL_SECONDS if seconds is None else min(seconds, POLL_SECONDS)
+                found = self._found.get(timeout=wait)
+                break
+            except Empty:
+                peer = self._connection.peer
+                if not (self._connection.is_open and self._is_served()):
+                    raise TaskLostError(f"{peer} has gone") from None
+                if seconds is not None and (seconds := seconds - POLL_SECONDS) <= 0:
+                    raise TimeoutError(f"{peer} does not answer") from None
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+
+class Questions:
+    """The questions that somebody waits for, by number: those that nobody has any more are gone."""
+
+    def __init__(self, is_served: Callable[[], bool]) -> None:
+        self._is_served = is_served
+        self._numbers = itertools.count(1)
+        self._open: WeakValueDictionary[int, Question] = WeakValueDictionary()
+
+    def to(self, connection: Connection) -> Question:
+        """A new question to the task of a connection, which is still to be sent."""
+        made = Question(next(self._numbers), connection, self._is_served)
+        self._open[made.number] = made
+        return made
+
+    def answered(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """A task has answered."""
+        question = self._open.get(message.pop("answers"))
+        if question is not None:
+            failed = "error" in message
+            question.put(as_error(message["error"]) if failed else (message, arrays))

@@ -1,0 +1,104 @@
+"""Restoring: what was lost with a task gets a value again, and asynchronous training goes on.
+
+What lay with a server is as it was in the last checkpoint, beside what the others have: steps of
+asynchronous training have mixed weights of different ages anyway. What a worker had for itself
+begins as after a merge, and the step that it was in is made again.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from eagerflow.cluster.client import Client
+from eagerflow.cluster.shadows import Shadows
+from eagerflow.cluster.variables import Held, by_task
+from eagerflow.errors import FileFormatError
+from eagerflow.nn import shards, state
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["Restoring"]
+
+
+class _Saved(NamedTuple):
+    """The last whole checkpoint, and how many steps had been made."""
+
+    path: Path
+    variables: Mapping[str, Variable]
+    steps: int
+
+
+class Restoring:
+    """Gives the Variables of a strategy values again that were lost with their tasks.
+
+    ``losses`` counts how often each task has lost what a worker had for itself.
+    """
+
+    def __init__(self, shadows: Shadows) -> None:
+        self.losses: Counter[str] = Counter()
+        self._shadows = shadows
+        self._saved: _Saved | None = None
+
+    def note(self, path: Path, variables: Mapping[str, Variable], steps: int) -> None:
+        """A checkpoint is whole: of these Variables by name, after so many steps."""
+        self._saved = _Saved(path, variables, steps)
+
+    def restore(
+        self, client: Client, servers: Iterable[Variable], workers: Iterable[Variable], steps: int
+    ) -> bool:
+        """Give those that were lost a value; False where there is none for one of them.
+
+        ``servers`` are what servers hold, ``workers`` what each worker has for itself; so many
+        ``steps`` have been made.
+        """
+        lost = client.lost_of([*servers])
+        values = self._from_checkpoint(
+            {v: None for one in lost if (v := one.variable()) is not None}
+        )
+        if values is None:
+            return False
+        self._assign(values)
+        lost += self.renew(client, workers)
+        if lost:
+            self._tell(lost, len(values), steps)
+        return True
+
+    def renew(self, client: Client, workers: Iterable[Variable]) -> list[Held]:
+        """Let what workers had for themselves and have lost begin anew; gives what that was."""
+        lost = client.lost_of([*workers])
+        self._assign({v: v.numpy() for one in lost if (v := one.variable()) is not None})
+        self.losses.update(dict.fromkeys(by_task(lost), 1))
+        return lost
+
+    def _from_checkpoint(self, variables: Mapping[Variable, None]) -> dict[Variable, Any] | None:
+        """The values of Variables in the last checkpoint; None where it has not got them all."""
+        while variables:
+            saved = self._saved
+            if saved is None:
+                return None
+            wanted = {name: v for name, v in saved.variables.items() if v in variables}
+            try:
+                arrays = shards.read(saved.path, "ParameterServer").arrays
+            except FileFormatError:
+                if saved is not self._saved:  # a newer one has taken its place meanwhile
+                    continue
+                return None
+            values = state.fitted(wanted, arrays)[0]
+            return values if len(values) == len(variables) else None
+        return {}
+
+    def _assign(self, values: dict[Variable, Any]) -> None:
+        followed = self._shadows.unchanged(values)
+        assign_together(values)
+        self._shadows.note(followed)  # what replicas have changed for themselves stays
+
+    def _tell(self, lost: list[Held], restored: int, steps: int) -> None:
+        if restored and self._saved is not None:
+            ago = steps - self._saved.steps
+            after = f"{restored} Variables are as in {self._saved.path.name}, {ago} steps ago"
+        else:
+            after = "what it had counted since the last merge is lost, and its step is made again"
+        warnings.warn(f"{', '.join(by_task(lost))} was lost: {after}", stacklevel=3)

@@ -1,0 +1,153 @@
+"""Snapshots: the values that Variables have at one moment, wherever they are, for a checkpoint.
+
+The thread that sends all that goes to tasks takes it, between two messages: so it is that between
+two runs. A task keeps what it holds at that moment, which is references alone, as runs give
+Variables new arrays, and writes it into a file while later runs go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.cluster.client import Client
+from eagerflow.cluster.questions import Question
+from eagerflow.nn.files import Seal
+from eagerflow.nn.shards import Shard
+from eagerflow.tensor import Tensor
+from eagerflow.variable import Variable, read_together
+
+__all__ = ["Snapshot", "Whole"]
+
+FETCH_SECONDS = 60.0
+
+
+class Whole(NamedTuple):
+    """A value of which other Variables have parts, and what makes it of theirs."""
+
+    parts: Sequence[Variable]
+    join: Callable[[Sequence[Any]], Any]
+
+
+class Snapshot:
+    """The values of Variables at the moment when it is made.
+
+    ``variables`` have the names of the checkpoint; of those that are in ``wholes``, others have
+    the value. What is in ``here`` or has parts comes to this process; the rest is written where it
+    is, into files in ``folder`` whose names begin with ``prefix``. Without a ``client`` all is
+    here. ``saved`` is called when the checkpoint is whole. Raises TaskLostError where a value was
+    lost.
+    """
+
+    def __init__(
+        self,
+        client: Client | None,
+        variables: Mapping[str, Variable],
+        wholes: Mapping[Variable, Whole],
+        here: Collection[str],
+        folder: str,
+        prefix: str,
+        saved: Callable[[Path], None],
+    ) -> None:
+        self._client, self._variables, self._wholes = client, variables, wholes
+        self._folder, self._prefix = folder, prefix
+        self.saved = saved
+        self._values: dict[Variable, Any] = {}
+        """Of what is here already; Tensors as they are, which so cannot be written over."""
+        self._fetched: list[tuple[Question, list[Variable]]] = []
+        self._written: dict[str, tuple[Question, str]] = {}
+        self._there: set[str] = set()
+        self._names: dict[Variable, list[str]] = {}
+        """Of those that tasks may write; layers may share a Variable."""
+        for name, variable in variables.items():
+            if name not in here and variable not in wholes:
+                self._names.setdefault(variable, []).append(name)
+        if client is None:
+            self._values = self._current()
+        else:
+            client.wait(lambda: self._take(client))
+            client.snapshots.add(self)
+
+    def _current(self) -> dict[Variable, Tensor]:
+        own = (
+            self._wholes[v].parts if v in self._wholes else [v] for v in self._variables.values()
+        )
+        every = list(dict.fromkeys(v for parts in own for v in parts))
+        return dict(zip(every, read_together(every), strict=True))
+
+    def _take(self, client: Client) -> None:
+        """Ask tasks to keep and write what they hold; for the thread that sends."""
+        writes: dict[str, list[tuple[int, str]]] = {}
+        fetches: dict[tuple[str, str], dict[int, Variable]] = {}
+        for variable, tensor in self._current().items():
+            held = client.variables.get(variable)
+            if held is None or not held.newer or held.known is not tensor:
+                self._values[variable] = tensor
+                continue
+            held.check(tensor)
+            source = held.source()
+            if held.kept is not None or source is None:
+                self._values[variable] = held.kept
+                continue
+            task, what, key = source
+            if variable in self._names and what == "fetch":
+                rows = [(key, name) for name in self._names[variable]]
+                writes.setdefault(task, []).extend(rows)
+            else:
+                fetches.setdefault((task, what), {})[key] = variable
+        for (task, what), asked in fetches.items():
+            question = client.question(task)
+            self._fetched.append((question, [*asked.values()]))
+            question.send({"do": what, "variables": [*asked]})
+        for i, (task, rows) in enumerate(writes.items()):
+            question, file = client.question(task), f"{self._prefix}-{i:04}.shard"
+            self._written[file] = question, task
+            keys, names = map(list, zip(*rows, strict=True))
+            self._there.update(names)
+            to = {"folder": self._folder, "file": file}
+            question.send({"do": "save", "variables": keys, "names": names, **to})
+
+    def finish(self) -> tuple[dict[str, Any], list[Shard]]:
+        """The values that are here, by name, and the files that tasks have written of the others.
+
+        It returns when these are written; the first error of a task, when all have ended.
+        """
+        try:
+            shards = self._answers()
+        finally:
+            if self._client is not None:
+                self._client.snapshots.discard(self)
+        names = [name for name in self._variables if name not in self._there]
+        return {name: self._value(self._variables[name]) for name in names}, shards
+
+    def _answers(self) -> list[Shard]:
+        problem: Exception | None = None
+        shards = []
+        for question, variables in self._fetched:
+            try:
+                _, arrays = question.answer(FETCH_SECONDS)
+                self._values.update(zip(variables, [x.copy() for x in arrays], strict=True))
+            except Exception as error:
+                problem = problem or error
+        for file, (question, task) in self._written.items():
+            try:
+                seal = question.answer()[0]["seal"]
+                shards.append(Shard(file, task, Seal(*seal)))
+            except Exception as error:
+                problem = problem or error
+        if problem is not None:
+            raise problem
+        return shards
+
+    def _value(self, variable: Variable) -> Any:
+        whole = self._wholes.get(variable)
+        return (
+            self._array(variable) if whole is None else whole.join([*map(self._array, whole.parts)])
+        )
+
+    def _array(self, variable: Variable) -> Any:
+        value = self._values[variable]
+        return np.asarray(value.numpy() if isinstance(value, Tensor) else value)
