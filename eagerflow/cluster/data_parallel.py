@@ -122,11 +122,15 @@ class DataParallel:
         local = self.shadows.unchanged(v for one in used for v in one.local)
         mirrored = self.shadows.unchanged(v for one in used for v in one.mirrored)
         if self.cluster is not None:
-            cells = {c.variable: None for one in used for c in one.graph.cells}
-            self.pull(list(cells))
+            cells = [c for one in used for c in one.graph.cells if c.assigned is not None]
+            self.pull(list({c.variable: None for c in cells}))
         self.shadows.note(local)
         self.shadows.note(mirrored)
-        self.shadows.merge(local)
+        self.shadows.merge(local, self.steps_made())
+
+    def steps_made(self) -> Sequence[int] | None:
+        """The steps that each replica has made since the last merge; None for equally many."""
+        return None
 
     def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
         """The graph for all devices, of those of the replicas."""
@@ -134,19 +138,27 @@ class DataParallel:
 
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
-        self._used[id(found)] = found
+        self.remember(found)
         return self.partition(found.graph)
+
+    def remember(self, found: Replicated) -> None:
+        """Let ``merge`` bring the values that the graph of a step makes."""
+        self._used[id(found)] = found
 
     def forget(self, found: Replicated) -> None:
         """The graph of a step is run no more; what it has made is merged."""
         del self._used[id(found)]
 
     def partition(self, graph: Graph) -> Any:
-        """What runs a graph over the devices."""
+        """What runs a graph over the devices, and again where a task is lost."""
+        made = self.partition_once(graph)
+        return made if self.cluster is None else Retried(made, self.cluster, self.retries)
+
+    def partition_once(self, graph: Graph) -> Any:
+        """What runs a graph over the devices; TaskLostError where a task is lost."""
         if self.cluster is None:
             return partition(graph, self.devices, numerics=self.numerics)
-        made = self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
-        return Retried(made, self.cluster, self.retries)
+        return self.cluster.partition(graph, self.devices, self.numerics, self.transfer)
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables from the tasks."""
@@ -204,14 +216,8 @@ class ReplicatedStep:
 
     def __call__(self, *args: Any) -> Any:
         """Make a step on a batch; gives what the step gives, joined over the replicas."""
-        leaves, structure = tree.flatten(args)
-        rows, split = _rows(leaves)
-        sizes = _parts(rows, self._strategy.replicas)
-        begins = [sum(sizes[:r]) for r in range(len(sizes))]
-        given = [
-            [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
-            for b, n in zip(begins, sizes, strict=True)
-        ]
+        sizes, given, structure = split_over(args, self._strategy.replicas)
+        rows = sum(sizes)
         graphs = [
             self._graph(n / rows, tree.unflatten(structure, own)) if n else None
             for own, n in zip(given, sizes, strict=True)
@@ -224,7 +230,7 @@ class ReplicatedStep:
         strategy.shadows.note(found.local)
         strategy.shadows.note(found.mirrored)
         counts = [n for n in sizes if n]
-        merged = [_merged([outputs[i] for i in row], counts) for row in found.outputs]
+        merged = [joined([outputs[i] for i in row], counts) for row in found.outputs]
         first = next(graph for graph in graphs if graph is not None)
         return first.nest(merged)
 
@@ -245,6 +251,19 @@ class ReplicatedStep:
                 own.forget(self._prepared.pop(next(iter(self._prepared))).found)
             found = self._prepared[key] = _Prepared(made, graphs, own.planned(made))
         return found
+
+
+def split_over(args: Any, count: int) -> tuple[list[int], list[list[Any]], Any]:
+    """A batch in so many parts: their numbers of examples, their leaves, and the nest of these."""
+    leaves, structure = tree.flatten(args)
+    rows, split = _rows(leaves)
+    sizes = _parts(rows, count)
+    begins = [sum(sizes[:r]) for r in range(len(sizes))]
+    given = [
+        [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
+        for b, n in zip(begins, sizes, strict=True)
+    ]
+    return sizes, given, structure
 
 
 def _rows(leaves: Sequence[Any]) -> tuple[int, set[int]]:
@@ -271,7 +290,7 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
     return [as_tensor(x) for x in leaves if hasattr(x, "shape") or type(x) in NUMBERS]
 
 
-def _merged(values: Sequence[Any], counts: Sequence[int]) -> Any:
+def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
     """One result of those of all replicas, which have so many examples each."""
     first = values[0]
     if len(values) == 1:

@@ -70,14 +70,18 @@ class Shadows:
         """These Variables, and their shadows."""
         return [x for v in variables for x in (v, *self._of.get(v, {}).values())]
 
-    def merge(self, local: Iterable[Variable]) -> None:
-        """Make one value of what the replicas have made of these Variables, each for itself."""
+    def merge(self, local: Iterable[Variable], steps: Sequence[int] | None = None) -> None:
+        """Make one value of what the replicas have made of these Variables, each for itself.
+
+        ``steps`` is how many steps each has made since they had one; None for equally many.
+        """
         new: dict[Variable, Any] = {}
         for variable in local:
             shadows = self._of.get(variable, {})
             if shadows and variable in self._known:  # else it has been merged already
                 parts = [np.asarray(v.current) for v in (variable, *shadows.values())]
-                new[variable] = _merged(variable, parts)
+                made = [1 if steps is None else steps[r] for r in (0, *shadows)]
+                new[variable] = _merged(variable, parts, made)
         assign_together(new)
         for variable in new:
             self._known.pop(variable, None)  # the parts are to be made anew
@@ -97,10 +101,18 @@ def _part(variable: Variable, r: int) -> Any:
     return np.zeros_like(value) if variable.aggregation == "sum" else value
 
 
-def _merged(variable: Variable, parts: Sequence[Any]) -> Any:
+def _merged(variable: Variable, parts: Sequence[Any], steps: Sequence[int]) -> Any:
     if variable.aggregation == "sum":
         return sum(parts[1:], parts[0])
-    if variable.is_random_state or not is_inexact(variable.dtype):
-        return parts[0]
-    wide = [part.astype(np.result_type(part.dtype, np.float64)) for part in parts]
-    return (sum(wide[1:], wide[0]) / len(parts)).astype(variable.dtype)
+    most = parts[steps.index(max(steps))]
+    if variable.is_random_state:
+        words = most.copy()  # as far as any has drawn, so that no numbers come again
+        words[0] = parts[0][0]
+        return words
+    if not is_inexact(variable.dtype):
+        return most
+    wide = [
+        part.astype(np.result_type(part.dtype, np.float64)) * n
+        for part, n in zip(parts, steps, strict=True)
+    ]
+    return (sum(wide[1:], wide[0]) / sum(steps)).astype(variable.dtype)
