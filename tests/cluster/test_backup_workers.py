@@ -168,12 +168,13 @@ def test_fit_counts_the_examples_that_were_used():
     x, y = batch(27)
     rows = [[0, 1], [2, 0], [1, 2]] * 2
     batches = used([(x[i : i + 9], y[i : i + 9]) for i in (0, 9, 18)] * 2, rows)
-    model, wanted = make(), make()
-    for one in (model, wanted):
-        one(x[:2])
+    model = make()
+    model(x[:2])
     own = server(schedule=pushes(*rows))
     more = {"shuffle": False, "verbose": 0}
     found = model.fit(x, y, 9, 2, strategy=own, **more).history
+    wanted = make()
+    wanted(x[:2])
     step = wanted.python_step("train")[0]
     for epoch in range(2):
         wanted.reset_metrics()
@@ -198,7 +199,7 @@ def test_running_means_are_those_of_workers_that_counted():
     steps = [2, 4, 2]
     after = [(1 - 0.5**n) * m for n, m in zip(steps, means, strict=True)]
     wanted = np.average(after, axis=0, weights=steps)
-    np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), wanted, 1e-6)
+    np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), wanted, 1e-5)
 
 
 def test_a_worker_that_never_counts_leaves_nothing():
@@ -208,7 +209,7 @@ def test_a_worker_that_never_counts_leaves_nothing():
         return make(ef.nn.BatchNormalization(momentum=0.5, dtype="float64"))
 
     model, logs = trained(server(2, schedule=pushes([1], [1])), [(x, y)] * 2, made)
-    np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), 0.75 * x[3:6].mean(0), 1e-6)
+    np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), 0.75 * x[3:6].mean(0), 1e-5)
     assert logs["loss"] == pytest.approx(
         trained(None, [(x[3:6], y[3:6])] * 2, made)[1]["loss"], rel=1e-5
     )
