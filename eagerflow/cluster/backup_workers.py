@@ -22,7 +22,8 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.cluster.data_parallel import (
     MAX_KEPT_GRAPHS,
-    ReplicatedStep,
+    CapturedStep,
+    DataParallel,
     arrays_of,
     joined,
     split_over,
@@ -130,9 +131,10 @@ class _Threads:
 class _Part:
     """A worker's part of a step, for a number of examples."""
 
-    def __init__(self, strategy: Any, graph: Graph, worker: int) -> None:
+    def __init__(self, strategy: DataParallel, graph: Graph, worker: int) -> None:
         graphs: list[Graph | None] = [None] * strategy.replicas
         graphs[worker] = graph
+        assert strategy.homes is not None
         own = StagedCompute(graphs, strategy.devices, strategy.shadows, strategy.homes)
         compute = own.made().graph
         self.computed = own
@@ -157,7 +159,7 @@ class _Part:
 
 
 class _Try:
-    """One try of a step: the outputs of those workers that come first, in that order."""
+    """One try of a step: the outputs of those workers that come first."""
 
     def __init__(self, asked: int, enough: int) -> None:
         self._left, self._enough = asked, enough
@@ -216,12 +218,14 @@ class _Prepared(NamedTuple):
     pushes: dict[tuple[int, ...], tuple[Replicated, Any]]
 
 
-class BackedStep(ReplicatedStep):
+class BackedStep:
     """A step that counts with the workers that come first; made by ``strategy.step``."""
 
-    def __init__(self, strategy: Any, f: Callable[..., Any], backups: BackupWorkers) -> None:
-        super().__init__(strategy, f)
-        self._backups = backups
+    def __init__(
+        self, strategy: DataParallel, f: Callable[..., Any], backups: BackupWorkers
+    ) -> None:
+        self._strategy, self._backups = strategy, backups
+        self._captured = CapturedStep(strategy, f)
         self._kept: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -229,7 +233,7 @@ class BackedStep(ReplicatedStep):
         own = self._strategy
         sizes, given, structure = split_over(args, own.replicas)
         graphs = [
-            self._graph(1.0, tree.unflatten(structure, leaves)) if n else None
+            self._captured.graph(1.0, tree.unflatten(structure, leaves)) if n else None
             for leaves, n in zip(given, sizes, strict=True)
         ]
         prepared = self._ready(graphs)
@@ -263,7 +267,7 @@ class BackedStep(ReplicatedStep):
             raise
         shadows.note(prepared.local)
         shadows.note(prepared.mirrored)
-        backups.note(asked if len(asked) == len(outputs) else outputs, parts)
+        backups.note(sorted(outputs), parts)
         return outputs
 
     def _ready(self, graphs: list[Graph | None]) -> _Prepared:

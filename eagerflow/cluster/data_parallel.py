@@ -201,17 +201,30 @@ class _Prepared(NamedTuple):
     plan: Any
 
 
-class ReplicatedStep:
-    """A step that several replicas make together; made by ``strategy.step``."""
+class CapturedStep:
+    """A step as each replica makes it."""
 
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
-        self._strategy = strategy
-
         def replica(share: float, *args: Any) -> Any:
             return f(*args)
 
         replica.__name__ = getattr(f, "__name__", "step")
         self._function = Function(replica, static=("share",), numerics=strategy.numerics)
+        self._is_mean = strategy.loss == "mean"
+
+    def graph(self, share: float, args: Any) -> Graph:
+        """The step of a replica whose examples are this share of all."""
+        weight = share if self._is_mean else 1.0
+        found: Graph = as_replica(weight, self._function.graph, weight, *args)
+        return found
+
+
+class ReplicatedStep:
+    """A step that several replicas make together; made by ``strategy.step``."""
+
+    def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
+        self._strategy = strategy
+        self._captured = CapturedStep(strategy, f)
         self._prepared: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -219,7 +232,7 @@ class ReplicatedStep:
         sizes, given, structure = split_over(args, self._strategy.replicas)
         rows = sum(sizes)
         graphs = [
-            self._graph(n / rows, tree.unflatten(structure, own)) if n else None
+            self._captured.graph(n / rows, tree.unflatten(structure, own)) if n else None
             for own, n in zip(given, sizes, strict=True)
         ]
         prepared = self._made(graphs)
@@ -233,12 +246,6 @@ class ReplicatedStep:
         merged = [joined([outputs[i] for i in row], counts) for row in found.outputs]
         first = next(graph for graph in graphs if graph is not None)
         return first.nest(merged)
-
-    def _graph(self, share: float, args: Any) -> Graph:
-        """The step of a replica whose examples are this share of all."""
-        weight = share if self._strategy.loss == "mean" else 1.0
-        found: Graph = as_replica(weight, self._function.graph, weight, *args)
-        return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:
         key = tuple(map(id, graphs))

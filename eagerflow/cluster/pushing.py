@@ -93,8 +93,8 @@ class Compute(Replication):
             raise CaptureError(
                 "the step goes on from a mean over all workers, for which each would have to wait",
                 op=self.first.name,
-                hint="mode='synchronous' without backup workers; or layers with synchronized=False, "
-                "and a step that returns what follows from its own examples",
+                hint="mode='synchronous' without backups; or layers with synchronized=False, and "
+                "a step that returns what follows from its own examples",
             )
         self.copies = {key: c for key, c in self.copies.items() if c.value in used or c.assigned}
         return [*self.copies.values(), *self.kept], nodes

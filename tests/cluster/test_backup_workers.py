@@ -37,6 +37,7 @@ def server(count=1, **options):
 
 
 def pushes(*rows):
+    """A schedule of the workers that count in each step."""
     return [("push", worker) for row in rows for worker in row]
 
 
@@ -101,7 +102,7 @@ def wait_for(condition, seconds=20.0):
 @pytest.mark.parametrize("name", ["adam", "norm", "means", "in turn", "scaled"])
 def test_a_step_is_one_on_the_examples_that_counted(name):
     batches = [batch(n) for n in (9, 8, 7, 2, 1, 9)]
-    rows = [[2, 0], [1, 2], [0, 1], [1], [0], [2, 1]]
+    rows = [[0, 2], [1, 2], [0, 1], [1], [0], [1, 2]]
     own = server(schedule=pushes(*rows))
 
     def made():
@@ -289,6 +290,27 @@ def test_a_task_that_hangs_holds_nothing_up(processes):
     assert [worker for _, worker in own.schedule[1:]] == [1] * 7
     own.merge()
     again = server(**ON_TASKS, schedule=own.schedule)
+    assert bits((model, model.logs())) == bits(trained(again, batches))
+
+
+def test_an_interrupted_step_changes_nothing(monkeypatch):
+    batches = [batch(9)] * 2
+    own = server(schedule=pushes([0, 1], [1, 2]))
+    model = make()
+    model(batches[0][0])
+    step = own.step(model.python_step("train")[0])
+    step(*batches[0])
+    with slowed(monkeypatch, "cpu:1", 0.3):
+        threading.Timer(0.1, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        with pytest.raises(KeyboardInterrupt):
+            step(*batches[1])
+    own.merge()
+    found = bits((model, model.logs()))
+    again = server(schedule=own.schedule)
+    assert found == bits(trained(again, batches[:1]))
+    step(*batches[1])
+    own.merge()
+    again = server(schedule=own.schedule)
     assert bits((model, model.logs())) == bits(trained(again, batches))
 
 
