@@ -317,16 +317,22 @@ def test_an_interrupted_step_changes_nothing(monkeypatch):
 # Errors, losses ----------------------------------------------------------------------------------
 
 
-def test_an_error_of_a_worker_changes_nothing_and_training_goes_on():
-    w, optimizer = ef.Variable([1.0, 2.0, 3.0]), ef.nn.optimizers.SGD(0.5)
+def taking(w):
+    """A step that changes ``w`` where indices say."""
+    optimizer = ef.nn.optimizers.SGD(0.5)
 
     def step(x, i):
         with ef.GradientTape() as tape:
             loss = (ef.take(w, i) * x).mean()
         optimizer.apply(tape.gradient(loss, [w]), [w])
 
+    return step
+
+
+def test_an_error_of_a_worker_changes_nothing_and_training_goes_on():
+    w = ef.Variable([1.0, 2.0, 3.0])
     own = server(schedule=pushes([1, 2], [0, 2]))
-    step = own.step(step)
+    step = own.step(taking(w))
     with pytest.raises(IndexRangeError):
         step(ef.ones((3,)), ef.tensor([0, 1, 9]))
     own.merge()
@@ -336,6 +342,55 @@ def test_an_error_of_a_worker_changes_nothing_and_training_goes_on():
     step(ef.ones((3,)), ef.tensor([0, 9, 2]))  # of the worker that is not asked
     own.merge()
     np.testing.assert_array_equal(w.numpy(), [0.75, 1.75, 2.5])
+
+
+def test_an_error_is_raised_also_where_others_would_be_enough(monkeypatch):
+    w = ef.Variable([1.0, 2.0, 3.0])
+    own = server()
+    step = own.step(taking(w))
+    step(ef.ones((3,)), ef.tensor([0, 1, 2]))
+    with slowed(monkeypatch, "cpu:0", 0.5), pytest.raises(IndexRangeError):
+        step(ef.ones((3,)), ef.tensor([0, 1, 9]))
+    assert len(own.schedule) == 2
+
+
+def test_a_worker_does_one_thing_at_a_time_and_then_the_newest():
+    threads, done = backup_workers._Threads(), []
+    begun, may_end = threading.Event(), threading.Event()
+
+    def first():
+        begun.set()
+        may_end.wait()
+        done.append("first")
+
+    threads.give(0, first)
+    begun.wait()
+    for name in ("second", "third"):
+        threads.give(0, lambda name=name: done.append(name))
+    threads.give(1, lambda: done.append("of another worker"))
+    wait_for(lambda: done == ["of another worker"])
+    time.sleep(0.05)
+    may_end.set()
+    wait_for(lambda: len(done) == 3)
+    assert done == ["of another worker", "first", "third"]
+
+
+def test_a_part_that_cannot_count_any_more_is_not_begun():
+    class Part:
+        def __init__(self):
+            self.runs = 0
+
+        def run(self, inputs):
+            self.runs += 1
+            return inputs
+
+    parts = [Part(), Part()]
+    this = backup_workers._Try(2, 1)
+    this.lead(0, parts[0], ["outputs"])
+    assert this.first() == {0: ["outputs"]}
+    this.lead(1, parts[1], ["late"])
+    assert this.first() == {0: ["outputs"]}
+    assert [part.runs for part in parts] == [1, 0]
 
 
 def weighted(w, optimizer):
@@ -367,7 +422,7 @@ def test_lost_workers_are_late_ones(processes):
     assert float(w) == 64.0 - len(own.schedule) == 64.0 - 26
 
 
-def test_too_few_workers_are_told_and_waited_for(processes, monkeypatch):
+def test_too_few_workers_are_told_and_waited_for(processes):
     w, optimizer = ef.Variable(8.0), ef.nn.optimizers.SGD(1.0)
     own = ef.cluster.ParameterServer(processes, backup_workers=1, retries=0)
     step = own.step(weighted(w, optimizer))
