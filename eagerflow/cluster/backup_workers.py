@@ -65,25 +65,21 @@ class BackupWorkers:
         """The workers that are to compute: all that have examples, or those of the schedule."""
         if self._future is None:
             return active
-        events = list(islice(self._future, self.enough(active)))
-        if len(events) < self.enough(active):
+        count = self.enough(active)
+        events = list(islice(self._future, count))
+        if len(events) < count:
             raise schedule_ended(self.past)
-        workers = [event.worker for event in events]
-        if {event.what for event in events} != {"push"} or len({*workers}) < len(workers):
-            self._refuse(events, active)
-        if not set(workers) <= set(active):
-            self._refuse(events, active)
-        return workers
-
-    def _refuse(self, events: Sequence[Event], active: Sequence[int]) -> None:
-        raise SessionError(
-            "the schedule is that of another training",
-            op="ParameterServer",
-            argument="schedule",
-            received=", ".join(f"{what} of {worker}" for what, worker in events),
-            expected=f"pushes of {self.enough(active)} of the workers {[*active]}",
-            hint="the same batches, workers and backup_workers as were recorded",
-        )
+        workers = {event.worker for event in events if event.what == "push"}
+        if len(workers) < count or not workers <= set(active):
+            raise SessionError(
+                "the schedule is that of another training",
+                op="ParameterServer",
+                argument="schedule",
+                received=", ".join(f"{what} of {worker}" for what, worker in events),
+                expected=f"pushes of {count} of the workers {[*active]}",
+                hint="the same batches, workers and backup_workers as were recorded",
+            )
+        return sorted(workers)
 
     def note(self, workers: Iterable[int], active: Iterable[int]) -> None:
         """A step has counted with these workers, of those that have examples."""
