@@ -13,8 +13,9 @@ from __future__ import annotations
 from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.cluster import Cluster
 from eagerflow.cluster.data_parallel import DataParallel
-from eagerflow.cluster.parameter_server import Event, ParameterServer
+from eagerflow.cluster.parameter_server import ParameterServer
 from eagerflow.cluster.pipeline import Pipeline
+from eagerflow.cluster.schedule import Event
 from eagerflow.cluster.simulation.bill import Bill, bill
 from eagerflow.cluster.simulation.calibration import calibrated
 from eagerflow.cluster.simulation.machines import Failures, Link, Machines

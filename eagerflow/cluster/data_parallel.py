@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,8 @@ from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated
 from eagerflow.cluster.retries import Retried, retried
-from eagerflow.cluster.shadows import Shadows, merged
-from eagerflow.cluster.snapshots import Snapshot, Whole
+from eagerflow.cluster.shadows import Shadows
+from eagerflow.cluster.snapshots import Snapshot
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
@@ -128,11 +127,15 @@ class DataParallel:
         local = self.changed_by_replicas()
         mirrored = self.shadows.unchanged(v for one in used for v in one.mirrored)
         if self.cluster is not None:
-            cells = {c.variable: None for one in used for c in one.graph.cells}
-            self.pull(list(cells))
+            cells = [c for one in used for c in one.graph.cells if c.assigned is not None]
+            self.pull(list({c.variable: None for c in cells}))
         self.shadows.note(local)
         self.shadows.note(mirrored)
-        self.shadows.merge(local)
+        self.shadows.merge(local, self.steps_made())
+
+    def steps_made(self) -> Sequence[int] | None:
+        """The steps that each replica has made since the last merge; None for equally many."""
+        return None
 
     def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
         """The graph for all devices, of those of the replicas."""
@@ -140,19 +143,27 @@ class DataParallel:
 
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
-        self._used[id(found)] = found
+        self.remember(found)
         return self.partition(found.graph)
+
+    def remember(self, found: Replicated) -> None:
+        """Let ``merge`` bring the values that the graph of a step makes."""
+        self._used[id(found)] = found
 
     def forget(self, found: Replicated) -> None:
         """The graph of a step is run no more; what it has made is merged."""
         del self._used[id(found)]
 
     def partition(self, graph: Graph) -> Any:
-        """What runs a graph over the devices."""
+        """What runs a graph over the devices, and again where a task is lost."""
+        made = self.partition_once(graph)
+        return made if self.cluster is None else Retried(made, self.cluster, self.retries)
+
+    def partition_once(self, graph: Graph) -> Any:
+        """What runs a graph over the devices; TaskLostError where a task is lost."""
         if self.cluster is None:
             return partition(graph, self.devices, numerics=self.numerics, costs=COSTS)
-        made = self.cluster.partition(graph, self.devices, self.numerics, self.transfer, COSTS)
-        return Retried(made, self.cluster, self.retries)
+        return self.cluster.partition(graph, self.devices, self.numerics, self.transfer, COSTS)
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables from the tasks."""
@@ -167,8 +178,7 @@ class DataParallel:
     ) -> Snapshot:
         """The merged values of Variables as they are now, for a checkpoint; see Snapshot."""
         client = None if self.cluster is None else self.cluster.client
-        unmerged = self.shadows.unmerged(self.changed_by_replicas())
-        wholes = {v: Whole(parts, partial(merged, v)) for v, parts in unmerged.items()}
+        wholes = self.shadows.unmerged(self.changed_by_replicas(), self.steps_made())
         return Snapshot(client, variables, wholes, here, folder, prefix, lambda path: None)
 
     def changed_by_replicas(self) -> list[Variable]:
@@ -215,31 +225,38 @@ class _Prepared(NamedTuple):
     plan: Any
 
 
-class ReplicatedStep:
-    """A step that several replicas make together; made by ``strategy.step``."""
+class CapturedStep:
+    """A step as each replica makes it."""
 
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
-        self._strategy = strategy
-
         def replica(share: float, *args: Any) -> Any:
             return f(*args)
 
         replica.__name__ = getattr(f, "__name__", "step")
         self._function = Function(replica, static=("share",), numerics=strategy.numerics)
+        self._is_mean = strategy.loss == "mean"
+
+    def graph(self, share: float, args: Any) -> Graph:
+        """The step of a replica whose examples are this share of all."""
+        weight = share if self._is_mean else 1.0
+        found: Graph = as_replica(weight, self._function.graph, weight, *args)
+        return found
+
+
+class ReplicatedStep:
+    """A step that several replicas make together; made by ``strategy.step``."""
+
+    def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
+        self._strategy = strategy
+        self._captured = CapturedStep(strategy, f)
         self._prepared: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Make a step on a batch; gives what the step gives, joined over the replicas."""
-        leaves, structure = tree.flatten(args)
-        rows, split = _rows(leaves)
-        sizes = _parts(rows, self._strategy.replicas)
-        begins = [sum(sizes[:r]) for r in range(len(sizes))]
-        given = [
-            [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
-            for b, n in zip(begins, sizes, strict=True)
-        ]
+        sizes, given, structure = split_over(args, self._strategy.replicas)
+        rows = sum(sizes)
         graphs = [
-            self._graph(n / rows, tree.unflatten(structure, own)) if n else None
+            self._captured.graph(n / rows, tree.unflatten(structure, own)) if n else None
             for own, n in zip(given, sizes, strict=True)
         ]
         prepared = self._made(graphs)
@@ -250,15 +267,9 @@ class ReplicatedStep:
         strategy.shadows.note(found.local)
         strategy.shadows.note(found.mirrored)
         counts = [n for n in sizes if n]
-        merged = [_merged([outputs[i] for i in row], counts) for row in found.outputs]
+        merged = [joined([outputs[i] for i in row], counts) for row in found.outputs]
         first = next(graph for graph in graphs if graph is not None)
         return first.nest(merged)
-
-    def _graph(self, share: float, args: Any) -> Graph:
-        """The step of a replica whose examples are this share of all."""
-        weight = share if self._strategy.loss == "mean" else 1.0
-        found: Graph = as_replica(weight, self._function.graph, weight, *args)
-        return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:
         key = tuple(map(id, graphs))
@@ -271,6 +282,19 @@ class ReplicatedStep:
                 own.forget(self._prepared.pop(next(iter(self._prepared))).found)
             found = self._prepared[key] = _Prepared(made, graphs, own.planned(made))
         return found
+
+
+def split_over(args: Any, count: int) -> tuple[list[int], list[list[Any]], Any]:
+    """A batch in so many parts: their numbers of examples, their leaves, and the nest of these."""
+    leaves, structure = tree.flatten(args)
+    rows, split = _rows(leaves)
+    sizes = _parts(rows, count)
+    begins = [sum(sizes[:r]) for r in range(len(sizes))]
+    given = [
+        [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
+        for b, n in zip(begins, sizes, strict=True)
+    ]
+    return sizes, given, structure
 
 
 def _rows(leaves: Sequence[Any]) -> tuple[int, set[int]]:
@@ -297,7 +321,7 @@ def arrays_of(leaves: Sequence[Any]) -> list[Any]:
     return [as_tensor(x) for x in leaves if hasattr(x, "shape") or type(x) in NUMBERS]
 
 
-def _merged(values: Sequence[Any], counts: Sequence[int]) -> Any:
+def joined(values: Sequence[Any], counts: Sequence[int]) -> Any:
     """One result of those of all replicas, which have so many examples each."""
     first = values[0]
     if len(values) == 1:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 from eagerflow import tree
 from eagerflow.capture.function import Function
+from eagerflow.cluster.backup_workers import BackedStep, BackupWorkers
 from eagerflow.cluster.data_parallel import DataParallel, arrays_of, devices_of
 from eagerflow.cluster.pushing import Parts, parts_of_step
 from eagerflow.cluster.restoring import Restoring
+from eagerflow.cluster.schedule import Event, schedule_ended
 from eagerflow.cluster.snapshots import Snapshot
 from eagerflow.devices import as_device
 from eagerflow.errors import ArgumentError, SessionError, TaskLostError
@@ -21,22 +23,9 @@ from eagerflow.nn.arguments import is_count
 from eagerflow.nn.replicas import as_replica
 from eagerflow.variable import Variable
 
-__all__ = ["Event", "ParameterServer"]
+__all__ = ["ParameterServer"]
 
 QUEUE = 2  # batches that wait for a worker, before who brings more has to wait
-
-
-class Event(NamedTuple):
-    """A moment of a schedule: a worker pulled the weights, or pushed its gradients.
-
-    ``what`` is ``"pull"`` or ``"push"``, ``worker`` the worker's place among all.
-
-    >>> ef.cluster.Event("pull", 0)
-    Event(what='pull', worker=0)
-    """
-
-    what: str
-    worker: int
 
 
 class ParameterServer(DataParallel):
@@ -49,6 +38,11 @@ class ParameterServer(DataParallel):
     come; ``staleness`` is how many steps a worker may be ahead of the slowest one that has work,
     None for any number. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
     training: the same steps come in the same order then, and give the same bits.
+
+    With ``backup_workers=k`` a synchronous step waits for all workers but k, and drops the
+    gradients of those that come later, with what they have counted: it is a step on the examples
+    of the others. ``strategy.schedule`` has the workers that counted, ``strategy.dropped`` how
+    often each was late. Source: Chen and others, "Revisiting distributed synchronous SGD", 2016.
 
     Steps of asynchronous training give None, and go on beside the program; ``merge``, which
     ``fit`` calls after each epoch, waits for them, and raises the first error of a worker. What a
@@ -79,6 +73,7 @@ class ParameterServer(DataParallel):
         *,
         mode: str = "synchronous",
         staleness: int | None = None,
+        backup_workers: int = 0,
         schedule: Iterable[Event] | None = None,
         devices: Sequence[Any] | None = None,
         servers: Sequence[Any] | None = None,
@@ -109,6 +104,10 @@ class ParameterServer(DataParallel):
             transfer=transfer,
             retries=retries,
         )
+        _check_backups(backup_workers, self.replicas, mode)
+        self._backups = None
+        if backup_workers:
+            self._backups = BackupWorkers(self.replicas, backup_workers, schedule)
         own = devices_of(cluster, servers, "ps")
         self.devices += own
         self.homes = range(self.replicas, len(self.devices))
@@ -124,22 +123,39 @@ class ParameterServer(DataParallel):
 
     @property
     def schedule(self) -> tuple[Event, ...]:
-        """What has come when so far, of asynchronous training."""
-        return tuple(self._order.past)
+        """What has come when so far: of asynchronous training, or of workers with backups."""
+        return tuple((self._backups or self._order).past)
+
+    @property
+    def dropped(self) -> dict[str, int]:
+        """How often each worker came too late to count, by its device."""
+        counts = self._backups.dropped if self._backups else [0] * self.replicas
+        return dict(zip(self.devices[: self.replicas], counts, strict=True))
 
     @property
     def graphs(self) -> list[Graph]:
-        """As for DataParallel; asynchronous steps are three each: pull, compute, push."""
-        return super().graphs + self._graphs
+        """As for DataParallel; steps that workers make for themselves are three each: pull,
+        compute, push, with backup workers a push for each set of workers that counted together.
+        """
+        return super().graphs + (self._backups.graphs if self._backups else self._graphs)
 
     def step(self, f: Callable[..., Any]) -> Any:
         """A function that makes a step of the workers, of one that makes a step on a batch."""
+        if self._backups is not None:
+            return BackedStep(self, f, self._backups)
         return super().step(f) if self.mode == "synchronous" else _Step(self, f)
+
+    def steps_made(self) -> Sequence[int] | None:
+        """As for DataParallel: some workers may have been late more often than others."""
+        counted = self._backups.counted if self._backups else []
+        return counted if any(counted) else None
 
     def merge(self) -> None:
         """Wait for all steps, and bring the values into the users' Variables."""
         if self.mode == "synchronous":
             super().merge()
+            if self._backups is not None:
+                self._backups.counted = [0] * self.replicas
             return
         try:
             self._end()
@@ -227,6 +243,22 @@ class ParameterServer(DataParallel):
             self._order.forget_error()
             if self.cluster is not None:
                 self._restoring.renew(self.cluster.client, self._workers_own)
+
+
+def _check_backups(count: int, workers: int, mode: str) -> None:
+    """ArgumentError where so many workers cannot be late."""
+    problem = None
+    if not (is_count(count) or count == 0) or count >= workers:
+        problem = f"{count!r} is no number of backup workers among {workers}"
+    elif count and mode != "synchronous":
+        problem = "asynchronous workers wait for nobody, and need no backups"
+    if problem is not None:
+        raise ArgumentError(
+            problem,
+            op="ParameterServer",
+            argument="backup_workers",
+            expected=f"an integer from 0 to {workers - 1}, with mode='synchronous'",
+        )
 
 
 class _Planned(NamedTuple):
@@ -317,12 +349,7 @@ class _Order:
     def _is_due(self, event: Event) -> bool:
         if self._future is not None:
             if not self._future:
-                raise SessionError(
-                    "the schedule has come to its end, and there is more to do",
-                    op="ParameterServer",
-                    argument="schedule",
-                    received=f"{len(self.past)} events",
-                )
+                raise schedule_ended(self.past)
             wanted = self._future[0]
             if self._is_ending and not self.waiting[wanted.worker]:
                 raise SessionError(

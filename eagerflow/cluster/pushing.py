@@ -18,7 +18,7 @@ from eagerflow.graph.walk import needed
 from eagerflow.ops.creation.filled import zeros
 from eagerflow.variable import Variable
 
-__all__ = ["Parts", "parts_of_step"]
+__all__ = ["Compute", "Parts", "Push", "parts_of_step"]
 
 
 class Parts(NamedTuple):
@@ -43,15 +43,15 @@ def parts_of_step(
     """
     graphs: list[Graph | None] = [None] * (len(devices) - len(homes))
     graphs[worker] = graph
-    compute = _Compute(graphs, devices, shadow, homes)
+    compute = Compute(graphs, devices, shadow, homes)
     computed = compute.made().graph
-    push = _Push(graphs, devices, shadow, homes, compute.gradients)
+    push = Push(graphs, devices, shadow, homes, compute.gradients)
     return Parts(
         compute.pull(), computed, push.made().graph, [cell.variable for cell in compute.local]
     )
 
 
-class _Compute(Replication):
+class Compute(Replication):
     """What a worker computes by itself: means over workers are gradients that it keeps."""
 
     def __init__(
@@ -64,35 +64,40 @@ class _Compute(Replication):
         super().__init__(graphs, devices, shadow, homes)
         (self._worker,) = self.active
         self.gradients: dict[Value, Variable] = {}
-        self._kept: list[Cell] = []
+        self.kept: list[Cell] = []
 
     def _sum(self, i: int, node: Node) -> None:
         (mean,) = node.outputs
-        place = self.devices[self._worker]
-        name = self.names.take(f"replica_{self._worker}/{node.name}/gradient")
-        variable = Variable(zeros(mean.shape, mean.dtype), name, False, device=place)
-        cell = Cell(name, variable, mean.like(None, name))
-        cell.value.device = place
-        cell.assigned = self._at(self._worker, node.inputs[0])
-        self.gradients[mean] = variable
+        cell = self.keep(mean, f"{node.name}/gradient", self._at(self._worker, node.inputs[0]))
+        self.gradients[mean] = cell.variable
         self.shared[mean] = cell.value
-        self._kept.append(cell)
+
+    def keep(self, like: Value, name: str, value: Value) -> Cell:
+        """Let a value stay with the worker, in a Variable that is made for it."""
+        place = self.devices[self._worker]
+        name = self.names.take(f"replica_{self._worker}/{name}")
+        variable = Variable(zeros(like.shape, like.dtype), name, False, device=place)
+        cell = Cell(name, variable, like.like(None, name))
+        cell.value.device = place
+        cell.assigned = value
+        self.kept.append(cell)
+        return cell
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         local = [c for c in self.first.cells if c in self.local and c.assigned is not None]
         known = [*asked, *(self._assign(cell, self._worker) for cell in local)]
-        known += [cell.assigned for cell in self._kept if cell.assigned is not None]
+        known += [cell.assigned for cell in self.kept if cell.assigned is not None]
         nodes = needed(self.nodes, known)
         used = {v for node in nodes for v in node.values()} | set(known)
         if not used.isdisjoint(self.shared.values()):
             raise CaptureError(
                 "the step goes on from a mean over all workers, for which each would have to wait",
                 op=self.first.name,
-                hint="mode='synchronous'; or layers with synchronized=False, and a step that "
-                "returns what follows from its own examples",
+                hint="mode='synchronous' without backups; or layers with synchronized=False, and "
+                "a step that returns what follows from its own examples",
             )
         self.copies = {key: c for key, c in self.copies.items() if c.value in used or c.assigned}
-        return [*self.copies.values(), *self._kept], nodes
+        return [*self.copies.values(), *self.kept], nodes
 
     def pull(self) -> Graph:
         """The graph that gives the worker's copies of weights the servers' values."""
@@ -109,7 +114,7 @@ class _Compute(Replication):
         return Graph(f"{self.first.name}, pulled", Values([]), (), Values([]), cells)
 
 
-class _Push(Replication):
+class Push(Replication):
     """What servers make of the gradients that a worker has."""
 
     def __init__(
@@ -121,8 +126,7 @@ class _Push(Replication):
         gradients: dict[Value, Variable],
     ) -> None:
         super().__init__(graphs, devices, shadow, homes)
-        (self._worker,) = self.active
-        self.active = []
+        self.workers, self.active = self.active, []
         self._gradients = gradients
         self._kept: list[Cell] = []
         step = self.first
@@ -130,11 +134,15 @@ class _Push(Replication):
 
     def _sum(self, i: int, node: Node) -> None:
         (mean,) = node.outputs
-        variable = self._gradients[mean]
-        cell = Cell(variable.name, variable, mean.like(None, variable.name))
-        cell.value.device = self.devices[self._worker]
-        self.shared[mean] = cell.value
+        (worker,) = self.workers
+        self.shared[mean] = self.read_kept(mean, self._gradients[mean], worker)
+
+    def read_kept(self, like: Value, variable: Variable, worker: int) -> Value:
+        """The value of a Variable that a worker keeps."""
+        cell = Cell(variable.name, variable, like.like(None, variable.name))
+        cell.value.device = self.devices[worker]
         self._kept.append(cell)
+        return cell.value
 
     def _places(self, cell: Cell) -> Sequence[int]:
         return () if cell in self.local else (self._primary(cell),)

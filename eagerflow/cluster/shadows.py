@@ -8,8 +8,9 @@ all parts again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,9 +18,16 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
-__all__ = ["Shadows", "merged"]
+__all__ = ["Shadows", "Whole"]
 
 _KEYS = 0x9E3779B97F4A7C15  # steps between the keys of replicas: odd, so that all differ
+
+
+class Whole(NamedTuple):
+    """A value of which other Variables have parts, and what makes it of theirs."""
+
+    parts: Sequence[Variable]
+    join: Callable[[Sequence[Any]], Any]
 
 
 class Shadows:
@@ -70,17 +78,27 @@ class Shadows:
         """These Variables, and their shadows."""
         return [x for v in variables for x in (v, *self._of.get(v, {}).values())]
 
-    def unmerged(self, local: Iterable[Variable]) -> dict[Variable, list[Variable]]:
-        """Those that replicas have changed each for itself since they were merged, with all that
-        have a part of the value.
-        """
-        return {v: self.all_of([v]) for v in local if self._of.get(v) and v in self._known}
+    def unmerged(
+        self, local: Iterable[Variable], steps: Sequence[int] | None = None
+    ) -> dict[Variable, Whole]:
+        """Those that replicas have changed each for itself since they were merged, as wholes.
 
-    def merge(self, local: Iterable[Variable]) -> None:
-        """Make one value of what the replicas have made of these Variables, each for itself."""
+        ``steps`` is how many steps each has made since they had one; None for equally many.
+        """
+        found = {}
+        for variable in local:
+            shadows = self._of.get(variable)
+            if shadows and variable in self._known:  # else it has been merged already
+                made = [1 if steps is None else steps[r] for r in (0, *shadows)]
+                join = partial(_merged, variable, made)
+                found[variable] = Whole([variable, *shadows.values()], join)
+        return found
+
+    def merge(self, local: Iterable[Variable], steps: Sequence[int] | None = None) -> None:
+        """Make one value of what the replicas have made of these Variables; as ``unmerged``."""
         new = {
-            variable: merged(variable, [np.asarray(v.current) for v in parts])
-            for variable, parts in self.unmerged(local).items()
+            variable: whole.join([np.asarray(v.current) for v in whole.parts])
+            for variable, whole in self.unmerged(local, steps).items()
         }
         assign_together(new)
         for variable in new:
@@ -101,11 +119,19 @@ def _part(variable: Variable, r: int) -> Any:
     return np.zeros_like(value) if variable.aggregation == "sum" else value
 
 
-def merged(variable: Variable, parts: Sequence[Any]) -> Any:
-    """One value of a Variable of those of all replicas, in their order."""
+def _merged(variable: Variable, steps: Sequence[int], parts: Sequence[Any]) -> Any:
+    """One value of a Variable of those of all replicas, which have made so many steps each."""
     if variable.aggregation == "sum":
         return sum(parts[1:], parts[0])
-    if variable.is_random_state or not is_inexact(variable.dtype):
-        return parts[0]
-    wide = [part.astype(np.result_type(part.dtype, np.float64)) for part in parts]
-    return (sum(wide[1:], wide[0]) / len(parts)).astype(variable.dtype)
+    most = parts[steps.index(max(steps))]
+    if variable.is_random_state:
+        words = most.copy()  # as far as any has drawn, so that no numbers come again
+        words[0] = parts[0][0]
+        return words
+    if not is_inexact(variable.dtype):
+        return most
+    wide = [
+        part.astype(np.result_type(part.dtype, np.float64)) * n
+        for part, n in zip(parts, steps, strict=True)
+    ]
+    return (sum(wide[1:], wide[0]) / sum(steps)).astype(variable.dtype)

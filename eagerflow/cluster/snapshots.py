@@ -7,29 +7,23 @@ Variables new arrays, and writes it into a file while later runs go on.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.questions import Question
+from eagerflow.cluster.shadows import Whole
 from eagerflow.nn.files import Seal
 from eagerflow.nn.shards import Shard
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, read_together
 
-__all__ = ["Snapshot", "Whole"]
+__all__ = ["Snapshot"]
 
 FETCH_SECONDS = 60.0
-
-
-class Whole(NamedTuple):
-    """A value of which other Variables have parts, and what makes it of theirs."""
-
-    parts: Sequence[Variable]
-    join: Callable[[Sequence[Any]], Any]
 
 
 class Snapshot:

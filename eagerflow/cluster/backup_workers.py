@@ -1,0 +1,316 @@
+"""Backup workers: a step counts with the gradients of those workers that come first.
+
+Each worker computes its part in a thread that waits for it, with the weights as they are at the
+begin of the step. When enough have come, one push for exactly these changes the weights. What the
+others compute is staged (``staging.py``) and never pushed. A late worker goes on to its end: so
+nothing of it can be taken for its next part, a task that hangs is sent no more than one part, and
+its time is measured as that of any other. Until then steps go on without it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow import tree
+from eagerflow.cluster.data_parallel import (
+    MAX_KEPT_GRAPHS,
+    CapturedStep,
+    DataParallel,
+    arrays_of,
+    joined,
+    split_over,
+)
+from eagerflow.cluster.replication import Replicated
+from eagerflow.cluster.retries import retried
+from eagerflow.cluster.schedule import Event, schedule_ended
+from eagerflow.cluster.staging import StagedCompute, joint_push
+from eagerflow.errors import SessionError, TaskLostError
+from eagerflow.graph.graph import Graph
+from eagerflow.variable import Variable, assign_together
+
+__all__ = ["BackedStep", "BackupWorkers"]
+
+_log = logging.getLogger("eagerflow.cluster")
+
+
+class BackupWorkers:
+    """How many of the workers may be late in a step, and which were so far.
+
+    ``schedule`` lists the workers that are to count, as ``past`` has them of another training.
+    """
+
+    def __init__(self, workers: int, count: int, schedule: Iterable[Event] | None) -> None:
+        self.count = count
+        self.past: list[Event] = []
+        self.dropped = [0] * workers
+        self.counted = [0] * workers
+        """Since the last merge."""
+        self.graphs: list[Graph] = []
+        self.threads = _Threads()
+        self._future = None if schedule is None else deque(Event(*event) for event in schedule)
+
+    def enough(self, active: Sequence[int]) -> int:
+        """How many of the workers that have examples a step waits for."""
+        return max(1, len(active) - self.count)
+
+    def asked(self, active: Sequence[int]) -> Sequence[int]:
+        """The workers that are to compute: all that have examples, or those of the schedule."""
+        if self._future is None:
+            return active
+        count = self.enough(active)
+        events = list(islice(self._future, count))
+        if len(events) < count:
+            raise schedule_ended(self.past)
+        workers = {event.worker for event in events if event.what == "push"}
+        if len(workers) < count or not workers <= set(active):
+            raise SessionError(
+                "the schedule is that of another training",
+                op="ParameterServer",
+                argument="schedule",
+                received=", ".join(f"{what} of {worker}" for what, worker in events),
+                expected=f"pushes of {count} of the workers {[*active]}",
+                hint="the same batches, workers and backup_workers as were recorded",
+            )
+        return sorted(workers)
+
+    def note(self, workers: Iterable[int], active: Iterable[int]) -> None:
+        """A step has counted with these workers, of those that have examples."""
+        late = set(active)
+        for worker in workers:
+            self.past.append(Event("push", worker))
+            self.counted[worker] += 1
+            late.discard(worker)
+            if self._future is not None:
+                self._future.popleft()
+        for worker in late:
+            self.dropped[worker] += 1
+
+
+class _Threads:
+    """A thread for each worker that has something to do: one thing, and what was given last."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._next: dict[int, Callable[[], None]] = {}
+        self._busy: set[int] = set()
+
+    def give(self, worker: int, call: Callable[[], None]) -> None:
+        """Let a worker do this next; what it was to do next before is forgotten."""
+        with self._lock:
+            self._next[worker] = call
+            if worker not in self._busy:
+                name = f"eagerflow worker {worker}"
+                thread = threading.Thread(
+                    target=self._serve, args=(worker,), name=name, daemon=True
+                )
+                thread.start()
+                self._busy.add(worker)
+
+    def _serve(self, worker: int) -> None:
+        while True:
+            with self._lock:
+                call = self._next.pop(worker, None)
+                if call is None:
+                    self._busy.discard(worker)
+                    return
+            call()
+
+
+class _Part:
+    """A worker's part of a step, for a number of examples."""
+
+    def __init__(self, strategy: DataParallel, graph: Graph, worker: int) -> None:
+        graphs: list[Graph | None] = [None] * strategy.replicas
+        graphs[worker] = graph
+        assert strategy.homes is not None
+        own = StagedCompute(graphs, strategy.devices, strategy.shadows, strategy.homes)
+        compute = own.made().graph
+        self.computed = own
+        self.graphs = own.pull(), compute
+        self.varies = [v in own.varying for v in graph.outputs]
+        self.local = [cell.variable for cell in own.local]
+        self._pull, self._compute = map(strategy.partition_once, self.graphs)
+
+    def run(self, inputs: Sequence[Any]) -> Any:
+        """The outputs; gradients and the worker's own values are staged then."""
+        try:
+            self._pull.run([])
+            return self._compute.run(inputs)
+        except TaskLostError:
+            self.renew()
+            raise
+
+    def renew(self) -> None:
+        """Let what was staged, and may be lost, be values that need not be found again."""
+        cells = [c for graph in self.graphs for c in graph.cells if c.assigned is not None]
+        assign_together({c.variable: np.asarray(c.variable.current) for c in cells})
+
+
+class _Try:
+    """One try of a step: the outputs of those workers that come first."""
+
+    def __init__(self, asked: int, enough: int) -> None:
+        self._left, self._enough = asked, enough
+        self._changed = threading.Condition()
+        self._outputs: dict[int, Any] = {}
+        self._error: Exception | None = None
+        self._is_over = False
+
+    def lead(self, worker: int, part: _Part, inputs: Sequence[Any]) -> None:
+        """Let a worker do its part, if it may still count."""
+        if self._is_over:
+            return
+        try:
+            outputs = part.run(inputs)
+        except Exception as error:
+            self._failed(worker, error)
+            return
+        with self._changed:
+            if self._error is None and len(self._outputs) < self._enough and not self._is_over:
+                self._outputs[worker] = outputs
+                self._changed.notify_all()
+
+    def _failed(self, worker: int, error: Exception) -> None:
+        """A lost worker is a late one; what else fails would fail again, and ends the try."""
+        _log.debug("worker %d has failed in a step", worker, exc_info=error)
+        with self._changed:
+            self._left -= 1
+            if self._left < self._enough or not isinstance(error, TaskLostError):
+                self._error = self._error or error
+            self._changed.notify_all()
+
+    def first(self) -> dict[int, Any]:
+        """Wait until enough workers have come, or cannot come any more."""
+        with self._changed:
+            try:
+                self._changed.wait_for(
+                    lambda: self._error is not None or len(self._outputs) == self._enough
+                )
+            finally:
+                self._is_over = True
+        if self._error is not None and len(self._outputs) < self._enough:
+            raise self._error
+        return self._outputs
+
+
+class _Prepared(NamedTuple):
+    """A step for parts of some sizes: those of the workers, and the pushes made so far.
+
+    ``mirrored`` are the Variables that servers have shadows of.
+    """
+
+    graphs: list[Graph | None]
+    parts: dict[int, _Part]
+    local: list[Variable]
+    mirrored: list[Variable]
+    pushes: dict[tuple[int, ...], tuple[Replicated, Any]]
+
+
+class BackedStep:
+    """A step that counts with the workers that come first; made by ``strategy.step``."""
+
+    def __init__(
+        self, strategy: DataParallel, f: Callable[..., Any], backups: BackupWorkers
+    ) -> None:
+        self._strategy, self._backups = strategy, backups
+        self._captured = CapturedStep(strategy, f)
+        self._kept: dict[tuple[int, ...], _Prepared] = {}
+
+    def __call__(self, *args: Any) -> Any:
+        """Make a step on a batch; gives what it gives of the examples that have counted."""
+        own = self._strategy
+        sizes, given, structure = split_over(args, own.replicas)
+        graphs = [
+            self._captured.graph(1.0, tree.unflatten(structure, leaves)) if n else None
+            for leaves, n in zip(given, sizes, strict=True)
+        ]
+        prepared = self._ready(graphs)
+        inputs = {r: arrays_of(given[r]) for r in prepared.parts}
+        outputs = retried(own.cluster, own.retries, lambda: self._step(prepared, inputs, sizes))
+        counted = sorted(outputs)
+        rows = [outputs[r] for r in counted]
+        part = prepared.parts[counted[0]]
+        found = [
+            joined([row[i] for row in rows], [sizes[r] for r in counted]) if varies else rows[0][i]
+            for i, varies in enumerate(part.varies)
+        ]
+        return part.computed.first.nest(found)
+
+    def _step(
+        self, prepared: _Prepared, inputs: Mapping[int, Any], sizes: Sequence[int]
+    ) -> dict[int, Any]:
+        """Try to make a step; the outputs of the workers that have counted."""
+        shadows, backups, parts = self._strategy.shadows, self._backups, prepared.parts
+        shadows.push(prepared.local, prepared.mirrored)
+        asked = backups.asked([*parts])
+        this = _Try(len(asked), backups.enough([*parts]))
+        for r in asked:
+            backups.threads.give(r, partial(this.lead, r, parts[r], inputs[r]))
+        outputs = this.first()
+        try:
+            self._push(prepared, sorted(outputs), sizes).run([])
+        except TaskLostError:
+            for r in outputs:
+                parts[r].renew()
+            raise
+        shadows.note(prepared.local)
+        shadows.note(prepared.mirrored)
+        backups.note(sorted(outputs), parts)
+        return outputs
+
+    def _ready(self, graphs: list[Graph | None]) -> _Prepared:
+        """What is made of a step for these parts, with room for another push."""
+        own = self._strategy
+        key = tuple(map(id, graphs))
+        found = self._kept.get(key)
+        if found is None:
+            own.merge()  # new shadows are made of what the Variables hold now
+            while len(self._kept) >= MAX_KEPT_GRAPHS:
+                self._forget(self._kept.pop(next(iter(self._kept))))
+            found = self._kept[key] = self._made(graphs)
+        elif len(found.pushes) >= MAX_KEPT_GRAPHS:
+            own.merge()
+            own.forget(found.pushes.pop(next(iter(found.pushes)))[0])
+        return found
+
+    def _made(self, graphs: list[Graph | None]) -> _Prepared:
+        own = self._strategy
+        parts = {r: _Part(own, graph, r) for r, graph in enumerate(graphs) if graph is not None}
+        # With all of them it makes the shadows that any push needs: later ones come amid a step.
+        whole = self._joint(parts, [1] * own.replicas)
+        local = dict.fromkeys(v for part in parts.values() for v in part.local)
+        self._backups.graphs += [graph for part in parts.values() for graph in part.graphs]
+        return _Prepared(graphs, parts, [*local], [*whole.mirrored], {})
+
+    def _forget(self, prepared: _Prepared) -> None:
+        for found, _ in prepared.pushes.values():
+            self._strategy.forget(found)
+        gone = {id(graph) for part in prepared.parts.values() for graph in part.graphs}
+        graphs = self._backups.graphs
+        graphs[:] = [graph for graph in graphs if id(graph) not in gone]
+
+    def _push(self, prepared: _Prepared, counted: Sequence[int], sizes: Sequence[int]) -> Any:
+        """What makes valid what these workers have computed."""
+        found = prepared.pushes.pop(tuple(counted), None)
+        if found is None:
+            made = self._joint({r: prepared.parts[r] for r in counted}, sizes)
+            found = made, self._strategy.partition_once(made.graph)
+            self._strategy.remember(made)
+        prepared.pushes[tuple(counted)] = found  # as the one that was used last
+        return found[1]
+
+    def _joint(self, parts: Mapping[int, _Part], sizes: Sequence[int]) -> Replicated:
+        own = self._strategy
+        assert own.homes is not None
+        total = sum(sizes[r] for r in parts)
+        shares = {r: sizes[r] / total if own.loss == "mean" else 1.0 for r in parts}
+        computed = {r: part.computed for r, part in parts.items()}
+        return joint_push(computed, shares, own.devices, own.shadows, own.homes)
