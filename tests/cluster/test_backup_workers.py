@@ -89,6 +89,14 @@ def slowed(monkeypatch, name, seconds):
         yield
 
 
+def stop(cluster, task):
+    """Let a task hang, and return when it does: a signal may take a moment."""
+    os.kill(task.pid, signal.SIGSTOP)
+    with pytest.raises(TimeoutError):
+        while True:
+            cluster.client.ask(task, {"do": "ping"}, seconds=0.4)
+
+
 def wait_for(condition, seconds=20.0):
     end = time.monotonic() + seconds
     while not condition():
@@ -279,7 +287,7 @@ def test_a_task_that_hangs_holds_nothing_up(processes):
     step = own.step(model.python_step("train")[0])
     step(*batches[0])
     hung = processes.tasks[0]
-    os.kill(hung.pid, signal.SIGSTOP)
+    stop(processes, hung)
     try:
         begin = time.monotonic()
         for x, y in batches[1:]:
