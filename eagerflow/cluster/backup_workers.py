@@ -100,26 +100,33 @@ class _Threads:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._next: dict[int, Callable[[], None]] = {}
-        self._busy: set[int] = set()
+        self._serving: dict[int, object] = {}
 
     def give(self, worker: int, call: Callable[[], None]) -> None:
         """Let a worker do this next; what it was to do next before is forgotten."""
         with self._lock:
             self._next[worker] = call
-            if worker not in self._busy:
-                name = f"eagerflow worker {worker}"
-                thread = threading.Thread(
-                    target=self._serve, args=(worker,), name=name, daemon=True
-                )
+            if worker in self._serving:
+                return
+            mark = self._serving[worker] = object()
+            name = f"eagerflow worker {worker}"
+            thread = threading.Thread(
+                target=self._serve, args=(worker, mark), name=name, daemon=True
+            )
+            try:
                 thread.start()
-                self._busy.add(worker)
+            except BaseException:  # Ctrl-C: it may run or not, and has nothing to do if it does
+                del self._serving[worker]
+                raise
 
-    def _serve(self, worker: int) -> None:
+    def _serve(self, worker: int, mark: object) -> None:
         while True:
             with self._lock:
+                if self._serving.get(worker) is not mark:
+                    return
                 call = self._next.pop(worker, None)
                 if call is None:
-                    self._busy.discard(worker)
+                    del self._serving[worker]
                     return
             call()
 

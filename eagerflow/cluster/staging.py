@@ -77,15 +77,15 @@ class _JointPush(Push):
         """The mean of those that count, added in the order of the workers."""
         (mean,) = node.outputs
         home = self.home[mean]
-        terms = [self._term(i, mean, r) for r in self.workers]
+        terms = [self._term(i, mean, r, home) for r in self.workers]
         self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), terms)
 
-    def _term(self, i: int, mean: Value, r: int) -> Value:
+    def _term(self, i: int, mean: Value, r: int, home: int) -> Value:
         own = self._computed[r]
         (name,) = own.first.nodes[i].outputs
         value = self.read_kept(mean, own.gradients[name], r)
         share = self._shares[r]
-        return value if share == 1.0 else self._call(mean, multiply, (value, share), r)
+        return value if share == 1.0 else self._call(mean, multiply, (value, share), home)
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         staged = []
