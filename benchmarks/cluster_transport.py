@@ -38,16 +38,21 @@ def row(name, seconds, target):
     }
 
 
-def sends(cluster, rounds):
-    """One way between two workers: there and back, without the way of the empty answer."""
+def one_way(cluster, sizes, count):
+    """Seconds from one worker to another: there and back, without the way of the empty answer."""
     one, two = cluster.tasks[:2]
-    sizes = [0, *(size for size, _ in SENDS.values())]
-    message = {"do": "measure", "peer": two.name, "sizes": sizes, "count": 10 * rounds}
+    message = {"do": "measure", "peer": two.name, "sizes": [0, *sizes], "count": count}
     empty, *others = cluster.client.ask(one, message)[0]["seconds"]
     back = statistics.median(empty) / 2
+    return [[seconds - back for seconds in taken] for taken in others]
+
+
+def sends(cluster, rounds):
+    """What goes from one worker to another."""
+    taken = one_way(cluster, [size for size, _ in SENDS.values()], 10 * rounds)
     return [
-        row(f"send {name}", [seconds - back for seconds in taken], target)
-        for (name, (_, target)), taken in zip(SENDS.items(), others, strict=True)
+        row(f"send {name}", seconds, target)
+        for (name, (_, target)), seconds in zip(SENDS.items(), taken, strict=True)
     ]
 
 

@@ -23,6 +23,7 @@ from eagerflow.cluster.simulation.step import (
     INNER,
     LATENCY,
     LINK,
+    RUN,
     SLOWEST,
     UNEVEN,
     UPDATE,
@@ -102,6 +103,7 @@ class Pipeline(NamedTuple):
             name: (whole - uneven) * (sent > 0) + reduced.link_seconds + reduced.inner_seconds,
             LATENCY: (whole - uneven) * (sent == 0) + reduced.latency,
             UPDATE: work.update / count,
+            RUN: machines.together(),
         }
         traffic = {name: 2 * m * max(sizes, default=0.0) + reduced.link_bytes + reduced.inner_bytes}
         held = work.activations * batch / work.batch
