@@ -39,9 +39,10 @@ def variables() -> dict[str, str]:
 
     Products have other bits with other kernels of OpenBLAS, and a task cannot choose them: Ray has
     threads of its own in each process before anything is imported. So all take this process's.
+    Unless told otherwise, Ray lets whatever else there is run before its processes.
     """
     kernels = setting(blas.CORE_TYPE) or blas.kernels()
-    return QUIET | ({blas.CORE_TYPE: kernels} if kernels else {})
+    return QUIET | {"RAY_worker_niceness": "0"} | ({blas.CORE_TYPE: kernels} if kernels else {})
 
 
 class TaskActor:

@@ -39,6 +39,11 @@ def test_random_programs_have_the_bits_of_one_device(cluster):
     check_random_programs(cluster, range(200, 210))
 
 
+def test_tasks_give_way_to_others_no_more_than_this_process(cluster):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert {os.getpriority(os.PRIO_PROCESS, t.pid) for t in cluster.tasks} == {own}
+
+
 def test_training_is_that_of_one_device(cluster):
     x, labels = digits()
     results = []
