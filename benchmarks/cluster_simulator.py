@@ -51,9 +51,9 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "perceptron": Case(work_cases.perceptron, (32, 512), 256),
-    "cnn": Case(work_cases.convolutional, (4, 64), 32),
-    "gpt": Case(partial(work_cases.gpt, layers=2), (1, 8), 4),
+    "perceptron": Case(work_cases.perceptron, (64, 384), 256),
+    "cnn": Case(work_cases.convolutional, (8, 48), 32),
+    "gpt": Case(partial(work_cases.gpt, layers=2), (1, 6), 4),
 }
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.cluster.simulation.collectives import ALGORITHMS, all_reduce
-from eagerflow.cluster.simulation.pipeline import SCHEDULES, Stage, laid_out, makespan
+from eagerflow.cluster.simulation.pipeline import SCHEDULES, Stage, company, laid_out, makespan
 from eagerflow.cluster.simulation.step import RUN, UPDATE, bucketed, exposed, slowest
 from eagerflow.errors import ArgumentError, KeywordError
 
@@ -247,6 +247,19 @@ def test_the_formula_and_the_order_of_tasks_agree(stages, microbatches):
     stages[-1] = Stage(*stages[-1][:2])  # which sends nothing further
     formula = makespan("fill-drain", stages, microbatches)
     assert laid_out("fill-drain", stages, microbatches) == pytest.approx(formula)
+
+
+def test_few_others_compute_in_a_bubble():
+    assert company(2, 1, 1) == 0.0
+    assert company(2, 2, 1) == pytest.approx(0.5)  # one of three slots has both
+    assert company(2, 1000, 1) == pytest.approx(1.0, abs=0.01)
+    assert company(1, 4, 3) == pytest.approx(1.0)
+    assert company(1, 4, 1) == 0.0
+    options = {"method": "pipeline", "microbatches": 1}
+    seconds = [
+        simulate(Workload(0.1, [1e6]), Machines(2, crowd=c), **options).last.seconds for c in (1, 2)
+    ]
+    assert seconds[0] == pytest.approx(seconds[1])
 
 
 def test_one_forward_one_backward_keeps_fewer_activations():

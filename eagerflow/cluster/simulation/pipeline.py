@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -78,7 +79,8 @@ class Pipeline(NamedTuple):
         """A step in which each device has its share of so many examples a device."""
         count, m = self.stages or machines.devices, self.microbatches
         replicas = machines.devices // count
-        alone, slow = computing(work, machines, batch * count)
+        crowd = 1 + (machines.crowd - 1) * company(count, m, replicas)
+        alone, slow = computing(work, replace(machines, crowd=crowd), batch * count)
         slower = slow / alone
         alone += work.overhead * (m - 1)  # each micro-batch pays what calls cost besides
         cuts = balanced(work, count)
@@ -112,6 +114,17 @@ class Pipeline(NamedTuple):
         memory = (work.kept + work.size) * largest + held
         sizes_by_link = {name: size for name, size in traffic.items() if size}
         return Step(parts, batch * machines.devices, memory, sizes_by_link)
+
+
+def company(stages: int, microbatches: int, replicas: int) -> float:
+    """The part of all other devices that compute while one does, on average.
+
+    In the bubble of a pipeline there are few, and a crowded machine is less so.
+    """
+    p, m = stages, microbatches
+    busy = [replicas * min(t + 1, p, m, p + m - 1 - t) for t in range(p + m - 1)]
+    others = replicas * p - 1
+    return sum(b * (b - 1) for b in busy) / (replicas * p * m * others) if others else 0.0
 
 
 def _stages(
