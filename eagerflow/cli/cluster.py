@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eagerflow.cluster.ray_hosts import QUIET
+from eagerflow.cluster.ray_hosts import variables
 from eagerflow.errors import SessionError
 from eagerflow.runtime.ray_library import load_ray
 from eagerflow.settings import for_child
@@ -60,7 +60,7 @@ def add_cluster(commands: Any) -> None:
 
 
 def _environment() -> dict[str, str]:
-    return for_child({**QUIET, "RAY_AUTH_MODE": "token"})
+    return for_child({**variables(), "RAY_AUTH_MODE": "token"})
 
 
 def _state() -> dict[str, Any] | None:

@@ -196,7 +196,7 @@ class Cluster(ScopeGuard):
             try:
                 client.join(task, hosts.start(task))
                 return
-            except (EOFError, TimeoutError) as error:
+            except (EOFError, TaskLostError, TimeoutError) as error:
                 # A process that has lost its client takes no other one, and ends soon.
                 if not task.lives or self._closing or time.monotonic() > end:
                     words = f"{task.name} has not started: {error}"

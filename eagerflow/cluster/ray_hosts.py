@@ -18,10 +18,11 @@ from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.server import TaskServer
 from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
+from eagerflow.runtime import blas
 from eagerflow.runtime.ray_library import load_ray
-from eagerflow.settings import changed
+from eagerflow.settings import changed, setting
 
-__all__ = ["RayHosts"]
+__all__ = ["RayHosts", "variables"]
 
 ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
@@ -31,6 +32,17 @@ CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
 FIRST_SECONDS = 60.0  # in which the client has to connect
 MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
+
+
+def variables() -> dict[str, str]:
+    """What Ray's processes on this machine are told by their environment.
+
+    Products have other bits with other kernels of OpenBLAS, and a task cannot choose them: Ray has
+    threads of its own in each process before anything is imported. So all take this process's.
+    Unless told otherwise, Ray lets whatever else there is run before its processes.
+    """
+    kernels = setting(blas.CORE_TYPE) or blas.kernels()
+    return QUIET | {"RAY_worker_niceness": "0"} | ({blas.CORE_TYPE: kernels} if kernels else {})
 
 
 class TaskActor:
@@ -103,7 +115,7 @@ class RayHosts:
         else:
             options["address"] = self._address
         path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
-        with changed({**QUIET, "PYTHONPATH": path}), _silent():
+        with changed({**variables(), "PYTHONPATH": path}), _silent():
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**options)

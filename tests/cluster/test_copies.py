@@ -13,10 +13,10 @@ from eagerflow.cluster import ray_hosts
 from eagerflow.cluster.status import Status, TaskStatus, compared
 from eagerflow.errors import ArgumentError, TaskLostError
 from tests.capture.placement.several_devices import COSTS
+from tests.cluster.kills import network
 from tests.cluster.processes import ProcessHosts
 from tests.cluster.programs import error_of
 from tests.cluster.test_faults import LONG, slow_step, wait_for
-from tests.cluster.test_kills import network
 from tests.cluster.test_sessions import digits
 
 SILENCE = 1.5

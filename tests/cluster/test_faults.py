@@ -41,6 +41,23 @@ def slow_step():
     return ef.capture.trace(f, SPEC), n
 
 
+def test_a_process_that_ends_while_it_is_joined_is_not_the_last(processes, monkeypatch):
+    """Ray tells the address of a process that ends, until it has noticed."""
+    join, ends = processes.client.join, [TaskLostError("it has gone")]
+
+    def joined(task, address):
+        if ends:
+            raise ends.pop()
+        join(task, address)
+
+    monkeypatch.setattr(processes.client, "join", joined)
+    worker = processes.task("/job:worker/task:1")
+    os.kill(worker.pid, signal.SIGKILL)
+    processes.wait(SECONDS)
+    assert not ends
+    assert worker.lives == 2
+
+
 def test_a_worker_that_is_killed_in_a_run_costs_that_run(processes):
     graph, _ = slow_step()
     session = ef.capture.Session(graph, cluster=processes)

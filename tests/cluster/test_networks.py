@@ -5,8 +5,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.cluster import ray_hosts
 from tests.capture.placement.several_devices import COSTS
+from tests.cluster.kills import DEVICES, trained
 from tests.cluster.proxies import ProxyHosts, part
-from tests.cluster.test_kills import DEVICES, trained
 
 SILENCE = 1.0
 SHORT, LONG = 0.4, 2.5  # seconds in which nothing passes

@@ -14,10 +14,13 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import extras
+from eagerflow.cluster import ray_hosts
+from eagerflow.runtime import blas
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import SECONDS, gone
 from tests.cluster.programs import check_random_programs, error_of, training_step
 from tests.cluster.test_sessions import digits
+from tests.cluster.trainings import NUMERICS, TRAININGS, check_cut, check_same
 
 if extras.load_if_there("ray") is None:
     pytest.skip("Ray is not installed", allow_module_level=True)
@@ -25,15 +28,20 @@ if extras.load_if_there("ray") is None:
 
 @pytest.fixture(scope="module")
 def cluster():
-    with ef.cluster.Cluster({"worker": 2, "ps": 1}, costs=COSTS, silence=10.0) as made:
+    with ef.cluster.Cluster({"worker": 4, "ps": 1}, costs=COSTS, silence=10.0) as made:
         yield made
         pids = [task.pid for task in made.tasks]
     assert all(map(gone, pids))
 
 
 def test_random_programs_have_the_bits_of_one_device(cluster):
-    assert len({task.pid for task in cluster.tasks} | {os.getpid()}) == 4
+    assert len({task.pid for task in cluster.tasks} | {os.getpid()}) == 6
     check_random_programs(cluster, range(200, 210))
+
+
+def test_tasks_give_way_to_others_no_more_than_this_process(cluster):
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert {os.getpriority(os.PRIO_PROCESS, t.pid) for t in cluster.tasks} == {own}
 
 
 def test_training_is_that_of_one_device(cluster):
@@ -49,6 +57,17 @@ def test_training_is_that_of_one_device(cluster):
         results.append((losses, [v.numpy().tobytes() for v in variables]))
     assert results[0] == results[1]
     assert results[0][0][-1] < results[0][0][0]
+
+
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("numerics", NUMERICS)
+@pytest.mark.parametrize("name", TRAININGS)
+def test_workers_train_to_the_bits_of_devices(cluster, name, numerics, count):
+    check_same(name, numerics, cluster, count)
+
+
+def test_a_step_cut_by_costs_has_the_bits_of_one_device(cluster):
+    check_cut(cluster)
 
 
 def test_a_killed_task_is_started_again_by_ray(cluster):
@@ -109,3 +128,43 @@ def test_nothing_is_left_of_a_client_that_is_killed():
         client.wait()
         client.stdout.close()
     assert all(gone(pid, 3 * SECONDS) for pid in pids)
+
+
+def test_tasks_are_told_the_kernels_of_products(monkeypatch):
+    if not blas.kernels():
+        pytest.skip("NumPy computes products with another library than OpenBLAS")
+    monkeypatch.delenv(blas.CORE_TYPE, raising=False)
+    assert ray_hosts.variables()[blas.CORE_TYPE] == blas.kernels()
+    monkeypatch.setenv(blas.CORE_TYPE, "Prescott")
+    assert ray_hosts.variables()[blas.CORE_TYPE] == "Prescott"
+
+
+OTHER_KERNELS = """
+import os
+os.environ["OPENBLAS_CORETYPE"] = "Haswell"
+import numpy as np
+del os.environ["OPENBLAS_CORETYPE"]
+os.environ["EAGERFLOW_BLAS_KERNELS"] = "0"
+import eagerflow as ef
+del os.environ["EAGERFLOW_BLAS_KERNELS"]
+x = np.random.default_rng(0).standard_normal((100, 100)).astype("float32")
+graph = ef.capture.trace(lambda x: {"y": x @ x}, ef.TensorSpec(x.shape, "float32"))
+found = []
+with ef.cluster.Cluster({"worker": 1}) as cluster:
+    for where in (None, cluster):
+        with ef.capture.Session(graph, cluster=where, numerics="exact") as session:
+            found.append(session.run("y", {"x": x}).numpy())
+print(np.array_equal(*found))
+"""
+
+
+@pytest.mark.soak  # it starts a Ray of its own
+@pytest.mark.skipif(not blas._has_avx512(), reason="the processor has no kernels but these")
+def test_a_client_that_has_other_kernels_than_tasks_would_choose():
+    own = {k: v for k, v in os.environ.items() if k not in (blas.CORE_TYPE, blas.KEEP_KERNELS)}
+    path = os.pathsep.join(filter(None, sys.path))
+    command = [sys.executable, "-c", OTHER_KERNELS]
+    found = subprocess.run(
+        command, env=own | {"PYTHONPATH": path}, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.split() == ["True"]

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 import eagerflow as ef
 from eagerflow.cluster.simulation.collectives import ALGORITHMS, all_reduce
-from eagerflow.cluster.simulation.pipeline import SCHEDULES, Stage, laid_out, makespan
-from eagerflow.cluster.simulation.step import bucketed, exposed, slowest
+from eagerflow.cluster.simulation.pipeline import SCHEDULES, Stage, company, laid_out, makespan
+from eagerflow.cluster.simulation.step import RUN, UPDATE, bucketed, exposed, slowest
 from eagerflow.errors import ArgumentError, KeywordError
 
 Failures, Link = ef.cluster.Failures, ef.cluster.Link
@@ -21,7 +21,7 @@ Machines, Workload, simulate = ef.cluster.Machines, ef.cluster.Workload, ef.clus
 METHODS = (
     {"method": "all-reduce"},
     *({"method": "all-reduce", "algorithm": name} for name in ALGORITHMS),
-    {"method": "all-reduce", "overlap": False},
+    {"method": "all-reduce", "overlap": False, "sharded": True},
     {"method": "parameter-servers"},
     {"method": "parameter-servers", "servers": 2, "own_machines": True},
     {"method": "parameter-servers", "mode": "asynchronous", "staleness": 2},
@@ -58,6 +58,7 @@ def clusters(draw):
         inner=draw(link),
         jitter=draw(st.sampled_from([0.0, 0.1])),
         crowd=draw(st.sampled_from([1.0, 1.2])),
+        run=draw(st.sampled_from([0.0, 1e-3])),
     )
 
 
@@ -135,6 +136,32 @@ def test_buckets_hold_all_gradients_in_their_order():
     assert exposed([], 1.0, []).seconds == 0.0
 
 
+def test_each_device_updates_its_part_of_the_weights():
+    work, machines = Workload(0.1, [1e6], update=0.08), Machines(4)
+    whole, parts = (simulate(work, machines, sharded=x).last.parts[UPDATE] for x in (False, True))
+    assert (whole, parts) == (0.08, 0.02)
+
+
+# What steps of several machines cost besides -----------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["all-reduce", "pipeline"])
+def test_several_machines_are_told_what_to_run(method):
+    machines = Machines(4, run=0.003, task=0.002)
+    one, two, four = simulate(Workload(0.1, [1e6]), machines, method=method).rows
+    assert RUN not in one.parts
+    assert two.parts[RUN] == pytest.approx(0.007)
+    assert four.parts[RUN] == pytest.approx(0.011)
+
+
+def test_servers_are_told_as_well():
+    work, machines = Workload(0.1, [1e6]), Machines(2, run=0.003, task=0.002)
+    options = {"method": "parameter-servers", "servers": 1}
+    own = simulate(work, machines, **options, own_machines=True).last.parts[RUN]
+    assert own == pytest.approx(0.009)
+    assert simulate(work, machines, **options).last.parts[RUN] == pytest.approx(0.007)
+
+
 # Parameter servers -------------------------------------------------------------------------------
 
 
@@ -153,6 +180,15 @@ def test_synchronous_servers_take_what_their_ports_pass():
     ten = simulate(work, Machines(10, link=Link(0.0, 1e9)), method="parameter-servers").last
     assert ten.seconds == pytest.approx(0.1 + 2 * 9 / 10 * 1e8 / 1e9)
     assert ten.traffic == {"link between machines": pytest.approx(2 * 0.9 * 1e8)}
+
+
+def test_pushes_that_wait_for_the_backward_pass_take_longer():
+    work, machines = Workload(0.1, [1e6] * 8), Machines(4)
+    late, early = (
+        simulate(work, machines, method="parameter-servers", bucket=1e6, overlap=x).last.seconds
+        for x in (False, True)
+    )
+    assert late > early
 
 
 def test_oversubscribed_networks_slow_servers_but_not_rings():
@@ -211,6 +247,19 @@ def test_the_formula_and_the_order_of_tasks_agree(stages, microbatches):
     stages[-1] = Stage(*stages[-1][:2])  # which sends nothing further
     formula = makespan("fill-drain", stages, microbatches)
     assert laid_out("fill-drain", stages, microbatches) == pytest.approx(formula)
+
+
+def test_few_others_compute_in_a_bubble():
+    assert company(2, 1, 1) == 0.0
+    assert company(2, 2, 1) == pytest.approx(0.5)  # one of three slots has both
+    assert company(2, 1000, 1) == pytest.approx(1.0, abs=0.01)
+    assert company(1, 4, 3) == pytest.approx(1.0)
+    assert company(1, 4, 1) == 0.0
+    options = {"method": "pipeline", "microbatches": 1}
+    seconds = [
+        simulate(Workload(0.1, [1e6]), Machines(2, crowd=c), **options).last.seconds for c in (1, 2)
+    ]
+    assert seconds[0] == pytest.approx(seconds[1])
 
 
 def test_one_forward_one_backward_keeps_fewer_activations():

@@ -81,6 +81,15 @@ def test_numbers_of_tasks_between_the_measured_ones():
     assert found.machines(3).link == found.link
 
 
+def test_what_steps_cost_besides_is_found_again():
+    given = {"transfers": [(1e3, 1e-4), (1e6, 1e-3)], "steps": [(10, 0.5)]}
+    found = calibrated(**given, runs=[(1, 0.005), (3, 0.009)])
+    assert (found.run, found.task) == pytest.approx((0.003, 0.002))
+    assert found.machines(2).together() == pytest.approx(0.007)
+    assert calibrated(**given, runs=[(2, 0.006)]).machines(4).together() == pytest.approx(0.012)
+    assert calibrated(**given).machines(4).together() == 0.0
+
+
 def test_the_update_is_not_divided_by_smaller_batches():
     found = calibrated(
         transfers=[(1e3, 1e-4), (1e6, 1e-3)], steps=[(10, 0.11), (20, 0.21)], update=0.01
@@ -102,6 +111,7 @@ def test_the_update_is_not_divided_by_smaller_batches():
         ({"steps": [(8, 0.1)], "update": 0.2}, "steps"),
         ({"all_reduces": [(1e3, 1, 1e-3)]}, "all_reduces"),
         ({"together": [(2, 0.0)]}, "together"),
+        ({"runs": [(0, 1e-3)]}, "runs"),
         ({"algorithm": "star"}, "algorithm"),
     ],
 )

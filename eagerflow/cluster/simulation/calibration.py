@@ -18,7 +18,8 @@ class Calibration(NamedTuple):
     """What was fitted: a ``link`` between tasks, a step, and how tasks slow each other down.
 
     A step takes ``overhead`` seconds, ``example`` seconds for each example, and ``update``;
-    ``crowd`` holds how many times longer it takes by numbers of tasks.
+    ``crowd`` holds how many times longer it takes by numbers of tasks. One that several tasks
+    make together takes ``run`` seconds besides, and ``task`` seconds for each of them.
     """
 
     link: Link
@@ -26,12 +27,15 @@ class Calibration(NamedTuple):
     example: float
     update: float
     crowd: dict[int, float]
+    run: float = 0.0
+    task: float = 0.0
 
     def machines(self, count: int) -> Machines:
         """So many tasks, as machines of one device each."""
         known = sorted(self.crowd)
         factor = np.interp(count, known, [self.crowd[n] for n in known])
-        return Machines(count, link=self.link, crowd=float(max(factor, 1.0)))
+        crowd = float(max(factor, 1.0))
+        return Machines(count, link=self.link, crowd=crowd, run=self.run, task=self.task)
 
     def workload(self, work: Workload, batch: float) -> Workload:
         """The step with the times that were measured, for so many examples on one device."""
@@ -53,6 +57,7 @@ def calibrated(
     all_reduces: Sequence[tuple[float, int, float]] = (),
     steps: Sequence[tuple[float, float]],
     together: Sequence[tuple[int, float]] = (),
+    runs: Sequence[tuple[int, float]] = (),
     update: float = 0.0,
     algorithm: str = "ring",
     bus: bool = False,
@@ -64,8 +69,9 @@ def calibrated(
     there is. ``steps`` are (examples, seconds) of the whole step of one task that runs alone, of
     which ``update`` seconds are the optimizer's; one gives no overhead. ``together`` are (tasks,
     times) as of that step: how many times longer it takes where so many tasks run it at once,
-    and send nothing. Raises ArgumentError for too few measurements, and for numbers that cannot
-    be.
+    and send nothing. ``runs`` are (tasks, seconds) of a step that does next to nothing over so
+    many tasks; one gives no time but for each task. Raises ArgumentError for too few
+    measurements, and for numbers that cannot be.
 
     >>> found = ef.cluster.calibrated(
     ...     transfers=[(4e3, 5e-5), (4e6, 1e-3)],
@@ -100,7 +106,9 @@ def calibrated(
         require_number("calibrated", "together", tasks, 1, count=True)
         require_number("calibrated", "together", times, beyond=True)
         crowd[tasks] = times
-    return Calibration(Link(latency, 1 / inverse, bus), overhead, example, update, crowd)
+    run, task = _fitted("runs", [(1.0, *row) for row in runs], least=1) if runs else (0.0, 0.0)
+    link = Link(latency, 1 / inverse, bus)
+    return Calibration(link, overhead, example, update, crowd, run, task)
 
 
 def _fitted(

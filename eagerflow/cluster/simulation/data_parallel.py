@@ -16,6 +16,7 @@ from eagerflow.cluster.simulation.step import (
     INNER,
     LATENCY,
     LINK,
+    RUN,
     SERVERS,
     SLOWEST,
     UPDATE,
@@ -32,11 +33,16 @@ MODES = ("synchronous", "asynchronous")
 
 
 class AllReduce(NamedTuple):
-    """Gradients summed by all devices: ``algorithm`` (None: the fastest), bytes of a ``bucket``."""
+    """Gradients summed by all devices: ``algorithm`` (None: the fastest), bytes of a ``bucket``.
+
+    With ``overlap`` they are sent while the backward pass runs. Where the optimizer's state is
+    ``sharded``, each device updates a part of the weights.
+    """
 
     algorithm: str | None = None
     bucket: float = BUCKET
     overlap: bool = True
+    sharded: bool = False
 
     def checked(self, machines: Machines) -> AllReduce:
         """These options; ArgumentError for what cannot be."""
@@ -57,7 +63,11 @@ class AllReduce(NamedTuple):
         alone, compute = computing(work, machines, batch)
         buckets = bucketed(work.made(), self.bucket, self.overlap)
         left = exposed(buckets, compute, [lambda size: all_reduce(name, size, machines)])
-        return in_step(work, machines, batch, alone, compute, left)._replace(algorithm=name)
+        made = in_step(work, machines, batch, alone, compute, left)
+        parts = dict(made.parts)
+        if self.sharded:
+            parts[UPDATE] /= machines.devices
+        return made._replace(parts=parts, algorithm=name)
 
 
 class ParameterServers(NamedTuple):
@@ -65,7 +75,8 @@ class ParameterServers(NamedTuple):
 
     ``servers`` is how many there are, by default as many as machines; they run on these, unless
     ``own_machines``. Without ``backup_workers`` all machines are waited for. Where the mode is
-    asynchronous none is, but for the bound on ``staleness``.
+    asynchronous none is, but for the bound on ``staleness``. With ``overlap`` gradients are sent
+    while the backward pass runs.
     """
 
     servers: int | None = None
@@ -74,6 +85,7 @@ class ParameterServers(NamedTuple):
     backup_workers: int = 0
     own_machines: bool = False
     bucket: float = BUCKET
+    overlap: bool = True
 
     def checked(self, machines: Machines) -> ParameterServers:
         """These options; ArgumentError for what cannot be."""
@@ -136,7 +148,7 @@ class ParameterServers(NamedTuple):
         """A synchronous step: pushed while the backward pass runs, then updated and pulled."""
         alone, compute = computing(work, machines, batch, self.backup_workers)
         ways = [lambda size: summed(size, machines), lambda size: self.moved(size, machines)]
-        left = exposed(bucketed(work.made(), self.bucket, True), compute, ways)
+        left = exposed(bucketed(work.made(), self.bucket, self.overlap), compute, ways)
         left += self.moved(work.size, machines) + summed(work.size, machines)
         server, *others = self.port_seconds(work.size, machines)
         made = in_step(work, machines, batch, alone, compute, left)
@@ -146,6 +158,7 @@ class ParameterServers(NamedTuple):
         parts[UPDATE] /= self.shards(machines)
         part = 1 - self.backup_workers / machines.count
         servers = self.shards(machines) if self.own_machines else 0
+        parts[RUN] = machines.together(servers)
         return made._replace(parts=parts, examples=made.examples * part, servers=servers)
 
 
@@ -184,6 +197,7 @@ def in_step(
         LINK: left.link_seconds,
         INNER: left.inner_seconds,
         UPDATE: work.update,
+        RUN: machines.together(),
     }
     traffic = {LINK: left.link_bytes, INNER: left.inner_bytes}
     return Step(

@@ -119,7 +119,9 @@ class Machines:
     ``memory`` are the bytes of a device (None: not compared). ``link`` joins machines, ``inner``
     the devices of one. ``price`` is that of a machine for an hour. The time of a device for a
     step varies by ``jitter``, the deviation of its logarithm, and is ``crowd`` times longer where
-    other devices compute as well. ``failures`` says how often a machine fails (None: never).
+    other devices compute as well. Where several machines make a step together, it takes ``run``
+    seconds besides and ``task`` seconds for each machine, servers included, until all are told
+    and all have answered. ``failures`` says how often a machine fails (None: never).
 
     Raises ArgumentError for numbers that cannot be.
 
@@ -138,6 +140,8 @@ class Machines:
     price: float = 0.0
     jitter: float = 0.0
     crowd: float = 1.0
+    run: float = 0.0
+    task: float = 0.0
     failures: Failures | None = None
     rates: Rates | None = None
 
@@ -147,8 +151,8 @@ class Machines:
         for name in ("flops", "memory_bandwidth", "memory"):
             if name != "memory" or self.memory is not None:
                 require_number("Machines", name, getattr(self, name), beyond=True)
-        for name, least in (("price", 0.0), ("jitter", 0.0), ("crowd", 1.0)):
-            require_number("Machines", name, getattr(self, name), least)
+        for name in ("price", "jitter", "crowd", "run", "task"):
+            require_number("Machines", name, getattr(self, name), float(name == "crowd"))
         for name, kind in (("link", Link), ("inner", Link), ("failures", Failures | None)):
             if not isinstance(getattr(self, name), kind):
                 raise ArgumentError(
@@ -162,6 +166,11 @@ class Machines:
     def devices(self) -> int:
         """The devices of all machines."""
         return self.count * self.devices_per_machine
+
+    def together(self, servers: int = 0) -> float:
+        """Seconds that a step takes besides, with so many servers on machines of their own."""
+        count = self.count + servers
+        return self.run + self.task * count if count > 1 else 0.0
 
     def of(self, count: int) -> Self:
         """So many machines like these."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -23,6 +24,7 @@ from eagerflow.cluster.simulation.step import (
     INNER,
     LATENCY,
     LINK,
+    RUN,
     SLOWEST,
     UNEVEN,
     UPDATE,
@@ -77,7 +79,8 @@ class Pipeline(NamedTuple):
         """A step in which each device has its share of so many examples a device."""
         count, m = self.stages or machines.devices, self.microbatches
         replicas = machines.devices // count
-        alone, slow = computing(work, machines, batch * count)
+        crowd = 1 + (machines.crowd - 1) * company(count, m, replicas)
+        alone, slow = computing(work, replace(machines, crowd=crowd), batch * count)
         slower = slow / alone
         alone += work.overhead * (m - 1)  # each micro-batch pays what calls cost besides
         cuts = balanced(work, count)
@@ -102,6 +105,7 @@ class Pipeline(NamedTuple):
             name: (whole - uneven) * (sent > 0) + reduced.link_seconds + reduced.inner_seconds,
             LATENCY: (whole - uneven) * (sent == 0) + reduced.latency,
             UPDATE: work.update / count,
+            RUN: machines.together(),
         }
         traffic = {name: 2 * m * max(sizes, default=0.0) + reduced.link_bytes + reduced.inner_bytes}
         held = work.activations * batch / work.batch
@@ -110,6 +114,17 @@ class Pipeline(NamedTuple):
         memory = (work.kept + work.size) * largest + held
         sizes_by_link = {name: size for name, size in traffic.items() if size}
         return Step(parts, batch * machines.devices, memory, sizes_by_link)
+
+
+def company(stages: int, microbatches: int, replicas: int) -> float:
+    """The part of all other devices that compute while one does, on average.
+
+    In the bubble of a pipeline there are few, and a crowded machine is less so.
+    """
+    p, m = stages, microbatches
+    busy = [replicas * min(t + 1, p, m, p + m - 1 - t) for t in range(p + m - 1)]
+    others = replicas * p - 1
+    return sum(b * (b - 1) for b in busy) / (replicas * p * m * others) if others else 0.0
 
 
 def _stages(

@@ -40,9 +40,10 @@ def simulate(
     dimensions of the graph, ``seed`` that of what is drawn. Methods and their ``options``:
 
     - ``"all-reduce"``: ``algorithm`` (``"ring"``, ``"tree"``, ``"halving"``, ``"hierarchical"``, by
-      default the fastest), ``bucket`` in bytes, ``overlap`` with the backward pass;
+      default the fastest), ``bucket`` in bytes, ``overlap`` with the backward pass, ``sharded``
+      state of the optimizer;
     - ``"parameter-servers"``: ``servers``, ``mode`` (``"synchronous"``, ``"asynchronous"``),
-      ``staleness``, ``backup_workers``, ``own_machines``, ``bucket``;
+      ``staleness``, ``backup_workers``, ``own_machines``, ``bucket``, ``overlap``;
     - ``"pipeline"``: ``stages``, ``microbatches``, ``schedule`` (``"fill-drain"``,
       ``"one-forward-one-backward"``).
 
