@@ -25,6 +25,7 @@ from eagerflow.devices import Device, as_device
 from eagerflow.dtypes import as_dtype
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Value
+from eagerflow.op import Missing
 
 __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 
@@ -312,7 +313,7 @@ class _Loading:
         piece.graph = graph
         made = tuple(outputs)
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
-        task.quick = not alone and piece.seconds(COSTS) < QUICK_SECONDS
+        task.quick = not alone and _is_quick(piece)
         own = [one for x in made for one in sends.get(x, ()) if one.small]
         if own:
             places = {x: i for i, x in enumerate(made)}
@@ -322,6 +323,12 @@ class _Loading:
             for one in own:
                 sends[one.values[0]].remove(one)
         self.tasks.append(task)
+
+
+def _is_quick(piece: Piece) -> bool:
+    """Whether a piece is surely over at once: what it does is known by its sizes, and little."""
+    known = all(n.op.views or not isinstance(n.op.scalar, Missing) for n in piece.nodes)
+    return known and piece.seconds(COSTS) < QUICK_SECONDS
 
 
 class Send(NamedTuple):

@@ -21,9 +21,9 @@ from eagerflow.errors import (
     TaskLostError,
 )
 from tests.capture.placement.several_devices import COSTS
+from tests.cluster.kills import Killer, kill
 from tests.cluster.processes import ProcessHosts
 from tests.cluster.test_data_parallel import OPTIMIZERS, assert_same, batch, dense, network
-from tests.cluster.test_kills import Killer
 from tests.cluster.test_kills import trained as trained_on_digits
 
 WORKERS, SERVERS = ["cpu:0", "cpu:1", "cpu:2"], ["cpu:3"]
@@ -458,9 +458,9 @@ def redundant(monkeypatch):
 def check_kills(cluster, kills):
     """Steps until tasks were killed so often: they can be repeated to the bit without kills."""
     own = ef.cluster.ParameterServer(cluster, backup_workers=1)
-    with Killer(cluster, kills) as killer:
+    with Killer(cluster, [kill] * kills) as killer:
         found, steps = trained_on_digits(own, killer.goes_on)
-    assert len(killer.times) == kills
+    assert len(killer.going) == kills
     assert len(own.schedule) == 2 * steps
     again = server(schedule=own.schedule)
     assert trained_on_digits(again, lambda step: step < steps)[0] == found

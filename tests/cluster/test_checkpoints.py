@@ -16,10 +16,10 @@ from eagerflow.errors import FileFormatError, TaskLostError
 from eagerflow.nn import files, shards
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.counting import X, counting, counts
+from tests.cluster.kills import network
 from tests.cluster.processes import ProcessHosts
 from tests.cluster.test_copies import kill
 from tests.cluster.test_faults import wait_for
-from tests.cluster.test_kills import network
 from tests.cluster.test_sessions import digits
 from tests.structure.sources import ROOT
 
