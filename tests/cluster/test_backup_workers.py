@@ -22,9 +22,9 @@ from eagerflow.errors import (
 )
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.kills import Killer, kill
+from tests.cluster.kills import trained as trained_on_digits
 from tests.cluster.processes import ProcessHosts
 from tests.cluster.test_data_parallel import OPTIMIZERS, assert_same, batch, dense, network
-from tests.cluster.test_kills import trained as trained_on_digits
 
 WORKERS, SERVERS = ["cpu:0", "cpu:1", "cpu:2"], ["cpu:3"]
 ON_TASKS = {"devices": WORKERS[:2], "servers": ["cpu:2"]}  # the same as the tasks of a cluster
