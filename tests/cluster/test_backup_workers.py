@@ -318,8 +318,11 @@ def test_an_interrupted_step_changes_nothing(monkeypatch):
     assert found == bits(trained(again, batches[:1]))
     step(*batches[1])
     own.merge()
+    found, logs = bits((model, model.logs()))
     again = server(schedule=own.schedule)
-    assert bits((model, model.logs())) == bits(trained(again, batches))
+    wanted, other = bits(trained(again, batches))
+    assert found == wanted
+    assert logs == pytest.approx(other, rel=1e-6)  # merged in between: sums in another order
 
 
 # Errors, losses ----------------------------------------------------------------------------------
