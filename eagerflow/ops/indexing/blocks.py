@@ -1,0 +1,65 @@
+"""Rows of a table that is kept in blocks: where in one of them they are.
+
+Each block has a row more than it needs, at its end. What belongs to another block goes there, so
+that the same number of rows is read and written whatever the indices are (``cluster/tables.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import INTEGERS, as_dtype
+from eagerflow.errors import IndexRangeError
+from eagerflow.op import Cost, ErrorSample, Sample
+from eagerflow.ops.family import batch_first, split_elementwise
+from eagerflow.ops.indexing.indices import check_values, indexing_op, signed
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+_INT64 = as_dtype("int64")
+
+
+def _expected(ids: Any, begin: int, end: int, rows: int) -> Any:
+    found = ids.astype(np.int64) % rows
+    return np.where((found >= begin) & (found < end), found - begin, end - begin)
+
+
+@indexing_op(
+    dtypes=INTEGERS,
+    infer=lambda ids, **_: TensorSpec(ids.shape, _INT64),
+    vjp=(None,),
+    batch=lambda args, batched, size, **block: block_rows(*batch_first(args, batched, size), **block),
+    split=split_elementwise,
+    cost=lambda ids, **_: Cost(4 * ids.size, 2 * ids.size * 8),
+    samples=lambda rng, dtype: [
+        Sample((np.array(ids, kind),), {"begin": begin, "end": end, "rows": 7})
+        for kind in ("int64", "int8", "uint8")
+        for ids in ([0, 3, 6], [[1, 2]], [], 5)
+        for begin, end in ((0, 4), (4, 7))
+    ]
+    + [Sample((np.array([-1, -7, 6]),), {"begin": 0, "end": 3, "rows": 7})],
+    errors=lambda rng: [
+        ErrorSample(
+            (np.array([0, 7]),), {"begin": 0, "end": 3, "rows": 7}, IndexRangeError, "index 7"
+        )
+    ],
+    reference=_expected,
+)
+def block_rows(
+    xp: Namespace, ids: Array, /, *, begin: int, end: int, rows: int
+) -> Array:
+    """Where rows of a table lie in the block of its rows from ``begin`` to before ``end``.
+
+    ``ids`` is a tensor of integers, of rows of a table that has ``rows`` of them; negative ones
+    count from the end. Rows outside of the block are ``end - begin``: the one behind its last.
+    Raises IndexRangeError for rows that the table does not have.
+
+    >>> block_rows(ef.tensor([0, 5, -1]), begin=4, end=7, rows=7)
+    Tensor([3, 1, 2], int64, cpu:0)
+    """
+    check_values(xp, ids, 0, rows)
+    found = xp.astype(signed(ids), xp.int64)
+    found = xp.where(found < 0, found + rows, found)
+    inside = (found >= begin) & (found < end)
+    return xp.where(inside, found - begin, end - begin)
