@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,20 +13,22 @@ from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.placement.partition import partition
-from eagerflow.cluster.replication import Replicated, replicated
+from eagerflow.cluster.replication import Replicated, replicated, rows_fit
 from eagerflow.cluster.retries import Retried, retried
 from eagerflow.cluster.shadows import Shadows
+from eagerflow.cluster.tables import Tables
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
-from eagerflow.nn.replicas import as_replica
+from eagerflow.nn.replicas import as_replica, joining_rows
 from eagerflow.variable import Variable
 
 __all__ = ["DataParallel", "ReplicatedStep"]
 
 MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
+MIN_SHARD_BYTES = 16 << 20  # of a table's rows on one device
 
 
 class DataParallel:
@@ -58,6 +61,9 @@ class DataParallel:
     (None, Tensor([0., 1.], float32, cpu:0))
     """
 
+    joins_rows = True
+    """Whether gradients that are slices stay so when those of all replicas are joined."""
+
     def __init__(
         self,
         cluster: Any = None,
@@ -68,6 +74,7 @@ class DataParallel:
         numerics: str = "fast",
         transfer: str | None = None,
         retries: int = 3,
+        min_shard_bytes: int = MIN_SHARD_BYTES,
     ) -> None:
         if not (is_count(retries) or retries == 0):
             raise ArgumentError(
@@ -83,11 +90,19 @@ class DataParallel:
                 argument="loss",
                 expected="'mean' or 'sum', as the loss is over its examples",
             )
+        if not is_count(min_shard_bytes):
+            raise ArgumentError(
+                f"{min_shard_bytes!r} is no number of bytes",
+                op="DataParallel",
+                argument="min_shard_bytes",
+                expected="an integer from 1",
+            )
         self.cluster = cluster
         self.devices = devices_of(cluster, devices, job)
         self.loss, self.numerics, self.transfer = loss, numerics, transfer
         self.retries = retries
         self.shadows = Shadows(self.devices)
+        self.tables = Tables(min_shard_bytes)
         self.replicas = len(self.devices)
         self.homes: Sequence[int] | None = None
         """The places of the devices that add up gradients, where these are not the replicas'."""
@@ -127,10 +142,13 @@ class DataParallel:
         self.shadows.note(local)
         self.shadows.note(mirrored)
         self.shadows.merge(local)
+        self.tables.merge()
 
     def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
         """The graph for all devices, of those of the replicas."""
-        return replicated(graphs, self.devices, self.shadows, self.homes)
+        arranged = self.tables.arranged(graphs, self.homes or range(self.replicas))
+        places = self.tables.places
+        return replicated(arranged, self.devices, self.shadows, self.homes, places)
 
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
@@ -195,11 +213,14 @@ class ReplicatedStep:
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
         self._strategy = strategy
 
-        def replica(share: float, *args: Any) -> Any:
+        def replica(share: float, times: Fraction | None, *args: Any) -> Any:
             return f(*args)
 
         replica.__name__ = getattr(f, "__name__", "step")
-        self._function = Function(replica, static=("share",), numerics=strategy.numerics)
+        own = ("share", "times")  # what graphs differ in besides their arguments
+        self._function = Function(replica, static=own, numerics=strategy.numerics)
+        self._dense: set[tuple[int, ...]] = set()
+        """Sizes of parts for which the rows of gradients cannot be joined."""
         self._prepared: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
@@ -212,14 +233,12 @@ class ReplicatedStep:
             [x[b : b + n] if i in split else x for i, x in enumerate(leaves)]
             for b, n in zip(begins, sizes, strict=True)
         ]
-        graphs = [
-            self._graph(n / rows, tree.unflatten(structure, own)) if n else None
-            for own, n in zip(given, sizes, strict=True)
-        ]
+        graphs = self._graphs([tree.unflatten(structure, own) for own in given], tuple(sizes))
         prepared = self._made(graphs)
         inputs = [x for own, n in zip(given, sizes, strict=True) if n for x in arrays_of(own)]
         strategy, found = self._strategy, prepared.found
         strategy.shadows.push(found.local, found.mirrored)
+        strategy.tables.push()
         outputs = prepared.plan.run(inputs)
         strategy.shadows.note(found.local)
         strategy.shadows.note(found.mirrored)
@@ -228,10 +247,24 @@ class ReplicatedStep:
         first = next(graph for graph in graphs if graph is not None)
         return first.nest(merged)
 
-    def _graph(self, share: float, args: Any) -> Graph:
+    def _graphs(self, args: Sequence[Any], sizes: tuple[int, ...]) -> list[Graph | None]:
+        """The step of each replica, on its arguments and so many examples."""
+        joins = self._strategy.joins_rows and sizes not in self._dense
+        rows = sum(sizes)
+        found = [
+            self._graph(n / rows, Fraction(rows, n) if joins else None, own) if n else None
+            for own, n in zip(args, sizes, strict=True)
+        ]
+        if joins and tuple(map(id, found)) not in self._prepared and not rows_fit(found):
+            self._dense.add(sizes)
+            return self._graphs(args, sizes)
+        return found
+
+    def _graph(self, share: float, times: Fraction | None, args: Any) -> Graph:
         """The step of a replica whose examples are this share of all."""
         weight = share if self._strategy.loss == "mean" else 1.0
-        found: Graph = as_replica(weight, self._function.graph, weight, *args)
+        make = self._function.graph
+        found: Graph = as_replica(weight, joining_rows, times, make, weight, times, *args)
         return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:

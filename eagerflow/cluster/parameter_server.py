@@ -6,16 +6,17 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 from eagerflow import tree
 from eagerflow.capture.function import Function
-from eagerflow.cluster.data_parallel import DataParallel, arrays_of, devices_of
+from eagerflow.cluster.data_parallel import MIN_SHARD_BYTES, DataParallel, arrays_of, devices_of
 from eagerflow.cluster.pushing import Parts, parts_of_step
 from eagerflow.errors import ArgumentError, SessionError
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
-from eagerflow.nn.replicas import as_replica
+from eagerflow.nn.replicas import as_replica, joining_rows
 from eagerflow.variable import Variable
 
 __all__ = ["Event", "ParameterServer"]
@@ -81,6 +82,7 @@ class ParameterServer(DataParallel):
         numerics: str = "fast",
         transfer: str | None = None,
         retries: int = 3,
+        min_shard_bytes: int = MIN_SHARD_BYTES,
     ) -> None:
         if mode not in ("synchronous", "asynchronous"):
             raise ArgumentError(
@@ -103,6 +105,7 @@ class ParameterServer(DataParallel):
             numerics=numerics,
             transfer=transfer,
             retries=retries,
+            min_shard_bytes=min_shard_bytes,
         )
         own = devices_of(cluster, servers, "ps")
         self.devices += own
@@ -142,6 +145,7 @@ class ParameterServer(DataParallel):
             if self.cluster is not None:
                 self.pull([*self._pulled, *self.shadows.all_of(self._local)])
             self.shadows.merge(self._local)
+            self.tables.merge()
             self._is_fresh = True
         self._order.raise_error()
 
@@ -151,6 +155,7 @@ class ParameterServer(DataParallel):
         if self._is_fresh:  # nothing is at work
             self._is_fresh = False
             self.shadows.push(self._local, self._pulled)
+            self.tables.push()
         while len(self._workers) < self.replicas:
             self._workers.append(_Worker(len(self._workers), self._order))
         self._workers[worker].put(parts, inputs)
@@ -168,6 +173,7 @@ class _Planned(NamedTuple):
     pull: Any
     compute: Any
     push: Any
+    pulled_by: Sequence[int]
 
 
 class _Order:
@@ -303,7 +309,8 @@ class _Worker:
 
     def _make(self, parts: _Planned, inputs: Sequence[Any]) -> None:
         """One step."""
-        if self._order.moment("pull", self._number, lambda: parts.pull.run([])):
+        asked = [inputs[i] for i in parts.pulled_by]
+        if self._order.moment("pull", self._number, lambda: parts.pull.run(asked)):
             parts.compute.run(inputs)
             self._order.moment("push", self._number, lambda: self._push(parts))
 
@@ -328,7 +335,7 @@ class _Step:
 
     def __call__(self, *args: Any) -> None:
         """Give a batch to the next worker."""
-        graph = as_replica(1.0, self._function.graph, *args)
+        graph = as_replica(1.0, joining_rows, Fraction(1), self._function.graph, *args)
         worker = self._next
         self._next = (worker + 1) % self._strategy.replicas
         self._strategy.submit(self._made(graph, worker), arrays_of(tree.flatten(args)[0]), worker)
@@ -339,8 +346,11 @@ class _Step:
             own = self._strategy
             own.merge()  # new shadows are made of what the Variables hold now
             assert own.homes is not None
-            parts = parts_of_step(graph, worker, own.devices, own.shadows, own.homes)
+            (step,) = own.tables.arranged([graph], own.homes)
+            assert step is not None
+            tables = own.tables.places
+            parts = parts_of_step(step, worker, own.devices, own.shadows, own.homes, tables)
             own.use(parts)
-            planned = _Planned(*map(own.partition, parts[:3]))
+            planned = _Planned(*map(own.partition, parts[:3]), parts.pulled_by)
             found = self._planned[id(graph), worker] = graph, planned
         return found[1]

@@ -37,8 +37,11 @@ def as_replica(share: float, f: Any, *args: Any, **kwargs: Any) -> Any:
     return call_with(_share, share, f, *args, **kwargs)
 
 
-def joining_rows(times: Fraction, f: Any, *args: Any, **kwargs: Any) -> Any:
-    """``f(...)``, in which slices of all replicas are joined: they have so many times the rows."""
+def joining_rows(times: Fraction | None, f: Any, *args: Any, **kwargs: Any) -> Any:
+    """``f(...)``, in which slices of all replicas are joined: they have so many times the rows.
+
+    With None they become tensors.
+    """
     return call_with(_times, times, f, *args, **kwargs)
 
 

@@ -1,6 +1,6 @@
-"""Rows of a table that is kept in blocks: where in one of them they are.
+"""Rows of a table that is kept in shards: where in one of them they are.
 
-Each block has a row more than it needs, at its end. What belongs to another block goes there, so
+Each shard has a row more than it needs, at its end. What belongs to another shard goes there, so
 that the same number of rows is read and written whatever the indices are (``cluster/tables.py``).
 """
 
@@ -29,7 +29,7 @@ def _expected(ids: Any, begin: int, end: int, rows: int) -> Any:
     dtypes=INTEGERS,
     infer=lambda ids, **_: TensorSpec(ids.shape, _INT64),
     vjp=(None,),
-    batch=lambda args, batched, size, **block: block_rows(*batch_first(args, batched, size), **block),
+    batch=lambda args, batched, size, **shard: shard_rows(*batch_first(args, batched, size), **shard),
     split=split_elementwise,
     cost=lambda ids, **_: Cost(4 * ids.size, 2 * ids.size * 8),
     samples=lambda rng, dtype: [
@@ -46,16 +46,16 @@ def _expected(ids: Any, begin: int, end: int, rows: int) -> Any:
     ],
     reference=_expected,
 )
-def block_rows(
+def shard_rows(
     xp: Namespace, ids: Array, /, *, begin: int, end: int, rows: int
 ) -> Array:
-    """Where rows of a table lie in the block of its rows from ``begin`` to before ``end``.
+    """Where rows of a table lie in the shard of its rows from ``begin`` to before ``end``.
 
     ``ids`` is a tensor of integers, of rows of a table that has ``rows`` of them; negative ones
-    count from the end. Rows outside of the block are ``end - begin``: the one behind its last.
+    count from the end. Rows outside of the shard are ``end - begin``: the one behind its last.
     Raises IndexRangeError for rows that the table does not have.
 
-    >>> block_rows(ef.tensor([0, 5, -1]), begin=4, end=7, rows=7)
+    >>> shard_rows(ef.tensor([0, 5, -1]), begin=4, end=7, rows=7)
     Tensor([3, 1, 2], int64, cpu:0)
     """
     check_values(xp, ids, 0, rows)

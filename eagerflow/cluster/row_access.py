@@ -1,0 +1,77 @@
+"""Row access: what nodes of a step's graph read and write of a table, some rows or all."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+from typing import Any
+
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value
+from eagerflow.ops.indexing.gathering import take
+from eagerflow.ops.indexing.updating import index_set
+
+__all__ = ["accesses_rows", "led_to", "rows_read", "rows_written", "written_tables"]
+
+_TAKE = take.op  # type: ignore[attr-defined]
+_SET = index_set.op  # type: ignore[attr-defined]
+
+
+def rows_read(node: Node) -> bool:
+    """Whether a node takes rows of its first input."""
+    if node.op is not _TAKE or type(node.inputs[0]) is not Value:
+        return False
+    return node.attributes["axis"] in (0, -len(node.inputs[0].shape))
+
+
+def rows_written(node: Node | None) -> bool:
+    """Whether a node writes rows over those of its first input."""
+    return node is not None and node.op is _SET and node.attributes["index"] == ("array",)
+
+
+def accesses_rows(node: Node, tables: Container[Any]) -> bool:
+    """Whether a node reads or writes rows of one of some tables."""
+    return node.inputs[:1] != () and node.inputs[0] in tables and (
+        rows_read(node) or rows_written(node)
+    )
+
+
+def written_tables(graph: Graph) -> dict[Value, list[Cell]]:
+    """The Variables that are only read by rows and only changed by rows, which all is in.
+
+    They are grouped by the indices that are written, as a table and its optimizer's state have the
+    same ones.
+    """
+    uses: dict[Value, int] = {}
+    reads: dict[Value, int] = {}
+    for node in graph.nodes:
+        for v in node.values():
+            uses[v] = uses.get(v, 0) + 1
+        if rows_read(node):
+            reads[node.inputs[0]] = reads.get(node.inputs[0], 0) + 1
+    for v in graph.all_outputs():
+        uses[v] = uses.get(v, 0) + 1
+    found: dict[Value, list[Cell]] = {}
+    for cell in graph.cells:
+        new = cell.assigned
+        write = None if new is None else new.node
+        if new is None or write is None or not rows_written(write):
+            continue
+        value, _, indices = write.inputs
+        once = value is cell.value and uses[new] == 1
+        if once and uses[value] == reads.get(value, 0) + 1 and type(indices) is Value:
+            found.setdefault(indices, []).append(cell)
+    return found
+
+
+def led_to(graph: Graph, tables: Mapping[Value, int]) -> dict[Value, int]:
+    """The places of the tables whose new rows values are computed for."""
+    found: dict[Value, int] = {}
+    for node in reversed(graph.nodes):
+        if rows_written(node) and node.inputs[0] in tables:
+            place: int | None = tables[node.inputs[0]]
+        else:
+            place = next((found[v] for v in node.outputs if v in found), None)
+        if place is not None:
+            for v in node.values():
+                found.setdefault(v, place)
+    return found
