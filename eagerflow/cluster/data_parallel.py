@@ -213,11 +213,11 @@ class ReplicatedStep:
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
         self._strategy = strategy
 
-        def replica(share: float, times: Fraction | None, *args: Any) -> Any:
+        def replica(share: float, rows: int | None, *args: Any) -> Any:
             return f(*args)
 
         replica.__name__ = getattr(f, "__name__", "step")
-        own = ("share", "times")  # what graphs differ in besides their arguments
+        own = ("share", "rows")  # what graphs differ in besides their arguments
         self._function = Function(replica, static=own, numerics=strategy.numerics)
         self._dense: set[tuple[int, ...]] = set()
         """Sizes of parts for which the rows of gradients cannot be joined."""
@@ -252,7 +252,7 @@ class ReplicatedStep:
         joins = self._strategy.joins_rows and sizes not in self._dense
         rows = sum(sizes)
         found = [
-            self._graph(n / rows, Fraction(rows, n) if joins else None, own) if n else None
+            self._graph(n, rows, joins, own) if n else None
             for own, n in zip(args, sizes, strict=True)
         ]
         if joins and tuple(map(id, found)) not in self._prepared and not rows_fit(found):
@@ -260,11 +260,12 @@ class ReplicatedStep:
             return self._graphs(args, sizes)
         return found
 
-    def _graph(self, share: float, times: Fraction | None, args: Any) -> Graph:
-        """The step of a replica whose examples are this share of all."""
-        weight = share if self._strategy.loss == "mean" else 1.0
+    def _graph(self, n: int, rows: int, joins: bool, args: Any) -> Graph:
+        """The step of a replica that has ``n`` examples of so many."""
+        weight = n / rows if self._strategy.loss == "mean" else 1.0
+        whole, times = (rows, Fraction(rows, n)) if joins else (None, None)
         make = self._function.graph
-        found: Graph = as_replica(weight, joining_rows, times, make, weight, times, *args)
+        found: Graph = as_replica(weight, joining_rows, times, make, weight, whole, *args)
         return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:

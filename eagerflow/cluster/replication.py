@@ -355,7 +355,8 @@ def _homes(
     """The place that computes what follows from means and differs nowhere.
 
     Means are spread by their bytes, the largest first; what follows is where its largest is.
-    Rows of all replicas are joined where the table lies that they are written to.
+    Rows of all replicas are joined where the table lies that they are written to, and what is
+    made of a table's own rows is where these are: so they stay as exact as they are, and there.
     """
     load = dict.fromkeys(places, 0)
     for value, place in tables.items():
@@ -367,13 +368,19 @@ def _homes(
         home = led.get(value) if value.node.op is JOIN else None
         homes[value] = min(load, key=load.__getitem__) if home is None else home
         load[homes[value]] += _weight(value)
+    of_tables: set[Value] = set()
     for node in graph.nodes:
         given = [v for v in node.values() if v in homes]
-        if given and node.op not in OVER_REPLICAS and not any(v in varying for v in node.outputs):
-            home = homes[max(given, key=nbytes)]
-            if accesses_rows(node, tables):
-                home = tables[node.inputs[0]]
-            homes |= dict.fromkeys(node.outputs, home)
+        if not given or node.op in OVER_REPLICAS or any(v in varying for v in node.outputs):
+            continue
+        rows = [v for v in given if v in of_tables]
+        if accesses_rows(node, tables):
+            home = tables[node.inputs[0]]
+        else:
+            home = homes[max(rows or given, key=nbytes)]
+        if rows or accesses_rows(node, tables):
+            of_tables.update(node.outputs)
+        homes |= dict.fromkeys(node.outputs, home)
     return homes
 
 

@@ -10,7 +10,14 @@ from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.indexing.updating import index_set
 
-__all__ = ["accesses_rows", "led_to", "rows_read", "rows_written", "written_tables"]
+__all__ = [
+    "accesses_rows",
+    "led_to",
+    "row_updates",
+    "rows_read",
+    "rows_written",
+    "written_tables",
+]
 
 _TAKE = take.op  # type: ignore[attr-defined]
 _SET = index_set.op  # type: ignore[attr-defined]
@@ -61,6 +68,23 @@ def written_tables(graph: Graph) -> dict[Value, list[Cell]]:
         if once and uses[value] == reads.get(value, 0) + 1 and type(indices) is Value:
             found.setdefault(indices, []).append(cell)
     return found
+
+
+def row_updates(graph: Graph, ids: Value, writes: Mapping[Node, Value]) -> set[Node]:
+    """What makes new rows of a table's old ones, at these indices and for these writes alone.
+
+    Empty where anything else needs a part of it.
+    """
+    tables = set(writes.values())
+    found: set[Node] = set()
+    made: set[Value] = set()
+    for node in graph.nodes:
+        begins = rows_read(node) and node.inputs[0] in tables and node.inputs[1] is ids
+        if begins or (node not in writes and not made.isdisjoint(node.values())):
+            found.add(node)
+            made.update(node.outputs)
+    indices = {v for node in writes for v in node.inputs[2:]}
+    return found if made.isdisjoint({*graph.all_outputs(), *indices}) else set()
 
 
 def led_to(graph: Graph, tables: Mapping[Value, int]) -> dict[Value, int]:

@@ -1,8 +1,9 @@
 """Shards: a step's graph in which large tables are kept as contiguous shards of their rows.
 
 Rows are taken from each shard, and written to each; those that lie elsewhere go to a row behind
-the shard's own, so that shapes do not depend on indices. What reads or changes the whole of a
-table gets all shards joined, or gives each its part.
+the shard's own, so that shapes do not depend on indices. What makes new rows of old ones is made
+for each shard, so that it can be where the shard lies. What reads or changes the whole of a table
+gets all shards joined, or gives each its part.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.capture.passes.rewriting import Sweep
-from eagerflow.cluster.row_access import rows_read, written_tables
+from eagerflow.cluster.row_access import row_updates, rows_read, written_tables
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.ops.elementwise.comparison import less
@@ -74,7 +75,10 @@ class _Sharded(Sweep):
         self.root = Node(getitem.op, (first,), {}, first.name)  # of what no node asks for
         self.root.outputs = (first,)
         self._rows: dict[tuple[Value, int, int], Value] = {}
-        """Where the rows of some indices lie in a shard, by its ends."""
+        """Where the rows of some indices lie in a shard, by where it begins."""
+        count = max(map(len, self._shards.values()))
+        self._own: list[dict[Value, Value]] = [{} for _ in range(count)]
+        """What stands for values in each shard, of those between old rows and new ones."""
 
     def _entry(self, cell: Cell, i: int, shard: Shard) -> Value:
         shape = shard.end - shard.begin + 1, *cell.value.shape[1:]
@@ -82,16 +86,19 @@ class _Sharded(Sweep):
 
     def made(self) -> Graph:
         """The graph."""
-        written = {
-            cell.assigned.node: cell.value
-            for group in written_tables(self.graph).values()
-            for cell in group
-            if cell.assigned is not None and cell.value in self._tables
-        }
+        written = {}
+        updates: set[Node] = set()
+        for ids, cells in written_tables(self.graph).items():
+            own = {c.assigned.node: c.value for c in cells if c.value in self._tables}
+            written.update(own)
+            if len(own) == len(cells) and len({self._ends(v) for v in own.values()}) == 1:
+                updates |= row_updates(self.graph, ids, own)
         for node in self.graph.nodes:
             self.root = node
             if node in written:
                 self._write(node, written[node])
+            elif node in updates:
+                self._update(node)
             elif rows_read(node) and node.inputs[0] in self._tables:
                 self._read(node)
             else:
@@ -105,6 +112,9 @@ class _Sharded(Sweep):
         kept = [cell for cell in made.cells if cell.variable not in self._sharded]
         made.cells = (*kept, *(cell for own in self._cells.values() for cell in own))
         return made
+
+    def _ends(self, table: Value) -> tuple[int, ...]:
+        return tuple(shard.end for shard in self._shards[table])
 
     def _each(self, table: Value) -> Iterable[tuple[Shard, Cell]]:
         return zip(self._shards[table], self._cells[table], strict=True)
@@ -134,13 +144,28 @@ class _Sharded(Sweep):
         assert found is not None
         self.replace(node.outputs[0], found)
 
+    def _update(self, node: Node) -> None:
+        """A step on the way from the old rows of each shard to its new ones."""
+        if rows_read(node) and node.inputs[0] in self._tables:
+            table, ids = node.inputs
+            for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
+                places = self._place(ids, shard, table.shape[0])
+                own[node.outputs[0]] = self.make(take, cell.value, places, axis=0)
+            return
+        of_shard = [own for own in self._own if not own.keys().isdisjoint(node.values())]
+        for i, own in enumerate(of_shard):
+            inputs = tuple(own.get(x, self.new.get(x, x)) for x in node.inputs)
+            made = node.like(inputs, None, self.free_name(f"shard_{i}"))
+            self.nodes.append(made)
+            own.update(zip(node.outputs, made.outputs, strict=True))
+
     def _write(self, node: Node, table: Value) -> None:
         """New rows of each shard."""
         _, rows, ids = node.inputs
-        rows = self.new.get(rows, rows)
-        for shard, cell in self._each(table):
+        for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
+            new = own.get(rows, self.new.get(rows, rows))
             places = self._place(ids, shard, table.shape[0])
-            cell.assigned = self.make(index_set, cell.value, rows, places, index=_ROWS)
+            cell.assigned = self.make(index_set, cell.value, new, places, index=_ROWS)
 
     def _join(self, values: Iterable[Value]) -> None:
         """Whole tables, of those that are among these values."""
