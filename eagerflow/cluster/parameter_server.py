@@ -351,6 +351,7 @@ class _Step:
             tables = own.tables.places
             parts = parts_of_step(step, worker, own.devices, own.shadows, own.homes, tables)
             own.use(parts)
-            planned = _Planned(*map(own.partition, parts[:3]), parts.pulled_by)
+            pull, compute, push = map(own.partition, parts[:3])
+            planned = _Planned(pull, compute, push, parts.pulled_by)
             found = self._planned[id(graph), worker] = graph, planned
         return found[1]

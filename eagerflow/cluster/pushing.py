@@ -48,8 +48,8 @@ def parts_of_step(
 ) -> Parts:
     """The step of a replica, for the worker of this place among the devices.
 
-    ``homes`` are the places of the servers, behind those of all workers, ``tables`` those of tables.
-    Raises CaptureError where a worker needs what follows from the means over all of them.
+    ``homes`` are the places of the servers, behind those of all workers, ``tables`` those of
+    tables. Raises CaptureError where a worker needs what follows from the means over all of them.
     """
     graphs: list[Graph | None] = [None] * (len(devices) - len(homes))
     graphs[worker] = graph
@@ -148,18 +148,18 @@ class _Compute(Replication):
         for v in given.values():
             v.device = self.devices[self._worker]
         new = dict(given)
-        own = Copying(self.devices)
+        pulled = Copying(self.devices)
         for node in self._ids():
-            made = own.copy(node, [new.get(x, x) for x in node.inputs], self._worker, node.name)
+            made = pulled.copy(node, [new.get(x, x) for x in node.inputs], self._worker, node.name)
             new.update(zip(node.outputs, made.outputs, strict=True))
         for node, rows in self._rows.items():
             table, ids = node.inputs
             inputs = self._at_home(self.cells[table], held).value, new.get(ids, ids)
-            made = own.copy(node, inputs, self._lies[table], node.name)
+            made = pulled.copy(node, inputs, self._lies[table], node.name)
             copies.append(_assigned(rows, made.outputs[0]))
         cells = [*held.values(), *copies]
-        inputs_of = Values(given.values(), names)
-        return Graph(f"{self.first.name}, pulled", inputs_of, own.nodes, Values([]), cells)
+        asked = Values(given.values(), names)
+        return Graph(f"{self.first.name}, pulled", asked, pulled.nodes, Values([]), cells)
 
     def _at_home(self, cell: Cell, held: dict[Cell, Cell]) -> Cell:
         """A Variable as its server has it, once for all that reads it."""

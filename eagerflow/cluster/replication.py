@@ -363,11 +363,12 @@ def _homes(
         load[place] += nbytes(value)
     homes: dict[Value, int] = {}
     led = led_to(graph, tables)
-    means = [node.outputs[0] for node in graph.nodes if node.op in OVER_REPLICAS]
-    for value in sorted(means, key=lambda v: -_weight(v)):
-        home = led.get(value) if value.node.op is JOIN else None
+    means = [node for node in graph.nodes if node.op in OVER_REPLICAS]
+    for node in sorted(means, key=lambda n: -_weight(n)):
+        (value,) = node.outputs
+        home = led.get(value) if node.op is JOIN else None
         homes[value] = min(load, key=load.__getitem__) if home is None else home
-        load[homes[value]] += _weight(value)
+        load[homes[value]] += _weight(node)
     of_tables: set[Value] = set()
     for node in graph.nodes:
         given = [v for v in node.values() if v in homes]
@@ -384,7 +385,7 @@ def _homes(
     return homes
 
 
-def _weight(value: Value) -> Any:
+def _weight(node: Node) -> Any:
     """The bytes of a mean; of rows those of one, so that homes are the same for all batches."""
-    joins = value.node is not None and value.node.op is JOIN
-    return nbytes(value) // max(1, value.shape[0]) if joins else nbytes(value)
+    (value,) = node.outputs
+    return nbytes(value) // max(1, value.shape[0]) if node.op is JOIN else nbytes(value)

@@ -7,12 +7,13 @@ from typing import Any
 
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
-from eagerflow.ops.indexing.gathering import take
+from eagerflow.ops.indexing.gathering import gather, take
 from eagerflow.ops.indexing.updating import index_set
 
 __all__ = [
     "accesses_rows",
     "led_to",
+    "lowest_row",
     "row_updates",
     "rows_read",
     "rows_written",
@@ -20,14 +21,25 @@ __all__ = [
 ]
 
 _TAKE = take.op  # type: ignore[attr-defined]
+_GATHER = gather.op  # type: ignore[attr-defined]
 _SET = index_set.op  # type: ignore[attr-defined]
 
 
 def rows_read(node: Node) -> bool:
     """Whether a node takes rows of its first input."""
-    if node.op is not _TAKE or type(node.inputs[0]) is not Value:
+    if node.op is _TAKE:
+        axis = node.attributes["axis"]
+    elif node.op is _GATHER and not node.attributes["batch_dims"]:
+        axis = node.attributes["axis"] or 0
+    else:
         return False
-    return node.attributes["axis"] in (0, -len(node.inputs[0].shape))
+    table = node.inputs[0]
+    return type(table) is Value and axis in (0, -len(table.shape))
+
+
+def lowest_row(node: Node) -> int | None:
+    """The lowest index by which a node takes rows; None where negative ones count from the end."""
+    return 0 if node.op is _GATHER else None
 
 
 def rows_written(node: Node | None) -> bool:
@@ -37,13 +49,15 @@ def rows_written(node: Node | None) -> bool:
 
 def accesses_rows(node: Node, tables: Container[Any]) -> bool:
     """Whether a node reads or writes rows of one of some tables."""
-    return node.inputs[:1] != () and node.inputs[0] in tables and (
-        rows_read(node) or rows_written(node)
+    return (
+        node.inputs[:1] != ()
+        and node.inputs[0] in tables
+        and (rows_read(node) or rows_written(node))
     )
 
 
-def written_tables(graph: Graph) -> dict[Value, list[Cell]]:
-    """The Variables that are only read by rows and only changed by rows, which all is in.
+def written_tables(graph: Graph) -> dict[Value, dict[Cell, Node]]:
+    """The Variables that are read and changed by rows alone, with what writes these.
 
     They are grouped by the indices that are written, as a table and its optimizer's state have the
     same ones.
@@ -57,7 +71,7 @@ def written_tables(graph: Graph) -> dict[Value, list[Cell]]:
             reads[node.inputs[0]] = reads.get(node.inputs[0], 0) + 1
     for v in graph.all_outputs():
         uses[v] = uses.get(v, 0) + 1
-    found: dict[Value, list[Cell]] = {}
+    found: dict[Value, dict[Cell, Node]] = {}
     for cell in graph.cells:
         new = cell.assigned
         write = None if new is None else new.node
@@ -66,7 +80,7 @@ def written_tables(graph: Graph) -> dict[Value, list[Cell]]:
         value, _, indices = write.inputs
         once = value is cell.value and uses[new] == 1
         if once and uses[value] == reads.get(value, 0) + 1 and type(indices) is Value:
-            found.setdefault(indices, []).append(cell)
+            found.setdefault(indices, {})[cell] = write
     return found
 
 

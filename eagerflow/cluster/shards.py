@@ -14,14 +14,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.capture.passes.rewriting import Sweep
-from eagerflow.cluster.row_access import row_updates, rows_read, written_tables
+from eagerflow.cluster.row_access import lowest_row, row_updates, rows_read, written_tables
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.ops.elementwise.comparison import less
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.indexing.shards import shard_rows
 from eagerflow.ops.indexing.gathering import take
 from eagerflow.ops.indexing.indexing import getitem
+from eagerflow.ops.indexing.shards import shard_rows
 from eagerflow.ops.indexing.updating import index_set
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
@@ -74,7 +74,7 @@ class _Sharded(Sweep):
         first = next(iter(tables))
         self.root = Node(getitem.op, (first,), {}, first.name)  # of what no node asks for
         self.root.outputs = (first,)
-        self._rows: dict[tuple[Value, int, int], Value] = {}
+        self._rows: dict[tuple[Any, ...], Value] = {}
         """Where the rows of some indices lie in a shard, by where it begins."""
         count = max(map(len, self._shards.values()))
         self._own: list[dict[Value, Value]] = [{} for _ in range(count)]
@@ -86,10 +86,10 @@ class _Sharded(Sweep):
 
     def made(self) -> Graph:
         """The graph."""
-        written = {}
+        written: dict[Node, Value] = {}
         updates: set[Node] = set()
         for ids, cells in written_tables(self.graph).items():
-            own = {c.assigned.node: c.value for c in cells if c.value in self._tables}
+            own = {write: c.value for c, write in cells.items() if c.value in self._tables}
             written.update(own)
             if len(own) == len(cells) and len({self._ends(v) for v in own.values()}) == 1:
                 updates |= row_updates(self.graph, ids, own)
@@ -119,13 +119,14 @@ class _Sharded(Sweep):
     def _each(self, table: Value) -> Iterable[tuple[Shard, Cell]]:
         return zip(self._shards[table], self._cells[table], strict=True)
 
-    def _place(self, ids: Any, shard: Shard, rows: int) -> Value:
-        """Where rows of a table lie in a shard."""
+    def _place(self, ids: Any, shard: Shard, table: Value) -> Value:
+        """Where rows of a table that the root reads or writes lie in a shard."""
         ids = self.new.get(ids, ids)
-        key = ids, shard.begin, rows
+        rows, low = table.shape[0], lowest_row(self.root)
+        key = ids, shard.begin, rows, low
         found = self._rows.get(key)
         if found is None:
-            ends = {"begin": shard.begin, "end": shard.end, "rows": rows}
+            ends = {"begin": shard.begin, "end": shard.end, "rows": rows, "low": low}
             found = self._rows[key] = self.make(shard_rows, ids, **ends)
         return found
 
@@ -134,7 +135,7 @@ class _Sharded(Sweep):
         table, ids = node.inputs
         found = None
         for shard, cell in self._each(table):
-            places = self._place(ids, shard, table.shape[0])
+            places = self._place(ids, shard, table)
             part = self.make(take, cell.value, places, axis=0)
             if found is not None:
                 own = self.make(less, places, shard.end - shard.begin)
@@ -149,7 +150,7 @@ class _Sharded(Sweep):
         if rows_read(node) and node.inputs[0] in self._tables:
             table, ids = node.inputs
             for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
-                places = self._place(ids, shard, table.shape[0])
+                places = self._place(ids, shard, table)
                 own[node.outputs[0]] = self.make(take, cell.value, places, axis=0)
             return
         of_shard = [own for own in self._own if not own.keys().isdisjoint(node.values())]
@@ -164,7 +165,7 @@ class _Sharded(Sweep):
         _, rows, ids = node.inputs
         for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
             new = own.get(rows, self.new.get(rows, rows))
-            places = self._place(ids, shard, table.shape[0])
+            places = self._place(ids, shard, table)
             cell.assigned = self.make(index_set, cell.value, new, places, index=_ROWS)
 
     def _join(self, values: Iterable[Value]) -> None:

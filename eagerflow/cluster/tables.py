@@ -12,9 +12,9 @@ from itertools import accumulate, pairwise
 
 import numpy as np
 
-from eagerflow.cluster.shards import Shard, in_shards
 from eagerflow.cluster.replication import first_of, varying_in
 from eagerflow.cluster.row_access import written_tables
+from eagerflow.cluster.shards import Shard, in_shards
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell
@@ -27,9 +27,9 @@ __all__ = ["Tables"]
 class Tables:
     """The tables of all steps of a strategy.
 
-    A table is divided over the places as long as each shard has ``min_shard_bytes``. The first step that
-    uses a Variable decides whether it is a table; what later steps do with all of it is right, and
-    sends all of it. ``places`` has the place of each table that is whole, and of each shard.
+    A table is divided over the places as long as each shard has ``min_shard_bytes``. The first
+    step that uses a Variable decides whether it is a table; what later steps do with the whole of
+    it is right, and sends the whole. ``places`` has the place of each table, or of its shards.
     """
 
     def __init__(self, min_shard_bytes: int) -> None:
@@ -41,9 +41,7 @@ class Tables:
         self._known: dict[Variable, Tensor] = {}
         """What the users' Variables held when their shards were made to fit."""
 
-    def arranged(
-        self, graphs: Sequence[Graph | None], places: Sequence[int]
-    ) -> list[Graph | None]:
+    def arranged(self, graphs: Sequence[Graph | None], places: Sequence[int]) -> list[Graph | None]:
         """The graphs of a step with shards in place of large tables; new tables get places."""
         self._find(first_of(graphs), places)
         if not self._shards:

@@ -81,6 +81,6 @@ def _averaged_gradient(gradient: Any) -> Any:
     if times is None or not isinstance(rows, int) or (rows * times).denominator > 1:
         return averaged(gradient.to_dense())
     total = int(rows * times)
-    parts = (gradient * _share.get()).values, gradient.indices
-    joined = [replica_concat(x, rows=total) for x in parts]
-    return IndexedSlices(*joined, gradient.dense_shape)
+    values = replica_concat((gradient * _share.get()).values, rows=total)
+    indices = replica_concat(gradient.indices, rows=total)
+    return IndexedSlices(values, indices, gradient.dense_shape)
