@@ -28,7 +28,7 @@ from eagerflow.variable import Variable
 __all__ = ["DataParallel", "ReplicatedStep"]
 
 MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
-MIN_SHARD_BYTES = 16 << 20  # of a table's rows on one device
+MIN_SHARD_BYTES = 16 << 20  # each shard of a table is sent all indices, so few are best
 
 
 class DataParallel:
@@ -41,7 +41,9 @@ class DataParallel:
     loss of a step is the ``"mean"`` over its examples or their ``"sum"``. ``numerics`` is as for
     ``ef.function``, ``transfer`` as for ``ef.capture.Session``. A step in which a task was lost is
     made again when another process has its place, ``retries`` times: with a Cluster that is
-    ``redundant`` training goes on as if nothing had been.
+    ``redundant`` training goes on as if nothing had been. A table of which steps read and write
+    rows alone has one place, or is divided over several, with ``min_shard_bytes`` at least on each:
+    rows are sent instead of it, and what is divided has its values after ``merge``.
 
     What replicas change for themselves, as counts of metrics, is merged when ``merge`` is called,
     which ``fit`` does after each epoch. Raises ArgumentError for devices that are not there.

@@ -45,7 +45,8 @@ class ParameterServer(DataParallel):
     the servers add up what they send, in their order: the numbers are those of DataParallel. With
     ``"asynchronous"`` each batch goes to one worker, whose gradients change the weights when they
     come; ``staleness`` is how many steps a worker may be ahead of the slowest one that has work,
-    None for any number. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
+    None for any number. ``min_shard_bytes`` is as for DataParallel: large tables are divided over
+    the servers by rows. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
     training: the same steps come in the same order then, and give the same bits.
 
     Steps of asynchronous training give None, and go on beside the program; ``merge``, which
