@@ -78,14 +78,18 @@ class Tables:
 
     def push(self) -> None:
         """Let shards follow those tables that the program has changed itself."""
-        new: dict[Variable, np.ndarray] = {}
-        for table, shards in self._shards.items():
-            if self._known.get(table) is not table.current:
-                self._known[table] = table.current
-                whole = np.asarray(table.current)
-                for shard in shards:
-                    new[shard.variable] = shard.of(whole)
+        changed = {
+            table: current
+            for table in self._shards
+            if self._known.get(table) is not (current := table.current)
+        }
+        new = {
+            shard.variable: shard.of(np.asarray(current))
+            for table, current in changed.items()
+            for shard in self._shards[table]
+        }
         assign_together(new)
+        self._known.update(changed)
 
     def merge(self) -> None:
         """Make whole tables of their shards, where the program has not changed them since."""

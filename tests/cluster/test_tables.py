@@ -9,6 +9,7 @@ import eagerflow as ef
 from eagerflow.cluster import ray_hosts
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import ProcessHosts
+from tests.cluster.test_kills import Killer
 
 ROWS, WIDTH = 23, 4
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2", "cpu:3"]
@@ -385,8 +386,8 @@ def test_rows_travel_and_no_tables(kind):
         own = servers(mode="asynchronous", **(SHARDED if "shards" in kind else {}))
     table = ef.Variable(ef.zeros((100_000, 32)), name="table")
     step = own.step(table_step(table, ef.nn.optimizers.Adam(0.1)))
-    for _ in range(2):
-        step(RNG.integers(0, 100_000, 64))
+    for n in (64, 63, 5):
+        step(RNG.integers(0, 100_000, n))
     own.merge()
     found = sent(own)
     assert 64 * 32 * 4 / 2 < max(found) < 100_000
@@ -464,6 +465,33 @@ def check_bits(cluster, more):
     more = more | {"mode": "asynchronous", "schedule": own.schedule}
     assert bits(trained(network, ef.cluster.ParameterServer(cluster, **more), batches)) == first
     assert bits(trained(network, servers(**more), batches)) == first
+
+
+@pytest.mark.parametrize("mode", ["synchronous", "asynchronous"])
+def test_kills_cost_no_row(mode, monkeypatch):
+    """With copies, shards of killed servers and rows of killed workers are there again."""
+    monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
+    more = {"mode": mode, **SHARDED}
+    with ef.cluster.Cluster(JOBS, costs=COSTS, redundant=True) as killed:
+        own = ef.cluster.ParameterServer(killed, **more)
+        with Killer(killed, 3) as killer:
+            found, steps = _until(own, killer.goes_on)
+    assert len(killer.times) == 3
+    schedule = own.schedule if mode == "asynchronous" else None
+    again = servers(**more, schedule=schedule)
+    assert _until(again, lambda step: step < steps)[0] == found
+
+
+def _until(own, goes_on):
+    """The bits of a model after steps while ``goes_on`` says so, and their number."""
+    model = network()
+    model(BATCHES[0][0])
+    step, steps = own.step(model.python_step("train")[0]), 0
+    while goes_on(steps):
+        step(*BATCHES[3 * (steps % 2)])
+        steps += 1
+    own.merge()
+    return bits(model), steps
 
 
 def test_tasks_send_rows(cluster):
