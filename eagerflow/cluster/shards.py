@@ -95,14 +95,15 @@ class _Sharded(Sweep):
                 updates |= row_updates(self.graph, ids, own)
         for node in self.graph.nodes:
             self.root = node
+            by_rows = node in written or self._reads(node)
+            self._join(node.inputs[1:] if by_rows else node.inputs)
             if node in written:
                 self._write(node, written[node])
             elif node in updates:
                 self._update(node)
-            elif rows_read(node) and node.inputs[0] in self._tables:
+            elif by_rows:
                 self._read(node)
             else:
-                self._join(node.values())
                 self.nodes.append(self.current(node))
         self._join(self.graph.all_outputs())
         for value, cell in self._tables.items():
@@ -112,6 +113,10 @@ class _Sharded(Sweep):
         kept = [cell for cell in made.cells if cell.variable not in self._sharded]
         made.cells = (*kept, *(cell for own in self._cells.values() for cell in own))
         return made
+
+    def _reads(self, node: Node) -> bool:
+        """Whether a node takes rows of a table that is in shards."""
+        return rows_read(node) and node.inputs[0] in self._tables
 
     def _ends(self, table: Value) -> tuple[int, ...]:
         return tuple(shard.end for shard in self._shards[table])
@@ -147,7 +152,7 @@ class _Sharded(Sweep):
 
     def _update(self, node: Node) -> None:
         """A step on the way from the old rows of each shard to its new ones."""
-        if rows_read(node) and node.inputs[0] in self._tables:
+        if self._reads(node):
             table, ids = node.inputs
             for own, (shard, cell) in zip(self._own, self._each(table), strict=False):
                 places = self._place(ids, shard, table)
@@ -168,7 +173,7 @@ class _Sharded(Sweep):
             places = self._place(ids, shard, table)
             cell.assigned = self.make(index_set, cell.value, new, places, index=_ROWS)
 
-    def _join(self, values: Iterable[Value]) -> None:
+    def _join(self, values: Iterable[Any]) -> None:
         """Whole tables, of those that are among these values."""
         for table in [v for v in values if v in self._tables and v not in self.new]:
             parts = [
