@@ -55,7 +55,7 @@ def parts_of_step(
     graphs[worker] = graph
     compute = _Compute(graphs, devices, shadow, homes, tables)
     computed = compute.made().graph
-    push = _Push(graphs, devices, shadow, homes, tables, compute.gradients)
+    push = _Push(graphs, devices, shadow, homes, compute.gradients, tables)
     local = [cell.variable for cell in compute.local]
     return Parts(compute.pull(), computed, push.made().graph, local, compute.pulled_by())
 
@@ -69,7 +69,7 @@ class _Compute(Replication):
         devices: Sequence[str],
         shadow: Shadow,
         homes: Sequence[int],
-        tables: Mapping[Variable, int] | None,
+        tables: Mapping[Variable, int] | None = None,
     ) -> None:
         super().__init__(graphs, devices, shadow, homes, tables)
         (self._worker,) = self.active
@@ -77,8 +77,8 @@ class _Compute(Replication):
         self._kept: list[Cell] = []
         self._looked_up = _known_look_ups(self.first, self.tables)
         self._rows: dict[Node, Cell] = {}
-        # Tables of which rows are asked for that follow from more than inputs are copied.
-        self._lies, self.tables = self.tables, {}
+        self._lies = self.tables
+        self.tables = {}  # rows whose indices follow from more than inputs are those of a copy
 
     def _node(self, i: int, node: Node) -> None:
         if node not in self._looked_up:
@@ -97,13 +97,15 @@ class _Compute(Replication):
         cell.value.device = place
         return cell
 
-    def _join(self, i: int, node: Node) -> None:
+    def _sum(self, i: int, node: Node) -> None:
         (mean,) = node.outputs
         cell = self._kept_by_worker(mean, f"{node.name}/gradient")
         cell.assigned = self._at(self._worker, node.inputs[0])
         self.gradients[mean] = cell.variable
         self.shared[mean] = cell.value
         self._kept.append(cell)
+
+    _join = _sum  # of one worker alone
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         local = [c for c in self.first.cells if c in self.local and c.assigned is not None]
@@ -178,8 +180,8 @@ class _Push(Replication):
         devices: Sequence[str],
         shadow: Shadow,
         homes: Sequence[int],
-        tables: Mapping[Variable, int] | None,
         gradients: dict[Value, Variable],
+        tables: Mapping[Variable, int] | None = None,
     ) -> None:
         super().__init__(graphs, devices, shadow, homes, tables)
         (self._worker,) = self.active
@@ -189,13 +191,15 @@ class _Push(Replication):
         step = self.first
         self.first = Graph(f"{step.name}, pushed", step.inputs, step.nodes, Values([]), step.cells)
 
-    def _join(self, i: int, node: Node) -> None:
+    def _sum(self, i: int, node: Node) -> None:
         (mean,) = node.outputs
         variable = self._gradients[mean]
         cell = Cell(variable.name, variable, mean.like(None, variable.name))
         cell.value.device = self.devices[self._worker]
         self.shared[mean] = cell.value
         self._kept.append(cell)
+
+    _join = _sum
 
     def _places(self, cell: Cell) -> Sequence[int]:
         return () if cell in self.local else (self._primary(cell),)

@@ -157,7 +157,7 @@ class Replication(Copying):
     def _node(self, i: int, node: Node) -> None:
         """What stands for a node of the first graph; what nothing needs in the end goes again."""
         if node.op in OVER_REPLICAS:
-            self._join(i, node)
+            (self._sum if node.op is MEAN else self._join)(i, node)
             return
         varies = any(v in self.varying for v in node.outputs)
         for r in self.active if varies else range(len(self.devices)):
@@ -226,20 +226,24 @@ class Replication(Copying):
         new = cell.assigned
         return self.default if new is None else self.home.get(new, self.default)
 
-    def _join(self, i: int, node: Node) -> None:
-        """A mean over replicas, or the rows of all: what each has, joined in their order."""
-        (whole,) = node.outputs
-        home = self.home[whole]
-        parts = [self._at(r, node.inputs[0]) for r in self.active]
-        if node.op is JOIN:
-            self.shared[whole] = self._call(whole, concat, tuple(parts), home, axis=0)
-            return
-        for at, r in enumerate(self.active):
+    def _sum(self, i: int, node: Node) -> None:
+        """A mean over replicas: what each counts, added in their order."""
+        (mean,) = node.outputs
+        home = self.home[mean]
+        parts = []
+        for r in self.active:
             graph = self.graphs[r]
             assert graph is not None
             share = graph.nodes[i].attributes["share"]
-            parts[at] = self._call(whole, multiply, (parts[at], share), r)
-        self.shared[whole] = reduce(lambda x, y: self._call(whole, add, (x, y), home), parts)
+            value = self._at(r, node.inputs[0])
+            parts.append(self._call(mean, multiply, (value, share), r))
+        self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), parts)
+
+    def _join(self, i: int, node: Node) -> None:
+        """The rows of all replicas, in their order."""
+        (whole,) = node.outputs
+        parts = tuple(self._at(r, node.inputs[0]) for r in self.active)
+        self.shared[whole] = self._call(whole, concat, parts, self.home[whole], axis=0)
 
     def _call(self, like: Value, op: Any, inputs: tuple[Any, ...], r: int, **more: Any) -> Value:
         """The value of a new node, with the facts of one that a node makes."""
