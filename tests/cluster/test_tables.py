@@ -9,7 +9,6 @@ import eagerflow as ef
 from eagerflow.cluster import ray_hosts
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import ProcessHosts
-from tests.cluster.test_kills import Killer
 
 ROWS, WIDTH = 23, 4
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2", "cpu:3"]
@@ -473,25 +472,30 @@ def test_kills_cost_no_row(mode, monkeypatch):
     monkeypatch.setattr(ray_hosts, "RayHosts", ProcessHosts)
     more = {"mode": mode, **SHARDED}
     with ef.cluster.Cluster(JOBS, costs=COSTS, redundant=True) as killed:
+        tasks = {2: "/job:ps/task:0", 4: "/job:worker/task:1", 6: "/job:ps/task:1"}
+
+        def strike(step):
+            if step in tasks:
+                killed.wait()
+                killed.kill(tasks[step])
+
         own = ef.cluster.ParameterServer(killed, **more)
-        with Killer(killed, 3) as killer:
-            found, steps = _until(own, killer.goes_on)
-    assert len(killer.times) == 3
+        found = _struck(own, strike)
     schedule = own.schedule if mode == "asynchronous" else None
     again = servers(**more, schedule=schedule)
-    assert _until(again, lambda step: step < steps)[0] == found
+    assert _struck(again, lambda step: None) == found
 
 
-def _until(own, goes_on):
-    """The bits of a model after steps while ``goes_on`` says so, and their number."""
+def _struck(own, strike):
+    """The bits of a model after some steps, before which ``strike`` is called."""
     model = network()
     model(BATCHES[0][0])
-    step, steps = own.step(model.python_step("train")[0]), 0
-    while goes_on(steps):
-        step(*BATCHES[3 * (steps % 2)])
-        steps += 1
+    step = own.step(model.python_step("train")[0])
+    for i in range(8):
+        strike(i)
+        step(*BATCHES[3 * (i % 2)])
     own.merge()
-    return bits(model), steps
+    return bits(model)
 
 
 def test_tasks_send_rows(cluster):
