@@ -236,7 +236,7 @@ class BackedStep:
         own = self._strategy
         sizes, given, structure = split_over(args, own.replicas)
         graphs = [
-            self._captured.graph(1.0, tree.unflatten(structure, leaves)) if n else None
+            self._captured.graph(1, 1, False, tree.unflatten(structure, leaves)) if n else None
             for leaves, n in zip(given, sizes, strict=True)
         ]
         prepared = self._ready(graphs)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,16 +14,17 @@ from eagerflow.capture.function import Function
 from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.capture.placement.partition import partition
-from eagerflow.cluster.replication import Replicated, replicated
+from eagerflow.cluster.replication import Replicated, replicated, rows_fit
 from eagerflow.cluster.retries import Retried, retried
 from eagerflow.cluster.shadows import Shadows
 from eagerflow.cluster.snapshots import Snapshot
+from eagerflow.cluster.tables import Tables
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
-from eagerflow.nn.replicas import as_replica
+from eagerflow.nn.replicas import as_replica, joining_rows
 from eagerflow.variable import Variable
 
 __all__ = ["DataParallel", "ReplicatedStep"]
@@ -31,6 +33,7 @@ MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
 COSTS = CostModel({"*": Rates()}, latency=2e-4, bandwidth=1.25e9)
 """By which graphs of strategies are cut, on all machines alike: all nodes have their devices, and
 bits depend on which of them share a kernel, and so on where pieces end."""
+MIN_SHARD_BYTES = 16 << 20  # each shard of a table is sent all indices, so few are best
 
 
 class DataParallel:
@@ -43,7 +46,9 @@ class DataParallel:
     loss of a step is the ``"mean"`` over its examples or their ``"sum"``. ``numerics`` is as for
     ``ef.function``, ``transfer`` as for ``ef.capture.Session``. A step in which a task was lost is
     made again when another process has its place, ``retries`` times: with a Cluster that is
-    ``redundant`` training goes on as if nothing had been.
+    ``redundant`` training goes on as if nothing had been. A table of which steps read and write
+    rows alone has one place, or is divided over several, with ``min_shard_bytes`` at least on each:
+    rows are sent instead of it, and what is divided has its values after ``merge``.
 
     What replicas change for themselves, as counts of metrics, is merged when ``merge`` is called,
     which ``fit`` does after each epoch. Raises ArgumentError for devices that are not there.
@@ -63,6 +68,9 @@ class DataParallel:
     (None, Tensor([0., 1.], float32, cpu:0))
     """
 
+    joins_rows = True
+    """Whether gradients that are slices stay so when those of all replicas are joined."""
+
     def __init__(
         self,
         cluster: Any = None,
@@ -73,6 +81,7 @@ class DataParallel:
         numerics: str = "fast",
         transfer: str | None = None,
         retries: int = 3,
+        min_shard_bytes: int = MIN_SHARD_BYTES,
     ) -> None:
         if not (is_count(retries) or retries == 0):
             raise ArgumentError(
@@ -88,11 +97,19 @@ class DataParallel:
                 argument="loss",
                 expected="'mean' or 'sum', as the loss is over its examples",
             )
+        if not is_count(min_shard_bytes):
+            raise ArgumentError(
+                f"{min_shard_bytes!r} is no number of bytes",
+                op="DataParallel",
+                argument="min_shard_bytes",
+                expected="an integer from 1",
+            )
         self.cluster = cluster
         self.devices = devices_of(cluster, devices, job)
         self.loss, self.numerics, self.transfer = loss, numerics, transfer
         self.retries = retries
         self.shadows = Shadows(self.devices)
+        self.tables = Tables(min_shard_bytes)
         self.replicas = len(self.devices)
         self.homes: Sequence[int] | None = None
         """The places of the devices that add up gradients, where these are not the replicas'."""
@@ -132,6 +149,7 @@ class DataParallel:
         self.shadows.note(local)
         self.shadows.note(mirrored)
         self.shadows.merge(local, self.steps_made())
+        self.tables.merge()
 
     def steps_made(self) -> Sequence[int] | None:
         """The steps that each replica has made since the last merge; None for equally many."""
@@ -139,7 +157,9 @@ class DataParallel:
 
     def replicated(self, graphs: Sequence[Graph | None]) -> Replicated:
         """The graph for all devices, of those of the replicas."""
-        return replicated(graphs, self.devices, self.shadows, self.homes)
+        arranged = self.tables.arranged(graphs, self.homes or range(self.replicas))
+        places = self.tables.places
+        return replicated(arranged, self.devices, self.shadows, self.homes, places)
 
     def planned(self, found: Replicated) -> Any:
         """What runs the graph of a step, of which ``merge`` brings the values."""
@@ -179,6 +199,7 @@ class DataParallel:
         """The merged values of Variables as they are now, for a checkpoint; see Snapshot."""
         client = None if self.cluster is None else self.cluster.client
         wholes = self.shadows.unmerged(self.changed_by_replicas(), self.steps_made())
+        wholes |= self.tables.unmerged()
         return Snapshot(client, variables, wholes, here, folder, prefix, lambda path: None)
 
     def changed_by_replicas(self) -> list[Variable]:
@@ -229,17 +250,23 @@ class CapturedStep:
     """A step as each replica makes it."""
 
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
-        def replica(share: float, *args: Any) -> Any:
+        def replica(share: float, rows: int | None, *args: Any) -> Any:
             return f(*args)
 
         replica.__name__ = getattr(f, "__name__", "step")
-        self._function = Function(replica, static=("share",), numerics=strategy.numerics)
+        own = ("share", "rows")  # what graphs differ in besides their arguments
+        self._function = Function(replica, static=own, numerics=strategy.numerics)
         self._is_mean = strategy.loss == "mean"
 
-    def graph(self, share: float, args: Any) -> Graph:
-        """The step of a replica whose examples are this share of all."""
-        weight = share if self._is_mean else 1.0
-        found: Graph = as_replica(weight, self._function.graph, weight, *args)
+    def graph(self, n: int, rows: int, joins: bool, args: Any) -> Graph:
+        """The step of a replica that has ``n`` examples of so many.
+
+        ``joins`` says whether gradients that are slices stay so over all replicas.
+        """
+        weight = n / rows if self._is_mean else 1.0
+        whole, times = (rows, Fraction(rows, n)) if joins else (None, None)
+        make = self._function.graph
+        found: Graph = as_replica(weight, joining_rows, times, make, weight, whole, *args)
         return found
 
 
@@ -249,20 +276,19 @@ class ReplicatedStep:
     def __init__(self, strategy: DataParallel, f: Callable[..., Any]) -> None:
         self._strategy = strategy
         self._captured = CapturedStep(strategy, f)
+        self._dense: set[tuple[int, ...]] = set()
+        """Sizes of parts for which the rows of gradients cannot be joined."""
         self._prepared: dict[tuple[int, ...], _Prepared] = {}
 
     def __call__(self, *args: Any) -> Any:
         """Make a step on a batch; gives what the step gives, joined over the replicas."""
         sizes, given, structure = split_over(args, self._strategy.replicas)
-        rows = sum(sizes)
-        graphs = [
-            self._captured.graph(n / rows, tree.unflatten(structure, own)) if n else None
-            for own, n in zip(given, sizes, strict=True)
-        ]
+        graphs = self._graphs([tree.unflatten(structure, own) for own in given], tuple(sizes))
         prepared = self._made(graphs)
         inputs = [x for own, n in zip(given, sizes, strict=True) if n for x in arrays_of(own)]
         strategy, found = self._strategy, prepared.found
         strategy.shadows.push(found.local, found.mirrored)
+        strategy.tables.push()
         outputs = prepared.plan.run(inputs)
         strategy.shadows.note(found.local)
         strategy.shadows.note(found.mirrored)
@@ -270,6 +296,19 @@ class ReplicatedStep:
         merged = [joined([outputs[i] for i in row], counts) for row in found.outputs]
         first = next(graph for graph in graphs if graph is not None)
         return first.nest(merged)
+
+    def _graphs(self, args: Sequence[Any], sizes: tuple[int, ...]) -> list[Graph | None]:
+        """The step of each replica, on its arguments and so many examples."""
+        joins = self._strategy.joins_rows and sizes not in self._dense
+        rows = sum(sizes)
+        found = [
+            self._captured.graph(n, rows, joins, own) if n else None
+            for own, n in zip(args, sizes, strict=True)
+        ]
+        if joins and tuple(map(id, found)) not in self._prepared and not rows_fit(found):
+            self._dense.add(sizes)
+            return self._graphs(args, sizes)
+        return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:
         key = tuple(map(id, graphs))

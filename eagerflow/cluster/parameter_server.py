@@ -9,9 +9,14 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from eagerflow import tree
-from eagerflow.capture.function import Function
 from eagerflow.cluster.backup_workers import BackedStep, BackupWorkers
-from eagerflow.cluster.data_parallel import DataParallel, arrays_of, devices_of
+from eagerflow.cluster.data_parallel import (
+    MIN_SHARD_BYTES,
+    CapturedStep,
+    DataParallel,
+    arrays_of,
+    devices_of,
+)
 from eagerflow.cluster.pushing import Parts, parts_of_step
 from eagerflow.cluster.restoring import Restoring
 from eagerflow.cluster.schedule import Event, schedule_ended
@@ -20,11 +25,11 @@ from eagerflow.devices import as_device
 from eagerflow.errors import ArgumentError, SessionError, TaskLostError
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
-from eagerflow.nn.replicas import as_replica
 from eagerflow.variable import Variable
 
 __all__ = ["ParameterServer"]
 
+PARTS = 3  # of a step: it is pulled, computed and pushed
 QUEUE = 2  # batches that wait for a worker, before who brings more has to wait
 
 
@@ -36,7 +41,8 @@ class ParameterServer(DataParallel):
     the servers add up what they send, in their order: the numbers are those of DataParallel. With
     ``"asynchronous"`` each batch goes to one worker, whose gradients change the weights when they
     come; ``staleness`` is how many steps a worker may be ahead of the slowest one that has work,
-    None for any number. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
+    None for any number. ``min_shard_bytes`` is as for DataParallel: large tables are divided over
+    the servers by rows. ``schedule`` lists Events, as ``strategy.schedule`` has them of another
     training: the same steps come in the same order then, and give the same bits.
 
     With ``backup_workers=k`` a synchronous step waits for all workers but k, and drops the
@@ -81,6 +87,7 @@ class ParameterServer(DataParallel):
         numerics: str = "fast",
         transfer: str | None = None,
         retries: int = 3,
+        min_shard_bytes: int = MIN_SHARD_BYTES,
     ) -> None:
         if mode not in ("synchronous", "asynchronous"):
             raise ArgumentError(
@@ -103,6 +110,7 @@ class ParameterServer(DataParallel):
             numerics=numerics,
             transfer=transfer,
             retries=retries,
+            min_shard_bytes=min_shard_bytes,
         )
         _check_backups(backup_workers, self.replicas, mode)
         self._backups = None
@@ -117,7 +125,7 @@ class ParameterServer(DataParallel):
         self._local: dict[Variable, None] = {}
         self._pulled: dict[Variable, None] = {}
         self._workers_own: dict[Variable, None] = {}
-        self._restoring = Restoring(self.shadows)
+        self._restoring = Restoring(self.shadows, self.tables)
         self._graphs: list[Graph] = []
         self._is_fresh = True
 
@@ -163,6 +171,7 @@ class ParameterServer(DataParallel):
             if self.cluster is not None:
                 self.pull([*self._pulled, *self.shadows.all_of(self._local)])
             self.shadows.merge(self._local)
+            self.tables.merge()
         self._order.raise_error()
 
     def _end(self) -> None:
@@ -180,6 +189,7 @@ class ParameterServer(DataParallel):
         if self._is_fresh:  # nothing is at work
             self._is_fresh = False
             self.shadows.push(self._local, self._pulled)
+            self.tables.push()
         while len(self._workers) < self.replicas:
             self._workers.append(_Worker(len(self._workers), self._order, self))
         self._workers[worker].put(parts, inputs)
@@ -267,6 +277,7 @@ class _Planned(NamedTuple):
     pull: Any
     compute: Any
     push: Any
+    pulled_by: Sequence[int]
 
 
 class _Order:
@@ -415,7 +426,7 @@ class _Worker:
         """One step; what of it was lost with a task is made again."""
         left, done = self._strategy.retries, 0
         known = self._strategy.losses(self._number)
-        while done < len(parts):
+        while done < PARTS:
             try:
                 if not self._part(parts, inputs, done, known):
                     return
@@ -425,14 +436,15 @@ class _Worker:
                     raise
                 left -= 1
             losses = self._strategy.losses(self._number)
-            if losses != known and done < len(parts):
+            if losses != known and done < PARTS:
                 known, done = losses, 0
                 self._order.take_back(self._number)
 
     def _part(self, parts: _Planned, inputs: Sequence[Any], number: int, losses: int) -> bool:
         """Pull, compute or push; False where training has failed."""
         if number == 0:
-            return self._order.moment("pull", self._number, lambda: parts.pull.run([]))
+            asked = [inputs[i] for i in parts.pulled_by]
+            return self._order.moment("pull", self._number, lambda: parts.pull.run(asked))
         if number == 1:
             parts.compute.run(inputs)
             return True
@@ -450,18 +462,13 @@ class _Step:
 
     def __init__(self, strategy: ParameterServer, f: Callable[..., Any]) -> None:
         self._strategy = strategy
-
-        def replica(*args: Any) -> Any:
-            return f(*args)
-
-        replica.__name__ = getattr(f, "__name__", "step")
-        self._function = Function(replica, numerics=strategy.numerics)
+        self._captured = CapturedStep(strategy, f)
         self._planned: dict[tuple[int, int], tuple[Graph, _Planned]] = {}
         self._next = 0
 
     def __call__(self, *args: Any) -> None:
         """Give a batch to the next worker."""
-        graph = as_replica(1.0, self._function.graph, *args)
+        graph = self._captured.graph(1, 1, True, args)
         worker = self._next
         self._next = (worker + 1) % self._strategy.replicas
         self._strategy.submit(self._made(graph, worker), arrays_of(tree.flatten(args)[0]), worker)
@@ -472,8 +479,12 @@ class _Step:
             own = self._strategy
             own.merge()  # new shadows are made of what the Variables hold now
             assert own.homes is not None
-            parts = parts_of_step(graph, worker, own.devices, own.shadows, own.homes)
+            (step,) = own.tables.arranged([graph], own.homes)
+            assert step is not None
+            tables = own.tables.places
+            parts = parts_of_step(step, worker, own.devices, own.shadows, own.homes, tables)
             own.use(parts)
-            planned = _Planned(*map(own.partition, parts[:3]))
+            pull, compute, push = map(own.partition, parts[:3])
+            planned = _Planned(pull, compute, push, parts.pulled_by)
             found = self._planned[id(graph), worker] = graph, planned
         return found[1]

@@ -52,6 +52,8 @@ class Pipeline(DataParallel):
     (None, -1.0, 1.0)
     """
 
+    joins_rows = False  # gradients of micro-batches are added up one after the other
+
     def __init__(
         self,
         cluster: Any = None,

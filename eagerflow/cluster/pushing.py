@@ -1,16 +1,19 @@
 """Steps in three parts: a worker pulls the weights, computes gradients, and pushes them.
 
 Weights lie with the servers, and so does the optimizer's state. A worker has copies of the weights
-and a Variable for each gradient. Pulls and pushes take a moment each and come one after the other;
-what is computed between them runs beside that of other workers.
+and a Variable for each gradient; of a table it has the rows that its batch looks up. Pulls and
+pushes take a moment each and come one after the other; what is computed between them runs beside
+that of other workers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from eagerflow.cluster.replication import Replication, Shadow
+from eagerflow.cluster.copying import Copying
+from eagerflow.cluster.replication import OVER_REPLICAS, Replication, Shadow
+from eagerflow.cluster.row_access import accesses_rows, rows_read
 from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
@@ -24,31 +27,37 @@ __all__ = ["Compute", "Parts", "Push", "parts_of_step"]
 class Parts(NamedTuple):
     """The graphs of a worker's step: ``compute`` takes its inputs and gives its outputs.
 
-    ``local`` are the Variables that each worker changes for itself.
+    ``local`` are the Variables that each worker changes for itself, ``pulled_by`` the positions of
+    the inputs that ``pull`` takes: those that say which rows are looked up.
     """
 
     pull: Graph
     compute: Graph
     push: Graph
     local: list[Variable]
+    pulled_by: list[int]
 
 
 def parts_of_step(
-    graph: Graph, worker: int, devices: Sequence[str], shadow: Shadow, homes: Sequence[int]
+    graph: Graph,
+    worker: int,
+    devices: Sequence[str],
+    shadow: Shadow,
+    homes: Sequence[int],
+    tables: Mapping[Variable, int] | None = None,
 ) -> Parts:
     """The step of a replica, for the worker of this place among the devices.
 
-    ``homes`` are the places of the servers, behind those of all workers. Raises CaptureError where
-    a worker needs what follows from the means over all of them.
+    ``homes`` are the places of the servers, behind those of all workers, ``tables`` those of
+    tables. Raises CaptureError where a worker needs what follows from the means over all of them.
     """
     graphs: list[Graph | None] = [None] * (len(devices) - len(homes))
     graphs[worker] = graph
-    compute = Compute(graphs, devices, shadow, homes)
+    compute = Compute(graphs, devices, shadow, homes, tables)
     computed = compute.made().graph
-    push = Push(graphs, devices, shadow, homes, compute.gradients)
-    return Parts(
-        compute.pull(), computed, push.made().graph, [cell.variable for cell in compute.local]
-    )
+    push = Push(graphs, devices, shadow, homes, compute.gradients, tables)
+    local = [cell.variable for cell in compute.local]
+    return Parts(compute.pull(), computed, push.made().graph, local, compute.pulled_by())
 
 
 class Compute(Replication):
@@ -60,11 +69,33 @@ class Compute(Replication):
         devices: Sequence[str],
         shadow: Shadow,
         homes: Sequence[int],
+        tables: Mapping[Variable, int] | None = None,
     ) -> None:
-        super().__init__(graphs, devices, shadow, homes)
+        super().__init__(graphs, devices, shadow, homes, tables)
         (self._worker,) = self.active
         self.gradients: dict[Value, Variable] = {}
         self.kept: list[Cell] = []
+        self._looked_up = _known_look_ups(self.first, self.tables)
+        self._rows: dict[Node, Cell] = {}
+        self._lies = self.tables
+        self.tables = {}  # rows whose indices follow from more than inputs are those of a copy
+
+    def _node(self, i: int, node: Node) -> None:
+        if node not in self._looked_up:
+            super()._node(i, node)
+            return
+        (rows,) = node.outputs
+        self._rows[node] = cell = self._between(rows, f"{node.name}/rows")
+        self.own[self._worker][rows] = cell.value
+
+    def _between(self, like: Value, name: str) -> Cell:
+        """A Variable of the worker's own, for a value between two of its graphs."""
+        place = self.devices[self._worker]
+        name = self.names.take(f"replica_{self._worker}/{name}")
+        variable = Variable(zeros(like.shape, like.dtype), name, False, device=place)
+        cell = Cell(name, variable, like.like(None, name))
+        cell.value.device = place
+        return cell
 
     def _sum(self, i: int, node: Node) -> None:
         (mean,) = node.outputs
@@ -74,14 +105,12 @@ class Compute(Replication):
 
     def keep(self, like: Value, name: str, value: Value) -> Cell:
         """Let a value stay with the worker, in a Variable that is made for it."""
-        place = self.devices[self._worker]
-        name = self.names.take(f"replica_{self._worker}/{name}")
-        variable = Variable(zeros(like.shape, like.dtype), name, False, device=place)
-        cell = Cell(name, variable, like.like(None, name))
-        cell.value.device = place
+        cell = self._between(like, name)
         cell.assigned = value
         self.kept.append(cell)
         return cell
+
+    _join = _sum  # of one worker alone
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         local = [c for c in self.first.cells if c in self.local and c.assigned is not None]
@@ -97,21 +126,54 @@ class Compute(Replication):
                 "a step that returns what follows from its own examples",
             )
         self.copies = {key: c for key, c in self.copies.items() if c.value in used or c.assigned}
-        return [*self.copies.values(), *self.kept], nodes
+        self._rows = {node: cell for node, cell in self._rows.items() if cell.value in used}
+        return [*self.copies.values(), *self.kept, *self._rows.values()], nodes
+
+    def _primary(self, cell: Cell) -> int:
+        found = self._lies.get(cell.value)
+        return super()._primary(cell) if found is None else found
+
+    def _ids(self) -> list[Node]:
+        """What computes from inputs which rows are looked up."""
+        return needed(self.first.nodes, [node.inputs[1] for node in self._rows])
+
+    def pulled_by(self) -> list[int]:
+        """The positions of the inputs that say which rows are looked up."""
+        used = {v for node in (*self._ids(), *self._rows) for v in node.values()}
+        return [i for i, v in enumerate(self.first.inputs) if v in used]
 
     def pull(self) -> Graph:
-        """The graph that gives the worker's copies of weights the servers' values."""
-        cells = []
+        """The graph that gives the worker the servers' values: copies of weights, and rows."""
+        held: dict[Cell, Cell] = {}
+        copies = []
         for (cell, _), own in self.copies.items():
-            if cell in self.local or own.variable is cell.variable:
-                continue
-            home = self.devices[self._primary(cell)]
-            held = Cell(cell.name, cell.variable, cell.value.like())
-            held.value.device = home
-            copy = Cell(own.name, own.variable, own.value.like())
-            copy.assigned = held.value
-            cells += [held, copy]
-        return Graph(f"{self.first.name}, pulled", Values([]), (), Values([]), cells)
+            if cell not in self.local and own.variable is not cell.variable:
+                copies.append(_assigned(own, self._at_home(cell, held).value))
+        places = self.pulled_by()
+        names = [self.first.inputs.names[i] for i in places]
+        given = {self.first.inputs[i]: self.first.inputs[i].like() for i in places}
+        for v in given.values():
+            v.device = self.devices[self._worker]
+        new = dict(given)
+        pulled = Copying(self.devices)
+        for node in self._ids():
+            made = pulled.copy(node, [new.get(x, x) for x in node.inputs], self._worker, node.name)
+            new.update(zip(node.outputs, made.outputs, strict=True))
+        for node, rows in self._rows.items():
+            table, ids = node.inputs
+            inputs = self._at_home(self.cells[table], held).value, new.get(ids, ids)
+            made = pulled.copy(node, inputs, self._lies[table], node.name)
+            copies.append(_assigned(rows, made.outputs[0]))
+        cells = [*held.values(), *copies]
+        asked = Values(given.values(), names)
+        return Graph(f"{self.first.name}, pulled", asked, pulled.nodes, Values([]), cells)
+
+    def _at_home(self, cell: Cell, held: dict[Cell, Cell]) -> Cell:
+        """A Variable as its server has it, once for all that reads it."""
+        if cell not in held:
+            held[cell] = Cell(cell.name, cell.variable, cell.value.like())
+            held[cell].value.device = self.devices[self._primary(cell)]
+        return held[cell]
 
 
 class Push(Replication):
@@ -124,8 +186,9 @@ class Push(Replication):
         shadow: Shadow,
         homes: Sequence[int],
         gradients: dict[Value, Variable],
+        tables: Mapping[Variable, int] | None = None,
     ) -> None:
-        super().__init__(graphs, devices, shadow, homes)
+        super().__init__(graphs, devices, shadow, homes, tables)
         self.workers, self.active = self.active, []
         self._gradients = gradients
         self._kept: list[Cell] = []
@@ -144,9 +207,34 @@ class Push(Replication):
         self._kept.append(cell)
         return cell.value
 
+    _join = _sum
+
     def _places(self, cell: Cell) -> Sequence[int]:
         return () if cell in self.local else (self._primary(cell),)
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         cells, nodes = super()._cells(asked)
         return [*self._kept, *cells], nodes
+
+
+def _assigned(cell: Cell, value: Value) -> Cell:
+    """A Variable that another graph of the step reads, as the one has it that gives its value."""
+    made = Cell(cell.name, cell.variable, cell.value.like())
+    made.assigned = value
+    return made
+
+
+def _known_look_ups(graph: Graph, tables: Mapping[Value, int]) -> set[Node]:
+    """What takes rows of tables by indices that follow from inputs alone."""
+    known = set(graph.inputs)
+    found = set()
+    for node in graph.nodes:
+        if accesses_rows(node, tables):
+            ids = node.inputs[1]
+            if rows_read(node) and (ids in known or ids.constant is not None):
+                found.add(node)
+        elif node.op not in OVER_REPLICAS and all(
+            v in known or v.constant is not None for v in node.values()
+        ):
+            known.update(node.outputs)
+    return found

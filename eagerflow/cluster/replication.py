@@ -11,25 +11,29 @@ none. Sums have one order whatever comes first, so bits do not depend on timing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
 from eagerflow.cluster.copying import Copying
+from eagerflow.cluster.row_access import accesses_rows, led_to
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import needed
-from eagerflow.ops.communication.replicas import replica_mean
+from eagerflow.ops.communication.replicas import replica_concat, replica_mean
 from eagerflow.ops.elementwise.arithmetic import add, multiply
+from eagerflow.ops.shapes.joining import concat
 from eagerflow.variable import Variable
 
-__all__ = ["MEAN", "Replicated", "first_of", "replicated", "varying_in"]
+__all__ = ["MEAN", "Replicated", "first_of", "replicated", "rows_fit", "varying_in"]
 
 MEAN = replica_mean.op  # type: ignore[attr-defined]
+JOIN = replica_concat.op  # type: ignore[attr-defined]
+OVER_REPLICAS = (MEAN, JOIN)
 Shadow = Callable[[Variable, int], Variable]
 """Gives the Variable that stands for one on a replica that is not its home."""
 
@@ -54,15 +58,17 @@ def replicated(
     devices: Sequence[str],
     shadow: Shadow,
     homes: Sequence[int] | None = None,
+    tables: Mapping[Variable, int] | None = None,
 ) -> Replicated:
     """The graph of a step on several devices.
 
     ``graphs`` are the step as each replica makes it, None for one without examples: they differ in
     sizes alone. They are on the first of the ``devices``; ``homes`` are the places of those that
-    add up means and keep the optimizer's state, the replicas' own if none are given. Raises
+    add up means and keep the optimizer's state, the replicas' own if none are given. ``tables``
+    have one place each: their rows are read and written there, and nobody has a copy. Raises
     ArgumentError where the graphs differ otherwise.
     """
-    return Replication(graphs, devices, shadow, homes).made()
+    return Replication(graphs, devices, shadow, homes, tables).made()
 
 
 class Replication(Copying):
@@ -78,6 +84,7 @@ class Replication(Copying):
         devices: Sequence[str],
         shadow: Shadow,
         homes: Sequence[int] | None = None,
+        tables: Mapping[Variable, int] | None = None,
     ) -> None:
         super().__init__(devices)
         self.graphs = list(graphs)
@@ -88,7 +95,13 @@ class Replication(Copying):
         self.varying, self.local = varying_in(self.first)
         self.read = _read_by_replicas(self.first, self.varying)
         places = homes or range(len(graphs))
-        self.home = _homes(self.first, self.varying, places)
+        known = tables or {}
+        self.tables = {
+            cell.value: known[cell.variable]
+            for cell in self.first.cells
+            if cell.variable in known and cell not in self.local
+        }
+        self.home = _homes(self.first, self.varying, places, self.tables)
         self.default = places[0]
         self.shared: dict[Value, Value] = {}
         self.own: list[dict[Value, Value]] = [{} for _ in devices]
@@ -142,8 +155,8 @@ class Replication(Copying):
 
     def _node(self, i: int, node: Node) -> None:
         """What stands for a node of the first graph; what nothing needs in the end goes again."""
-        if node.op is MEAN:
-            self._sum(i, node)
+        if node.op in OVER_REPLICAS:
+            (self._sum if node.op is MEAN else self._join)(i, node)
             return
         varies = any(v in self.varying for v in node.outputs)
         for r in self.active if varies else range(len(self.devices)):
@@ -162,7 +175,8 @@ class Replication(Copying):
             y if type(y) is not Value or y.constant is not None else self._at(r, x)
             for x, y in zip(node.inputs, own.inputs, strict=True)
         ]
-        self._add(own, inputs, r, f"replica_{r}/{own.name}", self.own[r], node)
+        place = self.tables[node.inputs[0]] if accesses_rows(node, self.tables) else r
+        self._add(own, inputs, place, f"replica_{r}/{own.name}", self.own[r], node)
 
     def _add(
         self,
@@ -181,7 +195,7 @@ class Replication(Copying):
         if type(x) is not Value or x.constant is not None:
             return x
         if x in self.cells:
-            return self._cell(self.cells[x], r).value
+            return self._cell(self.cells[x], self.tables.get(x, r)).value
         found = self.own[r].get(x)
         return self.shared[x] if found is None else found
 
@@ -206,6 +220,8 @@ class Replication(Copying):
         """The place of the user's own Variable."""
         if cell in self.local:
             return 0
+        if cell.value in self.tables:
+            return self.tables[cell.value]
         new = cell.assigned
         return self.default if new is None else self.home.get(new, self.default)
 
@@ -221,6 +237,12 @@ class Replication(Copying):
             # Where they are added: in one kernel, and a gradient leaves as soon as it is made.
             parts.append(self._call(mean, multiply, (self._at(r, node.inputs[0]), share), home))
         self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), parts)
+
+    def _join(self, i: int, node: Node) -> None:
+        """The rows of all replicas, in their order."""
+        (whole,) = node.outputs
+        parts = tuple(self._at(r, node.inputs[0]) for r in self.active)
+        self.shared[whole] = self._call(whole, concat, parts, self.home[whole], axis=0)
 
     def _call(self, like: Value, op: Any, inputs: tuple[Any, ...], r: int, **more: Any) -> Value:
         """The value of a new node, with the facts of one that a node makes."""
@@ -257,7 +279,7 @@ class Replication(Copying):
         """Where a Variable is changed for sure; where else it is read, it is as well."""
         if cell in self.local:
             return self.active
-        if cell.value not in self.read:
+        if cell.value not in self.read or cell.value in self.tables:
             return (self._primary(cell),)
         # Replicas that have no examples this time need it for the next.
         return {*range(len(self.graphs)), self._primary(cell)}
@@ -272,6 +294,20 @@ class Replication(Copying):
 
 
 # What differs between replicas -------------------------------------------------------------------
+
+
+def rows_fit(graphs: Sequence[Graph | None]) -> bool:
+    """Whether the rows that are to be joined are those of all replicas together.
+
+    They are not where look-ups do not grow with the batch, and parts differ in size.
+    """
+    joins = [[n for n in g.nodes if n.op is JOIN] for g in graphs if g is not None]
+    if any(len(own) != len(joins[0]) for own in joins):
+        return False
+    return all(
+        {sum(n.inputs[0].shape[0] for n in row)} == {n.attributes["rows"] for n in row}
+        for row in zip(*joins, strict=True)
+    )
 
 
 def first_of(graphs: Sequence[Graph | None]) -> Graph:
@@ -297,7 +333,7 @@ def varying_in(graph: Graph) -> tuple[set[Value], set[Cell]]:
     while True:
         found = set(graph.inputs) | {c.value for c in local}
         for node in graph.nodes:
-            if node.op is not MEAN and any(v in found for v in node.values()):
+            if node.op not in OVER_REPLICAS and any(v in found for v in node.values()):
                 found.update(node.outputs)
         more = {c for c in graph.cells if c.assigned in found} - local
         if not more:
@@ -309,24 +345,48 @@ def _read_by_replicas(graph: Graph, varying: set[Value]) -> set[Value]:
     """What every replica reads to make its own values, but for those that means make."""
     found: set[Value] = set()
     for node in reversed(graph.nodes):
-        if node.op is MEAN or any(v in varying or v in found for v in node.outputs):
+        if node.op in OVER_REPLICAS or any(v in varying or v in found for v in node.outputs):
             found.update(node.values())
     return found
 
 
-def _homes(graph: Graph, varying: set[Value], places: Sequence[int]) -> dict[Value, int]:
+def _homes(
+    graph: Graph, varying: set[Value], places: Sequence[int], tables: Mapping[Value, int]
+) -> dict[Value, int]:
     """The place that computes what follows from means and differs nowhere.
 
     Means are spread by their bytes, the largest first; what follows is where its largest is.
+    Rows of all replicas are joined where the table lies that they are written to, and what is
+    made of a table's own rows is where these are: so they stay as exact as they are, and there.
     """
     load = dict.fromkeys(places, 0)
+    for value, place in tables.items():
+        load[place] += nbytes(value)
     homes: dict[Value, int] = {}
-    means = [node.outputs[0] for node in graph.nodes if node.op is MEAN]
-    for value in sorted(means, key=lambda v: -nbytes(v)):
-        homes[value] = min(load, key=load.__getitem__)
-        load[homes[value]] += nbytes(value)
+    led = led_to(graph, tables)
+    means = [node for node in graph.nodes if node.op in OVER_REPLICAS]
+    for node in sorted(means, key=lambda n: -_weight(n)):
+        (value,) = node.outputs
+        home = led.get(value) if node.op is JOIN else None
+        homes[value] = min(load, key=load.__getitem__) if home is None else home
+        load[homes[value]] += _weight(node)
+    of_tables: set[Value] = set()
     for node in graph.nodes:
         given = [v for v in node.values() if v in homes]
-        if given and node.op is not MEAN and not any(v in varying for v in node.outputs):
-            homes |= dict.fromkeys(node.outputs, homes[max(given, key=nbytes)])
+        if not given or node.op in OVER_REPLICAS or any(v in varying for v in node.outputs):
+            continue
+        rows = [v for v in given if v in of_tables]
+        if accesses_rows(node, tables):
+            home = tables[node.inputs[0]]
+        else:
+            home = homes[max(rows or given, key=nbytes)]
+        if rows or accesses_rows(node, tables):
+            of_tables.update(node.outputs)
+        homes |= dict.fromkeys(node.outputs, home)
     return homes
+
+
+def _weight(node: Node) -> Any:
+    """The bytes of a mean; of rows those of one, so that homes are the same for all batches."""
+    (value,) = node.outputs
+    return nbytes(value) // max(1, value.shape[0]) if node.op is JOIN else nbytes(value)

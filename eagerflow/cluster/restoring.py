@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.shadows import Shadows
+from eagerflow.cluster.tables import Tables
 from eagerflow.cluster.variables import Held, by_task
 from eagerflow.errors import FileFormatError
 from eagerflow.nn import shards, state
@@ -37,9 +38,9 @@ class Restoring:
     ``losses`` counts how often each task has lost what a worker had for itself.
     """
 
-    def __init__(self, shadows: Shadows) -> None:
+    def __init__(self, shadows: Shadows, tables: Tables) -> None:
         self.losses: Counter[str] = Counter()
-        self._shadows = shadows
+        self._shadows, self._tables = shadows, tables
         self._saved: _Saved | None = None
 
     def note(self, path: Path, variables: Mapping[str, Variable], steps: int) -> None:
@@ -75,11 +76,13 @@ class Restoring:
 
     def _from_checkpoint(self, variables: Mapping[Variable, None]) -> dict[Variable, Any] | None:
         """The values of Variables in the last checkpoint; None where it has not got them all."""
+        parts = {v: self._tables.part_of(v) for v in variables}
+        tables = {table for table, _ in parts.values()}
         while variables:
             saved = self._saved
             if saved is None:
                 return None
-            wanted = {name: v for name, v in saved.variables.items() if v in variables}
+            wanted = {name: v for name, v in saved.variables.items() if v in tables}
             try:
                 arrays = shards.read(saved.path, "ParameterServer").arrays
             except FileFormatError:
@@ -87,7 +90,9 @@ class Restoring:
                     continue
                 return None
             values = state.fitted(wanted, arrays)[0]
-            return values if len(values) == len(variables) else None
+            if len(values) < len(tables):
+                return None
+            return {v: make(values[table]) for v, (table, make) in parts.items()}
         return {}
 
     def _assign(self, values: dict[Variable, Any]) -> None:

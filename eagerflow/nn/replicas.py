@@ -8,21 +8,41 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import ContextVar
+from fractions import Fraction
 from typing import Any
 
 from eagerflow.guard import call_with
-from eagerflow.ops.communication.replicas import replica_mean
+from eagerflow.ops.communication.replicas import replica_concat, replica_mean
 from eagerflow.ops.indexing.slices import IndexedSlices
 
-__all__ = ["as_replica", "averaged", "averaged_gradients", "is_replica", "summed", "unreplicated"]
+__all__ = [
+    "as_replica",
+    "averaged",
+    "averaged_gradients",
+    "is_replica",
+    "joining_rows",
+    "summed",
+    "unreplicated",
+]
 
 _share: ContextVar[float | None] = ContextVar("share", default=None)
 """What the running replica's examples are of all; None where there are no replicas."""
+
+_times: ContextVar[Fraction | None] = ContextVar("times", default=None)
+"""How many times its rows all replicas have; None where rows are not joined."""
 
 
 def as_replica(share: float, f: Any, *args: Any, **kwargs: Any) -> Any:
     """``f(...)`` as the step of a replica, whose examples are this share of all."""
     return call_with(_share, share, f, *args, **kwargs)
+
+
+def joining_rows(times: Fraction | None, f: Any, *args: Any, **kwargs: Any) -> Any:
+    """``f(...)``, in which slices of all replicas are joined: they have so many times the rows.
+
+    With None they become tensors.
+    """
+    return call_with(_times, times, f, *args, **kwargs)
 
 
 def unreplicated(f: Any, *args: Any, **kwargs: Any) -> Any:
@@ -51,8 +71,16 @@ def averaged_gradients(grads: Sequence[Any]) -> Sequence[Any]:
     """Gradients of a mean over all examples, for those of means over each replica's."""
     if _share.get() is None:
         return grads
-    return [g if g is None else averaged(_dense(g)) for g in grads]
+    return [g if g is None else _averaged_gradient(g) for g in grads]
 
 
-def _dense(gradient: Any) -> Any:
-    return gradient.to_dense() if isinstance(gradient, IndexedSlices) else gradient
+def _averaged_gradient(gradient: Any) -> Any:
+    if not isinstance(gradient, IndexedSlices):
+        return averaged(gradient)
+    rows, times = gradient.indices.shape[0], _times.get()
+    if times is None or not isinstance(rows, int) or (rows * times).denominator > 1:
+        return averaged(gradient.to_dense())
+    total = int(rows * times)
+    values = replica_concat((gradient * _share.get()).values, rows=total)
+    indices = replica_concat(gradient.indices, rows=total)
+    return IndexedSlices(values, indices, gradient.dense_shape)

@@ -124,6 +124,7 @@ _UNNAMED = (
     "communication.order",
     "communication.replicas",
     "fft",
+    "indexing.shards",
     "nn.adaptive_updates",
     "nn.mean_differences",
     "nn.weight_products",

@@ -126,7 +126,7 @@ def _same_value(w: Writer, node: Node, x: Expression, *others: Expression) -> Ex
     return x
 
 
-@form("send", "recv", "replica_mean")
+@form("send", "recv", "replica_concat", "replica_mean")
 def _communication(w: Writer, node: Node, *xs: Expression) -> Expression:
     raise CaptureError("it cannot be exported: a program is in one place", op=node.op.name)
 

@@ -16,6 +16,7 @@ eagerflow.ops.late.load_all()
 OTHERWISE = {
     "betainc_slope": "how many terms its fraction takes depends on values",
     "nonzero": "its shape depends on values, so that no graph has it",
+    "replica_concat": "a program is in one place",
     "replica_mean": "a program is in one place",
     "recv": "a program is in one place",
     "send": "a program is in one place",

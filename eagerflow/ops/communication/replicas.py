@@ -1,17 +1,19 @@
-"""The mean over replicas: where the same step is made for several parts of a batch at once.
+"""Means and rows of all replicas: where one step is made for several parts of a batch at once.
 
-A captured step holds it as a mark. What runs the step on several devices puts sums over all of
-them in its place (``cluster/replication.py``); where there is one replica, there is one value.
+A captured step holds them as marks. What runs the step on several devices puts what all of them
+have in their places (``cluster/replication.py``); where there is one replica, there is one value.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from eagerflow.dtypes import INEXACT
-from eagerflow.errors import DTypeError
+from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
-from eagerflow.ops.family import define
+from eagerflow.ops.family import ANY, define
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
@@ -41,3 +43,57 @@ def replica_mean(xp: Any, x: Any, /, *, share: float) -> Any:
     Tensor([2., 4.], float32, cpu:0)
     """
     return x * xp.asarray(share, dtype=x.dtype)
+
+
+def _joined_spec(x: TensorSpec, rows: int) -> TensorSpec:
+    """The spec of the rows of all replicas; ShapeError where one has more of them than all."""
+    if not x.shape or x.shape[0] > rows:
+        raise ShapeError(
+            f"a part of {rows} rows cannot have the shape {x.shape}",
+            op="replica_concat",
+            argument="rows",
+            received=str(rows),
+            expected="as many rows as all replicas have",
+        )
+    return TensorSpec((rows, *x.shape[1:]), x.dtype)
+
+
+def _with_zeros(xp: Any, x: Any, rows: int) -> Any:
+    """The rows of one replica, and zeros for those of the others."""
+    more = xp.zeros((rows - x.shape[0], *x.shape[1:]), dtype=x.dtype)
+    return xp.concat([x, more])
+
+
+@define(
+    "communication",
+    dtypes=ANY,
+    infer=_joined_spec,
+    vjp=Missing("one replica does not know which of the rows of all are its own"),
+    jvp="linear",
+    batch=Missing("each replica makes a whole step"),
+    split=Missing("each replica makes a whole step"),
+    cost=lambda x, rows: Cost(0, (x.size + rows) * x.dtype.itemsize),
+    onnx=Missing("ONNX has no operators between machines; the step of one replica has none"),
+    samples=lambda rng, dtype: [
+        Sample((x,), {"rows": x.shape[0] + more})
+        for x in values(rng, dtype)
+        if x.ndim
+        for more in (0, 3)
+    ],
+    errors=lambda rng: [
+        ErrorSample((np.ones((3, 2)),), {"rows": 2}, ShapeError, "a part of 2 rows"),
+        ErrorSample((np.ones(()),), {"rows": 2}, ShapeError, "a part of 2 rows"),
+    ],
+    reference=lambda x, rows: np.concatenate([x, np.zeros((rows - len(x), *x.shape[1:]), x.dtype)]),
+)
+def replica_concat(xp: Any, x: Any, /, *, rows: int) -> Any:
+    """The rows of ``x`` of all replicas of a step, one replica after the other.
+
+    ``x`` is a tensor, whose replicas differ in the length of the first axis alone; ``rows`` is how
+    many rows all of them have. Where one replica is alone, there are zeros behind its own rows.
+    Raises ShapeError where it has more rows than all.
+
+    >>> replica_concat(ef.tensor([2.0, 4.0]), rows=3)
+    Tensor([2., 4., 0.], float32, cpu:0)
+    """
+    return x if x.shape[0] == rows else _with_zeros(xp, x, rows)

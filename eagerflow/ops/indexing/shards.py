@@ -1,0 +1,76 @@
+"""Rows of a table that is kept in shards: where in one of them they are.
+
+Each shard has a row more than it needs, at its end. What belongs to another shard goes there, so
+that the same number of rows is read and written whatever the indices are (``cluster/tables.py``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import INTEGERS, as_dtype
+from eagerflow.errors import IndexRangeError
+from eagerflow.op import Cost, ErrorSample, Sample
+from eagerflow.ops.family import batch_first, split_elementwise
+from eagerflow.ops.indexing.indices import check_values, indexing_op, signed
+from eagerflow.spec import Array, Namespace, TensorSpec
+
+_INT64 = as_dtype("int64")
+
+
+def _expected(ids: Any, begin: int, end: int, rows: int, low: int | None = None) -> Any:
+    found = ids.astype(np.int64) % rows
+    return np.where((found >= begin) & (found < end), found - begin, end - begin)
+
+
+@indexing_op(
+    dtypes=INTEGERS,
+    infer=lambda ids, **_: TensorSpec(ids.shape, _INT64),
+    vjp=(None,),
+    batch=lambda args, batched, size, **own: shard_rows(*batch_first(args, batched, size), **own),
+    split=split_elementwise,
+    cost=lambda ids, **_: Cost(4 * ids.size, 2 * ids.size * 8),
+    samples=lambda rng, dtype: (
+        [
+            Sample((np.array(ids, kind),), {"begin": begin, "end": end, "rows": 7})
+            for kind in ("int64", "int8", "uint8")
+            for ids in ([0, 3, 6], [[1, 2]], [], 5)
+            for begin, end in ((0, 4), (4, 7))
+        ]
+        + [Sample((np.array([-1, -7, 6]),), {"begin": 0, "end": 3, "rows": 7})]
+    ),
+    errors=lambda rng: [
+        ErrorSample(
+            (np.array(ids),),
+            {"begin": 0, "end": 3, "rows": 7, "low": low},
+            IndexRangeError,
+            f"index {ids[1]} is out of range for axis 0 of length 7",
+        )
+        for ids, low in (([0, 7], None), ([0, -8], None), ([0, -1], 0))
+    ],
+    reference=_expected,
+)
+def shard_rows(
+    xp: Namespace, ids: Array, /, *, begin: int, end: int, rows: int, low: int | None = None
+) -> Array:
+    """Where rows of a table lie in the shard of its rows from ``begin`` to before ``end``.
+
+    ``ids`` is a tensor of integers, of rows of a table that has ``rows`` of them; negative ones
+    count from the end. Rows outside of the shard are ``end - begin``: the one behind its last.
+    Raises IndexRangeError for rows that the table does not have, and for those below ``low``, which
+    is 0 where negative ones are none.
+
+    >>> shard_rows(ef.tensor([0, 5, -1]), begin=4, end=7, rows=7)
+    Tensor([3, 1, 2], int64, cpu:0)
+    """
+    try:
+        check_values(xp, ids, 0, rows, low)
+    except IndexRangeError as error:
+        error.op = "take" if low is None else "gather"  # which the program has called
+        raise
+    found = xp.astype(signed(ids), xp.int64)
+    found = xp.where(found < 0, found + rows, found)
+    inside = (found >= begin) & (found < end)
+    return xp.where(inside, found - begin, end - begin)
