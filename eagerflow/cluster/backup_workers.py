@@ -52,10 +52,14 @@ class BackupWorkers:
         self.past: list[Event] = []
         self.dropped = [0] * workers
         self.counted = [0] * workers
-        """Since the last merge."""
+        """In how many steps each worker has counted since the last merge."""
         self.graphs: list[Graph] = []
         self.threads = _Threads()
         self._future = None if schedule is None else deque(Event(*event) for event in schedule)
+
+    def count_anew(self) -> None:
+        """What the workers have made is merged, or given up."""
+        self.counted = [0] * len(self.counted)
 
     def enough(self, active: Sequence[int]) -> int:
         """How many of the workers that have examples a step waits for."""

@@ -163,7 +163,7 @@ class ParameterServer(DataParallel):
         if self.mode == "synchronous":
             super().merge()
             if self._backups is not None:
-                self._backups.counted = [0] * self.replicas
+                self._backups.count_anew()
             return
         try:
             self._end()
@@ -248,6 +248,8 @@ class ParameterServer(DataParallel):
 
     def give_up(self) -> None:
         """Let go of steps that were not made, as training goes on from another state."""
+        if self._backups is not None:
+            self._backups.count_anew()
         if self.mode == "asynchronous":
             self._end()
             self._order.forget_error()

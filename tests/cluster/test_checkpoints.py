@@ -475,3 +475,62 @@ def test_killed_tasks_leave_a_whole_checkpoint(processes, tmp_path, kills):
                 assert shards.read(checkpoint.latest, "test").arrays
             timer.join()
         strategy.merge()
+
+
+# Large tables ------------------------------------------------------------------------------------
+
+
+def words():
+    """A network on a table that is large enough to be in shards, and its batches."""
+    ef.random.seed(0)
+    layers = [ef.nn.Embedding(64, 4, sparse=True), ef.nn.Flatten(), ef.nn.Dense(3)]
+    model = ef.nn.Sequential(layers)
+    loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss=loss)
+    rng = np.random.default_rng(0)
+    batches = [(rng.integers(0, 64, (8, 2)), rng.integers(0, 3, 8)) for _ in range(4)]
+    model(batches[0][0])
+    return model, batches
+
+
+@pytest.mark.parametrize("mode", ["synchronous", "asynchronous"])
+def test_tables_in_shards_are_saved_whole(local, tmp_path, mode):
+    local.add("ps")
+    strategy = ef.cluster.ParameterServer(local, mode=mode, min_shard_bytes=256)
+    model, batches = words()
+    step = strategy.step(model.python_step("train")[0])
+    for x, y in batches:
+        step(x, y)
+    if mode == "asynchronous":
+        strategy.merge()
+        step(*batches[0])
+        strategy._end()
+    assert strategy.tables._shards  # else there is nothing to see here
+    path = ef.nn.Checkpoint(tmp_path / "tasks").save(model, strategy=strategy)
+    strategy.merge()
+    plain = ef.nn.Checkpoint(tmp_path / "plain").save(model)
+    assert arrays(path) == arrays(plain)
+
+
+def test_a_lost_shard_is_as_in_the_last_checkpoint(processes, tmp_path):
+    processes.add("ps")
+    strategy = ef.cluster.ParameterServer(processes, mode="asynchronous", min_shard_bytes=256)
+    model, batches = words()
+    step = strategy.step(model.python_step("train")[0])
+    for x, y in batches:
+        step(x, y)
+    strategy.merge()
+    table = model.weights[0]
+    saved = table.numpy().copy()
+    ef.nn.Checkpoint(tmp_path).save(model, strategy=strategy)
+    for x, y in batches:
+        step(x, y)
+    strategy._end()
+    shards_of = strategy.tables._shards[table]
+    (place,) = {strategy.devices[strategy.tables.places[shards_of[0].variable]]}
+    processes.kill(place.partition("/device")[0])
+    with pytest.warns(UserWarning, match="steps ago"):
+        strategy.merge()
+    found, own = table.numpy(), slice(shards_of[0].begin, shards_of[0].end)
+    assert found[own].tobytes() == saved[own].tobytes()
+    assert (found != saved).any()
