@@ -30,7 +30,7 @@ from eagerflow.variable import Variable
 __all__ = ["DataParallel", "ReplicatedStep"]
 
 MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
-COSTS = CostModel({"*": Rates()}, latency=2e-4, bandwidth=1.25e9)
+COSTS = CostModel({"*": Rates()}, latency=5e-4, bandwidth=1e10)
 """By which graphs of strategies are cut, on all machines alike: all nodes have their devices, and
 bits depend on which of them share a kernel, and so on where pieces end."""
 MIN_SHARD_BYTES = 16 << 20  # each shard of a table is sent all indices, so few are best
@@ -257,16 +257,20 @@ class CapturedStep:
         own = ("share", "rows")  # what graphs differ in besides their arguments
         self._function = Function(replica, static=own, numerics=strategy.numerics)
         self._is_mean = strategy.loss == "mean"
+        self._shares: dict[tuple[int, int], tuple[float, Fraction]] = {}
 
     def graph(self, n: int, rows: int, joins: bool, args: Any) -> Graph:
         """The step of a replica that has ``n`` examples of so many.
 
         ``joins`` says whether gradients that are slices stay so over all replicas.
         """
-        weight = n / rows if self._is_mean else 1.0
-        whole, times = (rows, Fraction(rows, n)) if joins else (None, None)
-        make = self._function.graph
-        found: Graph = as_replica(weight, joining_rows, times, make, weight, whole, *args)
+        known = self._shares.get((n, rows))
+        if known is None:  # the same objects in each step, as a trace looks whether they are
+            weight = n / rows if self._is_mean else 1.0
+            known = self._shares[n, rows] = weight, Fraction(rows, n)
+        weight, times = known
+        make, own = self._function.graph, (weight, rows if joins else None)
+        found: Graph = as_replica(weight, joining_rows, times if joins else None, make, *own, *args)
         return found
 
 

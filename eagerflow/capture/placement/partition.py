@@ -34,7 +34,7 @@ from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
 from eagerflow.profiling.trace import write
 from eagerflow.recorder import process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor
-from eagerflow.variable import assign_together, read_together
+from eagerflow.variable import Variable, assign_together, read_together
 
 DEFAULT_SIZE = 32  # of a named dimension that no size is given for
 MAX_KEPT_RUNS = 64  # whose times are kept
@@ -271,16 +271,22 @@ class Partition:
         found, events = ready.program.run([*arrays, *ready.known])
         self._times.append((ready, perf_counter() - begin, events))
         self._last = ready, events
+        places = ready.division.output_devices
         made = [
             new_tensor(array, place.kind(value.dtype))
-            for array, place, value in zip(
-                found, ready.division.output_devices, self.graph.all_outputs(), strict=True
-            )
+            for array, place, value in zip(found, places, self.graph.outputs, strict=False)
         ]
         assigned = [cell.variable for cell in cells if cell.assigned is not None]
-        count = len(made) - len(assigned)
-        assign_together(dict(zip(assigned, made[count:], strict=True)))
-        return made[:count]
+        count = len(made)
+        assign_together(
+            {
+                variable: _as_held(variable, array, place)
+                for variable, array, place in zip(
+                    assigned, found[count:], places[count:], strict=True
+                )
+            }
+        )
+        return made
 
     def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
         """The sizes of the graph's named dimensions in the arrays of its entries."""
@@ -343,6 +349,12 @@ class Partition:
         if path is not None:
             write(found, path)
         return found
+
+
+def _as_held(variable: Variable, array: Any, place: Device) -> Tensor:
+    """A new value of a Variable: on its own device, where that needs no copy."""
+    kind = variable.current._kind
+    return new_tensor(array, kind if shares_memory(place, kind.device) else place.kind(kind.dtype))
 
 
 def _with_free_fills(graph: Graph) -> Graph:
