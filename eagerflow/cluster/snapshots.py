@@ -17,7 +17,7 @@ from eagerflow.cluster.client import Client
 from eagerflow.cluster.questions import Question
 from eagerflow.cluster.shadows import Whole
 from eagerflow.nn.files import Seal
-from eagerflow.nn.shards import Shard
+from eagerflow.nn.shards import ShardFile
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, read_together
 
@@ -104,7 +104,7 @@ class Snapshot:
             to = {"folder": self._folder, "file": file}
             question.send({"do": "save", "variables": keys, "names": names, **to})
 
-    def finish(self) -> tuple[dict[str, Any], list[Shard]]:
+    def finish(self) -> tuple[dict[str, Any], list[ShardFile]]:
         """The values that are here, by name, and the files that tasks have written of the others.
 
         It returns when these are written; the first error of a task, when all have ended.
@@ -117,7 +117,7 @@ class Snapshot:
         names = [name for name in self._variables if name not in self._there]
         return {name: self._value(self._variables[name]) for name in names}, shards
 
-    def _answers(self) -> list[Shard]:
+    def _answers(self) -> list[ShardFile]:
         problem: Exception | None = None
         shards = []
         for question, variables in self._fetched:
@@ -129,7 +129,7 @@ class Snapshot:
         for file, (question, task) in self._written.items():
             try:
                 seal = question.answer()[0]["seal"]
-                shards.append(Shard(file, task, Seal(*seal)))
+                shards.append(ShardFile(file, task, Seal(*seal)))
             except Exception as error:
                 problem = problem or error
         if problem is not None:

@@ -55,7 +55,7 @@ class _Values:
     def __init__(self, variables: dict[str, Variable]) -> None:
         self._arrays = {name: variable.numpy() for name, variable in variables.items()}
 
-    def finish(self) -> tuple[dict[str, Any], list[shards.Shard]]:
+    def finish(self) -> tuple[dict[str, Any], list[shards.ShardFile]]:
         """The values by name, and the files that others have written of some."""
         return self._arrays, []
 

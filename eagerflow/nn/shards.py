@@ -21,7 +21,7 @@ import numpy as np
 from eagerflow.errors import FileFormatError, printable
 from eagerflow.nn import files
 
-__all__ = ["Shard", "check_there", "is_name", "listed", "new_prefix", "read", "remove", "write"]
+__all__ = ["ShardFile", "check_there", "is_name", "listed", "new_prefix", "read", "remove", "write"]
 
 _NAME = re.compile(r"(checkpoint-\d{8,16})-[0-9a-f]{16}-\d{4}\.shard")
 _TEXTS = {"format": "eagerflow.shard", "version": "1"}
@@ -29,7 +29,7 @@ ENTRY = "shards"
 """The text of a checkpoint's file that lists them."""
 
 
-class Shard(NamedTuple):
+class ShardFile(NamedTuple):
     """A file with a part of a checkpoint, who has written it, and what tells it from others."""
 
     name: str
@@ -56,12 +56,12 @@ def write(path: Path, arrays: Mapping[str, np.ndarray[Any, Any]], op: str) -> fi
     return files.write_sealed(path, _TEXTS, arrays, op)
 
 
-def listed(some: Sequence[Shard]) -> str:
+def listed(some: Sequence[ShardFile]) -> str:
     """The text that lists shards."""
     return json.dumps([[one.name, one.task, *one.seal] for one in some])
 
 
-def check_there(folder: Path, some: Sequence[Shard], op: str) -> None:
+def check_there(folder: Path, some: Sequence[ShardFile], op: str) -> None:
     """FileFormatError where what tasks have written is not seen here."""
     for one in some:
         path = folder / one.name
@@ -97,7 +97,7 @@ def read(path: Any, op: str) -> files.Contents:
     return files.Contents(found.texts, arrays)
 
 
-def _checked(rows: Any, path: Path) -> list[Shard]:
+def _checked(rows: Any, path: Path) -> list[ShardFile]:
     """The shards that a checkpoint lists; FileFormatError for what is no list of its own."""
     for row in rows if isinstance(rows, list) else [None]:
         fits = isinstance(row, list) and [type(x) for x in row] == [str, str, int, str]
@@ -110,7 +110,7 @@ def _checked(rows: Any, path: Path) -> list[Shard]:
                 received=printable(str(row)[:100]),
                 expected=f"names that begin with {path.stem!r}, sizes and hashes",
             )
-    return [Shard(name, task, files.Seal(size, digest)) for name, task, size, digest in rows]
+    return [ShardFile(name, task, files.Seal(size, digest)) for name, task, size, digest in rows]
 
 
 def remove(folder: Path, kept: Collection[str]) -> None:

@@ -22,7 +22,7 @@ def sharded(folder, **texts):
     for i, name in enumerate(sorted(found.arrays.keys() - mine.keys())):
         other = folder / f"{prefix}-{i:04}.shard"
         seal = shards.write(other, {name: found.arrays[name]}, "test")
-        written.append(shards.Shard(other.name, f"/job:worker/task:{i}", seal))
+        written.append(shards.ShardFile(other.name, f"/job:worker/task:{i}", seal))
     texts = found.texts | {shards.ENTRY: shards.listed(written)} | texts
     files.write(path, texts, mine, "test")
     return model, path, [folder / one.name for one in written]
