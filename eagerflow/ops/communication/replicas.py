@@ -14,6 +14,7 @@ from eagerflow.dtypes import INEXACT
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.family import ANY, define
+from eagerflow.ops.operands import whole_number
 from eagerflow.ops.samples import values
 from eagerflow.spec import TensorSpec
 
@@ -47,6 +48,7 @@ def replica_mean(xp: Any, x: Any, /, *, share: float) -> Any:
 
 def _joined_spec(x: TensorSpec, rows: int) -> TensorSpec:
     """The spec of the rows of all replicas; ShapeError where one has more of them than all."""
+    rows = whole_number(rows, "rows", 0)
     if not x.shape or x.shape[0] > rows:
         raise ShapeError(
             f"a part of {rows} rows cannot have the shape {x.shape}",
@@ -91,7 +93,7 @@ def replica_concat(xp: Any, x: Any, /, *, rows: int) -> Any:
 
     ``x`` is a tensor, whose replicas differ in the length of the first axis alone; ``rows`` is how
     many rows all of them have. Where one replica is alone, there are zeros behind its own rows.
-    Raises ShapeError where it has more rows than all.
+    Raises ShapeError where it has more rows than all, ArgumentError where ``rows`` is no number.
 
     >>> replica_concat(ef.tensor([2.0, 4.0]), rows=3)
     Tensor([2., 4., 0.], float32, cpu:0)

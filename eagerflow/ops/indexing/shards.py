@@ -15,6 +15,7 @@ from eagerflow.errors import IndexRangeError
 from eagerflow.op import Cost, ErrorSample, Sample
 from eagerflow.ops.family import batch_first, split_elementwise
 from eagerflow.ops.indexing.indices import check_values, indexing_op, signed
+from eagerflow.ops.reductions.sums import INDEX_RESULT
 from eagerflow.spec import Array, Namespace, TensorSpec
 
 _INT64 = as_dtype("int64")
@@ -28,7 +29,7 @@ def _expected(ids: Any, begin: int, end: int, rows: int, low: int | None = None)
 @indexing_op(
     dtypes=INTEGERS,
     infer=lambda ids, **_: TensorSpec(ids.shape, _INT64),
-    vjp=(None,),
+    vjp=INDEX_RESULT,
     batch=lambda args, batched, size, **own: shard_rows(*batch_first(args, batched, size), **own),
     split=split_elementwise,
     cost=lambda ids, **_: Cost(4 * ids.size, 2 * ids.size * 8),
@@ -69,6 +70,7 @@ def shard_rows(
         check_values(xp, ids, 0, rows, low)
     except IndexRangeError as error:
         error.op = "take" if low is None else "gather"  # which the program has called
+        error.hint = "the table is in shards: shard_rows tells where its rows are"
         raise
     found = xp.astype(signed(ids), xp.int64)
     found = xp.where(found < 0, found + rows, found)
