@@ -37,12 +37,12 @@ def test_training_is_that_of_whole_layers(count, microbatches):
         step(x, y)
         other(x, y)
     own.merge()
-    np.testing.assert_allclose(parts(x).numpy(), whole(x).numpy(), 1e-6, 1e-8)
+    np.testing.assert_allclose(parts(x).numpy(), whole(x).numpy(), 1e-5, 1e-6)
     joined = [one for layer in parts.layers[:2] for one in layer.joined()]
     for one, wanted in zip(joined, whole.layers[:3], strict=True):
         assert one.get_config() | {"name": ""} == wanted.get_config() | {"name": ""}
         for a, b in zip(one.weights, wanted.weights, strict=True):
-            np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-6, 1e-9)
+            np.testing.assert_allclose(a.numpy(), b.numpy(), 1e-5, 1e-6)
 
 
 def test_what_is_between_two_layers_stays_in_parts():
@@ -80,7 +80,7 @@ def test_the_network_inside_each_block_of_a_gpt():
         step(x, y)
         other(x, y)
     own.merge()
-    np.testing.assert_allclose(parts(x).numpy(), whole(x).numpy(), 1e-6, 1e-8)
+    np.testing.assert_allclose(parts(x).numpy(), whole(x).numpy(), 1e-5, 1e-6)
 
 
 def test_a_saved_model_has_the_parts(tmp_path):
