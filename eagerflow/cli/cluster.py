@@ -59,8 +59,12 @@ def add_cluster(commands: Any) -> None:
     cluster.set_defaults(run=lambda options: _ACTIONS[options.action](options))
 
 
-def _environment() -> dict[str, str]:
-    return for_child({**variables(), "RAY_AUTH_MODE": "token"})
+def _environment(near: bool = True) -> dict[str, str]:
+    return for_child({**variables(near), "RAY_AUTH_MODE": "token"})
+
+
+def _is_loopback(host: str) -> bool:
+    return host.startswith("127.")
 
 
 def _state() -> dict[str, Any] | None:
@@ -113,7 +117,7 @@ def _start(options: argparse.Namespace) -> int:
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [*_RAY, *words, "--block"],
-            env=_environment(),
+            env=_environment(not options.join and _is_loopback(options.host)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -130,7 +134,7 @@ def _start(options: argparse.Namespace) -> int:
         raise
     print(f"a Ray cluster runs at {address}")
     print(f'  in Python:          ef.cluster.Cluster({{"worker": 2}}, address="{address}")')
-    if not options.host.startswith("127."):
+    if not _is_loopback(options.host):
         print(f"  on other machines:  eagerflow cluster start --join {address} --host ADDRESS")
         print("  they need the same token: copy ~/.ray/auth_token there")
     return 0

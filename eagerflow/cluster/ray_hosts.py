@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from eagerflow.cluster.client import RemoteTask
@@ -20,29 +21,34 @@ from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
 from eagerflow.runtime import blas
 from eagerflow.runtime.ray_library import load_ray
-from eagerflow.settings import changed, setting
+from eagerflow.settings import changed, set_unless_said, setting
 
 __all__ = ["RayHosts", "variables"]
 
 ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Variables by which Ray tells nobody of its use, and binds to the address that it is given."""
+QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
+NEAR = QUIET | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Variables by which Ray tells nobody of its use, and binds to the loopback address alone."""
+TOKEN = Path("~/.ray/auth_token")  # where Ray looks for it, and ``eagerflow cluster start`` puts it
 CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
 FIRST_SECONDS = 60.0  # in which the client has to connect
 MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
 
 
-def variables() -> dict[str, str]:
+def variables(near: bool) -> dict[str, str]:
     """What Ray's processes on this machine are told by their environment.
+
+    ``near`` says whether all of them are on this one.
 
     Products have other bits with other kernels of OpenBLAS, and a task cannot choose them: Ray has
     threads of its own in each process before anything is imported. So all take this process's.
     Unless told otherwise, Ray lets whatever else there is run before its processes.
     """
     kernels = setting(blas.CORE_TYPE) or blas.kernels()
-    return QUIET | {"RAY_worker_niceness": "0"} | ({blas.CORE_TYPE: kernels} if kernels else {})
+    own = NEAR if near else QUIET
+    return own | {"RAY_worker_niceness": "0"} | ({blas.CORE_TYPE: kernels} if kernels else {})
 
 
 class TaskActor:
@@ -90,7 +96,9 @@ class RayHosts:
     own_processes = True
 
     def __init__(self, token: bytes, address: str | None, count: int) -> None:
-        with changed(QUIET):  # which Ray reads when it is imported
+        if address is not None and TOKEN.expanduser().exists():
+            set_unless_said("RAY_AUTH_MODE", "token")
+        with changed(NEAR if address is None else QUIET):  # which Ray reads when it is imported
             self._ray = load_ray("cluster", "ef.cluster")
         self._token, self._address = token, address
         self._actors: dict[str, Any] = {}
@@ -115,7 +123,7 @@ class RayHosts:
         else:
             options["address"] = self._address
         path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
-        with changed({**variables(), "PYTHONPATH": path}), _silent():
+        with changed({**variables(self._address is None), "PYTHONPATH": path}), _silent():
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**options)
@@ -131,7 +139,7 @@ class RayHosts:
             words, hint = "Ray has not started here", "it gives up after 30 s on a busy machine"
         else:
             words = f"there is no Ray cluster at {self._address}"
-            hint = "eagerflow cluster status tells the address of one that was started here"
+            hint = f"eagerflow cluster status tells the address; its token belongs into {TOKEN}"
         return SessionError(words, op="Cluster", received=told, hint=hint)
 
     def start(self, task: RemoteTask) -> dict[str, Any]:
