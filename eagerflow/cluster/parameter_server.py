@@ -103,6 +103,13 @@ class ParameterServer(DataParallel):
                 argument="staleness",
                 expected="an integer from 0, or None",
             )
+        if schedule is not None and mode == "synchronous" and backup_workers == 0:
+            raise ArgumentError(
+                "all workers come in one order in each step: there is nothing to repeat",
+                op="ParameterServer",
+                argument="schedule",
+                hint="mode='asynchronous', or backup_workers",
+            )
         super().__init__(
             cluster,
             devices=devices,

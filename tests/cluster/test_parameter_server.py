@@ -161,6 +161,7 @@ def test_mistakes_are_told():
         ({"mode": "fast"}, "is not a choice"),
         ({"staleness": -1}, "no number of steps"),
         ({"staleness": True}, "no number of steps"),
+        ({"schedule": [("push", 0)]}, "nothing to repeat"),
     ):
         with pytest.raises(ef.errors.ArgumentError, match=words):
             server(**options)
