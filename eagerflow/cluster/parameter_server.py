@@ -103,13 +103,6 @@ class ParameterServer(DataParallel):
                 argument="staleness",
                 expected="an integer from 0, or None",
             )
-        if schedule is not None and mode == "synchronous" and backup_workers == 0:
-            raise ArgumentError(
-                "all workers come in one order in each step: there is nothing to repeat",
-                op="ParameterServer",
-                argument="schedule",
-                hint="mode='asynchronous', or backup_workers",
-            )
         super().__init__(
             cluster,
             devices=devices,
@@ -119,7 +112,7 @@ class ParameterServer(DataParallel):
             retries=retries,
             min_shard_bytes=min_shard_bytes,
         )
-        _check_backups(backup_workers, self.replicas, mode)
+        _check_backups(backup_workers, self.replicas, mode, schedule is not None)
         self._backups = None
         if backup_workers:
             self._backups = BackupWorkers(self.replicas, backup_workers, schedule)
@@ -264,8 +257,15 @@ class ParameterServer(DataParallel):
                 self._restoring.renew(self.cluster.client, self._workers_own)
 
 
-def _check_backups(count: int, workers: int, mode: str) -> None:
-    """ArgumentError where so many workers cannot be late."""
+def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
+    """ArgumentError where so many workers cannot be late, or nothing could be repeated."""
+    if repeats and mode == "synchronous" and count == 0:
+        raise ArgumentError(
+            "all workers come in one order in each step: there is nothing to repeat",
+            op="ParameterServer",
+            argument="schedule",
+            hint="mode='asynchronous', or backup_workers",
+        )
     problem = None
     if not (is_count(count) or count == 0) or count >= workers:
         problem = f"{count!r} is no number of backup workers among {workers}"
