@@ -51,6 +51,11 @@ def variables(near: bool) -> dict[str, str]:
     return own | {"RAY_worker_niceness": "0"} | ({blas.CORE_TYPE: kernels} if kernels else {})
 
 
+def _is_near(address: str | None) -> bool:
+    """Whether a Ray cluster is one of this machine alone, as far as its address tells."""
+    return address is None or address == "auto" or address.startswith(("127.", "localhost:"))
+
+
 class TaskActor:
     """A task in a process that Ray has started."""
 
@@ -98,7 +103,7 @@ class RayHosts:
     def __init__(self, token: bytes, address: str | None, count: int) -> None:
         if address is not None and TOKEN.expanduser().exists():
             set_unless_said("RAY_AUTH_MODE", "token")
-        with changed(NEAR if address is None else QUIET):  # which Ray reads when it is imported
+        with changed(NEAR if _is_near(address) else QUIET):  # which Ray reads when it is imported
             self._ray = load_ray("cluster", "ef.cluster")
         self._token, self._address = token, address
         self._actors: dict[str, Any] = {}
@@ -123,7 +128,7 @@ class RayHosts:
         else:
             options["address"] = self._address
         path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
-        with changed({**variables(self._address is None), "PYTHONPATH": path}), _silent():
+        with changed({**variables(_is_near(self._address)), "PYTHONPATH": path}), _silent():
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**options)
