@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eagerflow.cluster.ray_hosts import variables
+from eagerflow.cluster.ray_hosts import is_loopback, variables
 from eagerflow.errors import SessionError
 from eagerflow.runtime.ray_library import load_ray
 from eagerflow.settings import for_child
@@ -61,10 +61,6 @@ def add_cluster(commands: Any) -> None:
 
 def _environment(near: bool = True) -> dict[str, str]:
     return for_child({**variables(near), "RAY_AUTH_MODE": "token"})
-
-
-def _is_loopback(host: str) -> bool:
-    return host.startswith("127.")
 
 
 def _state() -> dict[str, Any] | None:
@@ -117,7 +113,7 @@ def _start(options: argparse.Namespace) -> int:
     with open(log, "wb") as output:
         process = subprocess.Popen(
             [*_RAY, *words, "--block"],
-            env=_environment(not options.join and _is_loopback(options.host)),
+            env=_environment(not options.join and is_loopback(options.host)),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -134,7 +130,7 @@ def _start(options: argparse.Namespace) -> int:
         raise
     print(f"a Ray cluster runs at {address}")
     print(f'  in Python:          ef.cluster.Cluster({{"worker": 2}}, address="{address}")')
-    if not _is_loopback(options.host):
+    if not is_loopback(options.host):
         print(f"  on other machines:  eagerflow cluster start --join {address} --host ADDRESS")
         print("  they need the same token: copy ~/.ray/auth_token there")
     return 0

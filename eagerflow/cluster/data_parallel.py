@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -12,7 +13,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.capture.function import Function
 from eagerflow.capture.history import NUMBERS
-from eagerflow.capture.placement.cost_model import CostModel, Rates
+from eagerflow.capture.placement.cost_model import TYPICAL
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated, rows_fit
 from eagerflow.cluster.retries import Retried, retried
@@ -30,7 +31,7 @@ from eagerflow.variable import Variable
 __all__ = ["DataParallel", "ReplicatedStep"]
 
 MAX_KEPT_GRAPHS = 32  # of a step, for parts of other sizes
-COSTS = CostModel({"*": Rates()}, latency=5e-4, bandwidth=1e10)
+COSTS = replace(TYPICAL, latency=5e-4, bandwidth=1e10)
 """By which graphs of strategies are cut, on all machines alike: all nodes have their devices, and
 bits depend on which of them share a kernel, and so on where pieces end."""
 MIN_SHARD_BYTES = 16 << 20  # each shard of a table is sent all indices, so few are best

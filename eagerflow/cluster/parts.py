@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eagerflow.capture.placement.cost_model import CostModel, Rates, shares_memory
+from eagerflow.capture.placement.cost_model import TYPICAL, shares_memory
 from eagerflow.capture.placement.cutting import Division, Piece
 from eagerflow.capture.placement.executor import FREE, Program, Task
 from eagerflow.capture.placement.partition import piece_task
@@ -32,7 +32,6 @@ __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 INLINE_BYTES = 1 << 15  # up to which a value is sent by the thread that has made it
 BUCKET_BYTES = 4 << 20  # from which a message of several values takes no more
 QUICK_SECONDS = 3e-5  # of a piece that the thread of a connection may run itself
-COSTS = CostModel({"*": Rates()})
 RUN = "run"
 """The entry of a part's program that is the run itself: what is sent carries its number."""
 
@@ -313,8 +312,9 @@ class _Loading:
         piece.graph = graph
         made = tuple(outputs)
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
-        task.quick = not alone and _is_quick(piece)
         own = [one for x in made for one in sends.get(x, ()) if one.small]
+        # Threads that take messages send none to tasks: each could wait for the other one.
+        task.quick = not (alone or own) and _is_quick(piece)
         if own:
             places = {x: i for i, x in enumerate(made)}
             at = [(one, [places[x] for x in one.values]) for one in own]
@@ -328,7 +328,7 @@ class _Loading:
 def _is_quick(piece: Piece) -> bool:
     """Whether a piece is surely over at once: what it does is known by its sizes, and little."""
     known = all(n.op.views or not isinstance(n.op.scalar, Missing) for n in piece.nodes)
-    return known and piece.seconds(COSTS) < QUICK_SECONDS
+    return known and piece.seconds(TYPICAL) < QUICK_SECONDS
 
 
 class Send(NamedTuple):

@@ -23,7 +23,7 @@ from eagerflow.runtime import blas
 from eagerflow.runtime.ray_library import load_ray
 from eagerflow.settings import changed, set_unless_said, setting
 
-__all__ = ["RayHosts", "variables"]
+__all__ = ["RayHosts", "is_loopback", "variables"]
 
 ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
@@ -53,7 +53,12 @@ def variables(near: bool) -> dict[str, str]:
 
 def _is_near(address: str | None) -> bool:
     """Whether a Ray cluster is one of this machine alone, as far as its address tells."""
-    return address is None or address == "auto" or address.startswith(("127.", "localhost:"))
+    return address is None or address == "auto" or is_loopback(address)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, or an address with a port, can be reached from this machine alone."""
+    return host.startswith("127.") or host.partition(":")[0] == "localhost"
 
 
 class TaskActor:

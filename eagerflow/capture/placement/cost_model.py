@@ -177,6 +177,10 @@ class CostModel:
         return rates.region + max(work, size / rates.memory_rate(size))
 
 
+TYPICAL = CostModel({"*": Rates()})
+"""What is taken for the costs of devices where nothing is measured."""
+
+
 def _has_square_filter(node: Node) -> bool:
     """Whether a convolution, or one of its gradients, has filters of 3x3."""
     shapes = [v.shape for v in (*node.values(), *node.outputs)]

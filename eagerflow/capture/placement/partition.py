@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.capture.gradient import find_source
 from eagerflow.capture.placement.calibration import calibrate
-from eagerflow.capture.placement.cost_model import CostModel, Rates, shares_memory
+from eagerflow.capture.placement.cost_model import TYPICAL, CostModel, shares_memory
 from eagerflow.capture.placement.cutting import Cut, Division, Piece, divide
 from eagerflow.capture.placement.executor import FREE, Event, Program, Task
 from eagerflow.capture.placement.placement import Placement, as_devices, moved, placed
@@ -38,7 +38,6 @@ from eagerflow.variable import Variable, assign_together, read_together
 
 DEFAULT_SIZE = 32  # of a named dimension that no size is given for
 MAX_KEPT_RUNS = 64  # whose times are kept
-_ANY = CostModel({"*": Rates()})
 
 
 class _Ready(NamedTuple):
@@ -114,7 +113,7 @@ class Partition:
     @property
     def _model(self) -> CostModel:
         # With one device there is nothing to choose, and nothing needs to be measured.
-        return self.costs if len(self.devices) > 1 else self._given or _ANY
+        return self.costs if len(self.devices) > 1 else self._given or TYPICAL
 
     def _ready(self, sizes: dict[str, int]) -> _Ready:
         key = tuple(sizes.values())
