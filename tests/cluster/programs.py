@@ -67,3 +67,17 @@ def error_of(f):
     except EagerflowError as error:
         return error
     raise AssertionError("it has not failed")
+
+
+def trained_on(make, batches, own=None):
+    """A model after steps on batches, by a strategy or without one, and its numbers."""
+    model = make()
+    model(batches[0][0])
+    step = model.python_step("train")[0]
+    if own is not None:
+        step = own.step(step)
+    for x, y in batches:
+        step(x, y)
+    if own is not None:
+        own.merge()
+    return model, model.logs()

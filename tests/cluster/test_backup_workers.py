@@ -24,6 +24,7 @@ from tests.capture.placement.several_devices import COSTS
 from tests.cluster.kills import Killer, kill
 from tests.cluster.kills import trained as trained_on_digits
 from tests.cluster.processes import ProcessHosts
+from tests.cluster.programs import trained_on
 from tests.cluster.test_data_parallel import OPTIMIZERS, assert_same, batch, dense, network
 
 WORKERS, SERVERS = ["cpu:0", "cpu:1", "cpu:2"], ["cpu:3"]
@@ -46,17 +47,7 @@ def make(*layers, optimizer="adam"):
 
 
 def trained(own, batches, made=make):
-    """A model after steps on batches, and its numbers."""
-    model = made()
-    model(batches[0][0])
-    step = model.python_step("train")[0]
-    if own is not None:
-        step = own.step(step)
-    for x, y in batches:
-        step(x, y)
-    if own is not None:
-        own.merge()
-    return model, model.logs()
+    return trained_on(made, batches, own)
 
 
 def bits(found):

@@ -12,6 +12,7 @@ import eagerflow as ef
 from eagerflow.cluster import data_parallel
 from eagerflow.cluster.replication import replicated
 from eagerflow.nn.replicas import as_replica
+from tests.cluster.programs import trained_on
 
 DEVICES = [f"cpu:{i}" for i in range(4)]
 RNG = np.random.default_rng(0)
@@ -39,19 +40,7 @@ def batch(rows, shape=(5,)):
 
 def trained(make, batches, count=None, **options):
     """A model after steps on batches, on so many replicas, and its numbers."""
-    model = make()
-    model(batches[0][0])
-    if count is None:
-        step = model.python_step("train")[0]
-        for x, y in batches:
-            step(x, y)
-        return model, model.logs()
-    own = strategy(count, **options)
-    step = own.step(model.python_step("train")[0])
-    for x, y in batches:
-        step(x, y)
-    own.merge()
-    return model, model.logs()
+    return trained_on(make, batches, None if count is None else strategy(count, **options))
 
 
 def assert_same(found, wanted, tolerance=1e-11):

@@ -11,6 +11,7 @@ import eagerflow as ef
 from eagerflow.cluster.replication import varying_in
 from eagerflow.cluster.stages import Positions, cuts_by_costs
 from eagerflow.nn.replicas import as_replica
+from tests.cluster.programs import trained_on
 from tests.cluster.test_data_parallel import (
     DEVICES,
     OPTIMIZERS,
@@ -31,20 +32,6 @@ def strategy(count, microbatches=4, **options):
     return ef.cluster.Pipeline(
         devices=DEVICES[:count], microbatches=microbatches, **{"costs": COSTS, **options}
     )
-
-
-def trained(make, batches, own=None):
-    """A model after steps on batches, in a pipeline or not, and its numbers."""
-    model = make()
-    model(batches[0][0])
-    step = model.python_step("train")[0]
-    if own is not None:
-        step = own.step(step)
-    for x, y in batches:
-        step(x, y)
-    if own is not None:
-        own.merge()
-    return model, model.logs()
 
 
 def graph_of(own):
@@ -72,7 +59,7 @@ def test_steps_are_those_of_the_whole_batch(name):
         return network(*dense(), *dense(), optimizer=OPTIMIZERS[name]())
 
     batches = [batch(n) for n in (8, 8, 7, 2, 1, 8)]
-    assert_same(trained(make, batches, strategy(3)), trained(make, batches), 1e-7)
+    assert_same(trained_on(make, batches, strategy(3)), trained_on(make, batches), 1e-7)
 
 
 @settings(max_examples=10, deadline=None)
@@ -89,7 +76,7 @@ def test_any_numbers_of_examples_stages_and_microbatches(sizes, stages, microbat
         return network(*dense())
 
     own = strategy(stages, microbatches, schedule=schedule)
-    assert_same(trained(make, batches, own), trained(make, batches))
+    assert_same(trained_on(make, batches, own), trained_on(make, batches))
 
 
 def words(rows, length=6):
@@ -111,7 +98,7 @@ def test_layers_of_lstm():
 
     batches = [words(n) for n in (8, 7)]
     own = strategy(3)
-    assert_same(trained(make, batches, own), trained(make, batches), 1e-5)
+    assert_same(trained_on(make, batches, own), trained_on(make, batches), 1e-5)
     homes = {c.name: c.value.device for c in graph_of(own).cells if c.name.endswith("_kernel")}
     assert sorted(homes.values()) == DEVICES[:3]
 
@@ -123,8 +110,8 @@ def test_a_gpt_whose_embedding_two_stages_read():
 
     batches = [words(n) for n in (8, 7)]
     own = strategy(2)
-    model, logs = trained(make, batches, own)
-    assert_same((model, logs), trained(make, batches), 1e-7)
+    model, logs = trained_on(make, batches, own)
+    assert_same((model, logs), trained_on(make, batches), 1e-7)
     graph = graph_of(own)
     assert len(graph.cells) == len({c.variable for c in graph.cells})  # nothing has copies
     homes = {c.name: c.value.device for c in graph.cells}
@@ -147,7 +134,7 @@ def test_running_means_are_handed_on():
         return network(ef.nn.BatchNormalization(momentum=0.5, dtype="float64"), *dense())
 
     x, y = batch(8)
-    model, _ = trained(make, [(x, y)], strategy(2, 2))
+    model, _ = trained_on(make, [(x, y)], strategy(2, 2))
     wanted = 0.5 * (0.5 * x[:4].mean(0)) + 0.5 * x[4:].mean(0)
     np.testing.assert_allclose(model.layers[0].moving_mean.numpy(), wanted, 1e-4)
 
@@ -182,7 +169,7 @@ def bits_after(batches, **options):
         more = [ef.nn.Dense(6, dtype="float64"), ef.nn.Dropout(0.5)]
         return network(*more, *dense(), optimizer="adam")
 
-    model = trained(make, batches, strategy(2, **options))[0]
+    model = trained_on(make, batches, strategy(2, **options))[0]
     return [v.numpy().tobytes() for v in (*model.variables, *model.optimizer.variables)]
 
 

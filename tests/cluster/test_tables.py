@@ -9,6 +9,7 @@ import eagerflow as ef
 from eagerflow.cluster import ray_hosts
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import ProcessHosts
+from tests.cluster.programs import trained_on
 
 ROWS, WIDTH = 23, 4
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2", "cpu:3"]
@@ -68,16 +69,7 @@ BATCHES = [batch(n) for n in (8, 7, 1, 8)]
 
 
 def trained(make, own=None, batches=BATCHES):
-    model = make()
-    model(batches[0][0])
-    step = model.python_step("train")[0]
-    if own is not None:
-        step = own.step(step)
-    for x, y in batches:
-        step(x, y)
-    if own is not None:
-        own.merge()
-    return model
+    return trained_on(make, batches, own)[0]
 
 
 def values(model):

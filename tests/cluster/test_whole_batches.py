@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.cluster.programs import trained_on
 from tests.cluster.test_data_parallel import OPTIMIZERS, assert_same, batch, dense, network
 
 WORKERS, SERVERS = ["cpu:0", "cpu:1"], ["cpu:2", "cpu:3"]
@@ -12,20 +13,6 @@ STRATEGIES = {
     "servers": lambda: ef.cluster.ParameterServer(devices=WORKERS, servers=SERVERS),
 }
 STRATEGY = pytest.mark.parametrize("strategy", STRATEGIES)
-
-
-def trained(make, batches, own=None):
-    """A model after steps on batches, and its numbers."""
-    model = make()
-    model(batches[0][0])
-    step = model.python_step("train")[0]
-    if own is not None:
-        step = own.step(step)
-    for x, y in batches:
-        step(x, y)
-    if own is not None:
-        own.merge()
-    return model, model.logs()
 
 
 def halves(x, y):
@@ -47,8 +34,8 @@ def test_accumulated_gradients_are_those_of_one_large_batch(strategy, optimizer)
     def make(steps=None):
         return network(*dense(), optimizer=optimizer(0.1, gradient_accumulation_steps=steps))
 
-    found, logs = trained(lambda: make(2), cut, STRATEGIES[strategy]())
-    wanted, whole_logs = trained(make, batches)
+    found, logs = trained_on(lambda: make(2), cut, STRATEGIES[strategy]())
+    wanted, whole_logs = trained_on(make, batches)
     assert_same_weights(found, wanted, 1e-6)  # float32 in its slots
     assert int(found.optimizer.iterations) == int(wanted.optimizer.iterations) == 3
     for name, value in whole_logs.items():
@@ -61,11 +48,11 @@ def test_a_step_that_is_not_due_leaves_the_weights(strategy):
         return network(*dense(), optimizer=ef.nn.optimizers.SGD(0.1, gradient_accumulation_steps=3))
 
     x, y = batch(8)
-    model, _ = trained(make, [(x, y)] * 2, STRATEGIES[strategy]())
+    model, _ = trained_on(make, [(x, y)] * 2, STRATEGIES[strategy]())
     begin = make()
     begin(x)
     assert_same_weights(model, begin, 0.0)
-    model, _ = trained(make, [(x, y)] * 3, STRATEGIES[strategy]())
+    model, _ = trained_on(make, [(x, y)] * 3, STRATEGIES[strategy]())
     assert not np.array_equal(model.weights[0].numpy(), begin.weights[0].numpy())
 
 
@@ -84,7 +71,7 @@ def test_synchronized_statistics_are_those_of_the_whole_batch(strategy, steps):
         own = ef.nn.optimizers.SGD(0.05, momentum=0.9, gradient_accumulation_steps=steps)
         return network(*layers, optimizer=own)
 
-    assert_same(trained(make, batches, STRATEGIES[strategy]()), trained(make, batches), 1e-6)
+    assert_same(trained_on(make, batches, STRATEGIES[strategy]()), trained_on(make, batches), 1e-6)
 
 
 @pytest.mark.parametrize("name", ["norm", "means", "in turn", "scaled"])
@@ -93,7 +80,7 @@ def test_servers_make_the_steps_of_one_device(name):
         return network(*dense(), optimizer=OPTIMIZERS[name]())
 
     batches = [batch(n) for n in (8, 7, 1, 8)]
-    assert_same(trained(make, batches, STRATEGIES["servers"]()), trained(make, batches), 1e-7)
+    assert_same(trained_on(make, batches, STRATEGIES["servers"]()), trained_on(make, batches), 1e-7)
 
 
 @pytest.mark.parametrize("name", ["adam", "norm", "in turn", "scaled"])
@@ -108,4 +95,4 @@ def test_asynchronous_steps_in_turn_are_those_of_one_device(name):
     own = ef.cluster.ParameterServer(
         devices=WORKERS, servers=SERVERS, mode="asynchronous", schedule=turns
     )
-    assert_same(trained(make, batches, own), trained(make, batches), 1e-7)
+    assert_same(trained_on(make, batches, own), trained_on(make, batches), 1e-7)
