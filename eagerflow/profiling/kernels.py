@@ -158,8 +158,13 @@ def _is_kernel(x: Any) -> bool:
     return callable(x) and not hasattr(x, "untimed")
 
 
+_timed_ops: dict[Op, None] = {}
+"""Those that may have timed kernels in their tables, in the order in which they got them."""
+
+
 def _wrap(op: Op) -> None:
     """Put timed kernels into an op's tables, where there are others."""
+    _timed_ops[op] = None
 
     def wrapped(x: Any, key: Any) -> Any:
         place = (key if isinstance(key, Kind) else key[0]).device
@@ -176,6 +181,7 @@ def _wrap_learned(op: Op) -> None:
 def _unwrap(op: Op) -> None:
     """Put the kernels themselves into an op's tables."""
     _replace(op, lambda x, key: getattr(x, "untimed", x))
+    _timed_ops.pop(op, None)
 
 
 def _replace(op: Op, new: Callable[[Any, Any], Any]) -> None:
@@ -200,9 +206,9 @@ class Kernels:
         _gradients.on()
 
     def off(self) -> None:
-        """Leave them alone."""
+        """Leave them alone. What was done when this is cut short need not be done again."""
         while _wrap_learned in learned.hear:
             learned.hear.remove(_wrap_learned)
-        for op in list(learned.things):
-            _unwrap(op)
         _gradients.off()
+        while (op := next(reversed(_timed_ops), None)) is not None:
+            _unwrap(op)
