@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.capture.placement.cost_model import TYPICAL, shares_memory
-from eagerflow.capture.placement.cutting import Division, Piece
+from eagerflow.capture.placement.cutting import Cut, Division, Piece
 from eagerflow.capture.placement.executor import FREE, Program, Task
 from eagerflow.capture.placement.partition import piece_task
 from eagerflow.capture.saving.file import decode, encode
@@ -105,6 +105,7 @@ class _Dividing:
         graph = division.graph
         self.fed = {v: i for i, v in enumerate(graph.inputs)}
         self.makers = {v: p.number for p in division.pieces for v in p.graph.outputs}
+        self.published = {v for p in division.pieces for v in p.published}
         self.buckets: dict[Any, _Bucket] = {}
         self.read = {v for p in division.pieces for v in p.graph.inputs}
         self.assigned = [cell.assigned for cell in graph.cells if cell.assigned is not None]
@@ -123,7 +124,7 @@ class _Dividing:
         graph = self.division.graph
         for piece in self.division.pieces:
             self._piece(piece)
-        for i, cut in enumerate(self.division.cuts):
+        for i, cut in self._in_order_of_making():
             self._cut(i, cut.given, cut.arrived, self.places[cut.source], self.places[cut.target])
         needed = {*self.read, *graph.all_outputs(), *self.returned.values()}
         for i, value in enumerate(graph.inputs):
@@ -143,6 +144,13 @@ class _Dividing:
         busy = [m for m in self.made.values() if m.rows["pieces"] or any(m.positions.values())]
         return [making.made() for making in busy]
 
+    def _in_order_of_making(self) -> list[tuple[int, Cut]]:
+        """The cuts with their numbers: messages are of what is made in a row."""
+        made = [v for p in self.division.pieces for v in p.graph.outputs]
+        order = {v: i for i, v in enumerate(made)}
+        cuts = enumerate(self.division.cuts)
+        return sorted(cuts, key=lambda numbered: order.get(numbered[1].given, -1))
+
     def _piece(self, piece: Piece) -> None:
         making = self.made[piece.device.task]
         making.arrays.append(np.frombuffer(encode(piece.graph), np.uint8))
@@ -155,6 +163,7 @@ class _Dividing:
                 piece.priority,
                 [self.number(v) for v in piece.graph.inputs],
                 [self.number(v) for v in piece.graph.outputs],
+                [self.number(v) for v in piece.published],
             ]
         )
 
@@ -180,11 +189,14 @@ class _Dividing:
         """The message that a value goes with: that of others of its piece, while it has room."""
         size, maker = nbytes(value), self.makers.get(value)
         small = size <= INLINE_BYTES
-        key = source, target, maker, small
+        early = value in self.published
+        key = source, target, maker, small, early
         found = self.buckets.get(key)
-        if found is None or found.bytes >= BUCKET_BYTES or not (small or maker is not None):
+        alone = early if small else maker is None  # what is little leaves early to be there early
+        if found is None or found.bytes >= BUCKET_BYTES or alone:
             found = self.buckets[key] = _Bucket([], [])
-            self.made[source].rows["sends"].append([i, target, small, found.sent])
+            inline = small and not early
+            self.made[source].rows["sends"].append([i, target, inline, found.sent])
             self.made[target].rows["receives"].append([i, found.received])
         found.bytes += size
         return found
@@ -241,6 +253,7 @@ class _Loading:
         self.tasks: list[Task] = []
         self.entries: list[Any] = [RUN]
         self.same: dict[Any, Any] = {}  # of what is moved, the value that has its memory
+        self.published = {x for *_, own in text["pieces"] for x in own}
 
     def find(self, value: Any) -> Any:
         """The value whose memory one has."""
@@ -267,10 +280,10 @@ class _Loading:
             for number, rows in text["receives"]
         ]
         sends: dict[Any, list[Send]] = {}
-        for number, peer, small, rows in text["sends"]:
+        for number, peer, inline, rows in text["sends"]:
             values = [self.find(v) for v, _, _ in rows]
             ends = [(as_device(place), as_dtype(dtype)) for _, place, dtype in rows]
-            sends.setdefault(values[0], []).append(Send(number, peer, small, values, ends))
+            sends.setdefault(values[0], []).append(Send(number, peer, inline, values, ends))
         for row, data in zip(text["pieces"], self.graphs, strict=True):
             self._piece(row, data, sends)
         for rest in sends.values():
@@ -306,20 +319,22 @@ class _Loading:
         return landing
 
     def _piece(self, row: Sequence[Any], data: Any, sends: dict[Any, list[Send]]) -> None:
-        number, place, exact, alone, priority, inputs, outputs = row
+        number, place, exact, alone, priority, inputs, outputs, published = row
         graph = decode(bytes(data))
         piece = Piece(number, as_device(place), exact, alone, list(graph.nodes), priority=priority)
         piece.graph = graph
-        made = tuple(outputs)
-        task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
-        own = [one for x in made for one in sends.get(x, ()) if one.small]
-        # Threads that take messages send none to tasks: each could wait for the other one.
-        task.quick = not (alone or own) and _is_quick(piece)
+        piece.published = tuple([graph.outputs[outputs.index(x)] for x in published])
+        task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))
+        own = [one for x in task.outputs for one in sends.get(x, ()) if one.inline]
+        # Threads that take messages send none to tasks: each could wait for the other one. And what
+        # waits for another piece's middle is not run there.
+        held_up = alone or own or published or not self.published.isdisjoint(task.inputs)
+        task.quick = not held_up and _is_quick(piece)
         if own:
-            places = {x: i for i, x in enumerate(made)}
+            places = {x: i for i, x in enumerate(task.outputs)}
             at = [(one, [places[x] for x in one.values]) for one in own]
             task.call = partial(_run_and_send, task.call, at)
-            task.inputs = (RUN, *task.inputs)
+            task.inputs = (*task.inputs, RUN)
             for one in own:
                 sends[one.values[0]].remove(one)
         self.tasks.append(task)
@@ -336,7 +351,7 @@ class Send(NamedTuple):
 
     number: int
     peer: str
-    small: bool
+    inline: bool
     values: list[Any]
     ends: list[tuple[Device, Any]]
 
@@ -344,7 +359,7 @@ class Send(NamedTuple):
 def _run_and_send(
     call: Callable[..., Any], sends: Iterable[tuple[Send, list[int]]], given: Sequence[Any]
 ) -> Sequence[Any]:
-    run, *arrays = given
+    *arrays, run = given
     found: Sequence[Any] = call(arrays)
     for one, places in sends:
         _send(one, (run, *[found[i] for i in places]))

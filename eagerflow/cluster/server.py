@@ -391,7 +391,7 @@ class TaskServer:
         with self._lock:
             cancelled = self._runs.pop(number, None) is None
             if error is None and not cancelled:
-                self._staged[number] = [settled(x) for x in found[count:]]
+                self._staged[number] = found[count:]
         run.values.clear()
         self.transport.forget(number)
         if cancelled:

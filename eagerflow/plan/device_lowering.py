@@ -248,10 +248,17 @@ class DeviceLowering(Lowering):
 
     # The end -------------------------------------------------------------------------------------
 
+    def outgoing(self, value: Value) -> str:
+        """How a value is written that others keep: as a copy, where it lies in the plan."""
+        text = self.text(value)
+        if self._homes[value].backend.host or self.lifetimes.root(value) not in self._lent:
+            return text
+        own = self.program.device.backend
+        return f"{self.program.known('_copied', own.copy, 'copied')}({text})"
+
     def results(self) -> list[str]:
         """The names of what the program gives, none of it in memory of the plan."""
         program, root = self.program, self.lifetimes.root
-        copied = program.known("_copied", program.device.backend.copy, "copied")
         entries = {root(v) for v in self.graph.all_inputs()}
         found: dict[Value, str] = {}
         for value in self.graph.all_outputs():
@@ -265,7 +272,7 @@ class DeviceLowering(Lowering):
                 program.write(f"{store}({name}, {text})", None, self.depth)
                 found[value] = name
             elif root(value) in self._lent:
-                name = program.local(value)
-                program.write(f"{name} = {copied}({text})", None, self.depth)
+                copied, name = self.outgoing(value), program.local(value)
+                program.write(f"{name} = {copied}", None, self.depth)
                 found[value] = name
         return [found.get(v) or self.text(v) for v in self.graph.all_outputs()]

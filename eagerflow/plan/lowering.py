@@ -56,7 +56,7 @@ from eagerflow.spec import MAX_RANK
 
 MIN_DELETED_BYTES = 1 << 15  # of an array that is deleted as soon as no step needs it
 PROGRAM_NAMES = frozenset(
-    {"asarray", "buffers", "commit", "empty", "int", "max", "min", "range", "replay"}
+    {"asarray", "buffers", "commit", "empty", "int", "max", "min", "publish", "range", "replay"}
 )
 RESERVED = PROGRAM_NAMES | frozenset((*keyword.kwlist, *keyword.softkwlist))
 IDENTIFIER = re.compile(r"_?[A-Za-z][A-Za-z0-9_]*")  # that Python does not normalize
@@ -89,6 +89,7 @@ class Program:
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
+        self.published: dict[Value, int] = {}  # what is told as soon as it is made
         self.products: list[ProductChoice] = []
         self._own: set[str] = set()  # names that were given
         self._free_name = FreeNames(RESERVED).take
@@ -201,7 +202,21 @@ class Lowering:
                 self._node(step, number)
             else:
                 self._fused_kernel(step, number)
+            self.publish(step)
             self._release(number)
+
+    def publish(self, step: Step) -> None:
+        """Tell of what a step has made, where somebody waits for it."""
+        published = self.program.published
+        for value in step.outputs if published else ():
+            if value in published:
+                self.flush()
+                line = f"publish({published[value]}, {self.outgoing(value)})"
+                self.program.write(line, step, self.depth)
+
+    def outgoing(self, value: Value) -> str:
+        """How a value is written that others keep."""
+        return self.text(value)
 
     def _control(self, node: Node) -> None:
         """A branch or loop; in a function of its own where it is deep inside of others."""

@@ -25,7 +25,7 @@ from eagerflow.errors import (
 )
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
-from eagerflow.graph.ir import Node, place_of
+from eagerflow.graph.ir import Node, Value, place_of
 from eagerflow.plan.device_segments import DeviceSegment, start
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
@@ -110,6 +110,8 @@ class Plan:
     Made by ``graph.plan()``. ``order`` gives the steps of a graph, and of the bodies in it: its
     nodes, some of them grown into regions, in an order in which they can run. ``run`` takes
     arrays for the graph's entries, and gives those of its finals; nothing is checked or assigned.
+    Of values that are ``published`` it tells as soon as it has made them: the first of what it is
+    given then is a function that is called with the position of such a value and its array.
     Several threads may run a plan at once: each run has buffers of its own. Errors of the ops
     name the user's line.
 
@@ -129,11 +131,12 @@ class Plan:
         order: Callable[[Graph], Sequence[Step]],
         device: Device,
         exact: bool = False,
+        published: Sequence[Value] = (),
     ) -> None:
         self.graph = graph
         self.device = device
         try:
-            self._program = lower(graph, order, device, exact)
+            self._program = lower(graph, order, device, exact, published)
         except EagerflowError:
             raise
         except MemoryError as error:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from eagerflow.devices import Device
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value
 from eagerflow.graph.names import tuple_of
 from eagerflow.plan.device_lowering import DeviceLowering, starters
 from eagerflow.plan.epilogues import with_epilogues
@@ -15,10 +16,15 @@ from eagerflow.plan.lowering import Lowering, Program
 
 
 def lower(
-    graph: Graph, order: Callable[[Graph], Sequence[Step]], device: Device, exact: bool = False
+    graph: Graph,
+    order: Callable[[Graph], Sequence[Step]],
+    device: Device,
+    exact: bool = False,
+    published: Sequence[Value] = (),
 ) -> Program:
     """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
     program = Program(device, order, exact)
+    program.published = {v: i for i, v in enumerate(published)}
     steps: Sequence[Step] = order(graph)
     updates: dict[Step, Update] = {}
     if device.backend.host:
@@ -32,7 +38,7 @@ def lower(
     )
     results = lowering.results()
     program.write(f"return {tuple_of(results) if results else '()'}")
-    first = ["buffers", "commit"] if program.updates else ["buffers"]
+    first = ["buffers"] + ["commit"] * bool(program.updates) + ["publish"] * bool(published)
     program.lines.insert(0, f"def replay({', '.join([*first, *names])}):")
     program.places.insert(0, None)
     _join(program)

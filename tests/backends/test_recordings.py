@@ -11,8 +11,11 @@ import eagerflow as ef
 from eagerflow.backends import cuda_graphs
 from eagerflow.backends.cupy import CupyBackend
 from eagerflow.codegen.cuda import launch
+from eagerflow.devices import current_device
 from eagerflow.errors import EagerflowError
+from eagerflow.fusion.groups import fuse
 from eagerflow.plan.device_segments import DeviceSegment
+from eagerflow.plan.plan import Plan
 from eagerflow.plan.renewals import MAX_BLOCKS, Renewal
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_streams import Misuse
@@ -240,6 +243,26 @@ def test_released_plans_let_go_of_recordings(gpus):
     plan.release()
     assert not any(segment._recordings for segment in segments)
     close(captured(x), two_steps(x))
+
+
+def test_what_is_published_is_no_memory_of_the_plan(gpus):
+    """It is kept by others while the plan goes on, and runs again."""
+    captured = recorded(two_steps, x := numbers((5, 7)))
+    graph = captured.graphs[-1]
+    outputs = list(graph.all_outputs())
+    runs = []
+    with ef.device("gpu:1"):
+        plan, plain = Plan(graph, fuse, current_device(), False, outputs), graph.plan()
+        for factor in (1.0, 2.0, 3.0):
+            arrays, told = [(x * factor)._array], {}
+            found = plan.run([told.__setitem__, *arrays])
+            runs.append((told, found, plain.run(arrays)))
+        for told, found, expected in runs:  # those of early runs too, now that others have followed
+            assert sorted(told) == list(range(len(outputs)))
+            for i, b in enumerate(expected):
+                a = ef.tensor(told[i]).numpy()
+                np.testing.assert_array_equal(a, ef.tensor(found[i]).numpy())
+                np.testing.assert_allclose(a, ef.tensor(b).numpy(), 1e-5)
 
 
 def test_profiles_are_of_steps(gpus):

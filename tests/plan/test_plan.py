@@ -14,8 +14,12 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.codegen import kernel
+from eagerflow.devices import current_device
 from eagerflow.errors import EagerflowError, IndexRangeError, ShapeError
+from eagerflow.fusion.groups import fuse
+from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay
+from tests.capture.placement.several_devices import random_program
 
 X = ef.tensor([1.0, 2.0, 3.0])
 
@@ -304,6 +308,33 @@ def test_an_error_gives_variables_back_to_other_threads():
     reader.start()
     reader.join(10)
     assert done == [2.0]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_what_is_published_is_told_when_it_is_made(exact):
+    """Once, in the order of the program, with the very array that the run gives at its end."""
+    before_the_end = 0
+    for seed in range(25):
+        graph, inputs, _ = random_program(seed, ["cpu:0"])
+        order = (lambda g: g.nodes) if exact else fuse
+        outputs = list(dict.fromkeys(v for v in graph.all_outputs() if v.node is not None))
+        plan = Plan(graph, order, current_device(), exact, outputs)
+        arrays = [x._array for x in inputs] + [c.variable.value._array for c in graph.cells]
+        expected = Plan(graph, order, current_device(), exact).run(arrays)
+        for _ in range(2):  # in memory that was used before
+            told = []
+            note = lambda i, array, told=told: told.append((i, array, array.copy()))
+            found = plan.run([note, *arrays])
+            assert sorted(i for i, *_ in told) == list(range(len(outputs)))
+            for a, b in zip(found, expected, strict=True):
+                np.testing.assert_array_equal(a, b)
+            places = {v: k for k, v in enumerate(graph.all_outputs())}
+            for i, array, then in told:
+                np.testing.assert_array_equal(array, then)
+                np.testing.assert_array_equal(then, found[places[outputs[i]]])
+        tells = ["publish(" in line for line in plan.source().splitlines() if "#" in line]
+        before_the_end += not all(tells[tells.index(True) :])
+    assert before_the_end > 5
 
 
 def test_too_much_memory_is_a_typed_error_and_changes_nothing():

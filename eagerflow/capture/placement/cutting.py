@@ -2,9 +2,10 @@
 
 A piece is a run of nodes of one device that waits for nothing in between. Groups of nodes are
 looked at in the order of their begins; one begins a new piece where it needs a value that
-another device has not sent by then, and where waiting for the end of the piece would hold up a
-reader elsewhere. A piece needs from other devices only what was begun before its own first
-group, so pieces cannot wait for each other in a circle.
+another device has not sent by then. A piece needs from other devices only what was begun before
+its own first group, so pieces cannot wait for each other in a circle. Where waiting for the end
+of a piece would hold up a reader elsewhere, or a link would still carry much of it then, a piece
+publishes a value: others get it as soon as it is made.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from eagerflow.plan.plan import Plan
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
-BUCKET_SLACKS = 10  # times as long as that a link may have to carry what a piece sends at its end
+MIN_PUBLISHED_SECONDS = 1e-5  # that a link needs for a value, from which it leaves when it is made
 _SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
 
 
@@ -72,11 +73,13 @@ class Piece:
     nodes: list[Node] = field(default_factory=list)
     first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
-    deadline: float = math.inf  # when another device begins to wait for a value of it
-    sending: float = 0.0  # seconds that links take for what it makes for others
+    end: float = 0.0
     priority: float = 0.0
     graph: Graph = None  # type: ignore[assignment]
-    after: tuple[int, ...] = ()
+    waits: dict[int, list[Value]] = field(default_factory=dict)
+    """Of each piece that it waits for, what it reads of it."""
+    published: tuple[Value, ...] = ()
+    """What others get before the end, in the order in which it is made."""
 
     @cached_property
     def steps(self) -> Sequence[Step]:
@@ -91,6 +94,7 @@ class Piece:
             lambda graph: self.steps if graph is self.graph else self._steps_of(graph),
             self.device,
             self.exact,
+            self.published,
         )
 
     def _steps_of(self, graph: Graph) -> Sequence[Step]:
@@ -101,11 +105,29 @@ class Piece:
         """How it uses cores."""
         return ALONE if self.alone else mode_of(self.device)
 
+    @property
+    def after(self) -> tuple[int, ...]:
+        """The pieces that it waits for."""
+        return tuple(self.waits)
+
     def seconds(self, model: CostModel) -> float:
         """What the piece takes, by a model."""
+        return sum(self._step_seconds(model))
+
+    def remaining(self, model: CostModel) -> dict[Value, float]:
+        """For each value that it publishes, the seconds from when it is made to the end."""
+        found: dict[Value, float] = {}
+        taken = self._step_seconds(model) if self.published else []
+        rest = 0.0
+        for step, seconds in zip(reversed(self.steps), reversed(taken), strict=False):
+            found.update((v, rest) for v in step.outputs if v in self.published)
+            rest += seconds
+        return found
+
+    def _step_seconds(self, model: CostModel) -> list[float]:
         name = f"{self.device} alone" if self.alone else str(self.device)
         name = name if name in model.devices else str(self.device)
-        return sum(model.step(step, name) for step in self.steps)
+        return [model.step(step, name) for step in self.steps]
 
     def __repr__(self) -> str:
         return f"<piece {self.number} on {self.device}: {len(self.nodes)} nodes>"
@@ -148,6 +170,7 @@ class _Partitioner:
         self.exact = exact
         self.devices = placement.devices
         self.nodes: list[Node] = []
+        self.numbers: dict[Node, int] = {}  # of those of pieces, in the graph
         self.cuts: list[Cut] = []
         self.pieces: list[Piece] = []
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
@@ -167,7 +190,6 @@ class _Partitioner:
     def cut(self) -> Division:
         """All nodes, in the order of their begins."""
         placement = self.placement
-        needed, sending = self._needed_elsewhere()
         current: list[Piece | None] = [None] * len(self.devices)
         for at, i in enumerate(placement.schedule.order):
             group, k = placement.groups[i], placement.group_devices[i]
@@ -188,12 +210,9 @@ class _Partitioner:
                 self.pieces.append(piece)
             piece.alone = piece.alone or alone
             piece.priority = max(piece.priority, placement.ranks[i])
-            for node in nodes:
-                self._copy(node, k, piece)
-            if i in needed:
-                end = placement.schedule.ends[i]
-                piece.deadline = min(piece.deadline, max(end + self.slack, needed[i]))
-                piece.sending += sending[i]
+            piece.end = placement.schedule.ends[i]
+            for n, node in zip(group.nodes, nodes, strict=True):
+                self._copy(n, node, k, piece)
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
@@ -202,25 +221,31 @@ class _Partitioner:
             return False
         return any(map(depends_on_threads, nodes))
 
-    def _needed_elsewhere(self) -> tuple[dict[int, float], dict[int, float]]:
-        """For each group with readers on other devices, by when its results have to leave.
-
-        And how many seconds the links take for them.
-        """
-        by: dict[int, float] = {}
-        links: dict[tuple[int, Value, int], float] = {}
+    def _needed_elsewhere(self) -> dict[Value, float]:
+        """For each value with readers on other devices, by when it has to leave."""
+        by: dict[Value, float] = {}
         placement = self.placement
         for i, group in enumerate(placement.groups):
             target = placement.group_devices[i]
             for x in group.given:
-                maker = self.makers.get(x)
-                if maker is not None and self.made_on[x] != target:
-                    moved = links[maker, x, target] = self._moved(x, target)
-                    by[maker] = min(by.get(maker, math.inf), placement.schedule.begins[i] - moved)
-        sending = dict.fromkeys(by, 0.0)
-        for (maker, _, _), seconds in links.items():
-            sending[maker] += seconds - self.model.latency
-        return by, sending
+                if self.made_on[x] != target:
+                    begin = placement.schedule.begins[i] - self._moved(x, target)
+                    own = self.new.get(x, x)
+                    by[own] = min(by.get(own, math.inf), begin)
+        return by
+
+    def _published(self, maker: dict[Value, Piece]) -> dict[Value, bool]:
+        """What leaves its piece before the end: whether it is needed by then, or is only large."""
+        needed = self._needed_elsewhere()
+        found = {}
+        for cut in self.cuts:
+            piece = maker.get(cut.given)
+            if piece is not None:
+                seconds = self.model.transfer(cut.bytes, cut.source, cut.target)
+                is_early = needed.get(cut.given, math.inf) < piece.end - self.slack
+                if is_early or seconds - self.model.latency > MIN_PUBLISHED_SECONDS:
+                    found[cut.given] = is_early
+        return found
 
     def _moved(self, value: Value, target: int) -> float:
         """Seconds of a transfer."""
@@ -231,8 +256,6 @@ class _Partitioner:
         """Whether a group cannot go on with a piece, or should not."""
         placement = self.placement
         schedule, k = placement.schedule, placement.group_devices[i]
-        if schedule.ends[i] > piece.deadline or piece.sending > BUCKET_SLACKS * self.slack:
-            return True
         if alone != piece.alone and placement.groups[i].costs[k] > MIN_SHARED_SECONDS:
             return True
         for x in new:
@@ -246,7 +269,7 @@ class _Partitioner:
 
     # Nodes -----------------------------------------------------------------------------------
 
-    def _copy(self, node: Node, k: int, piece: Piece) -> None:
+    def _copy(self, n: int, node: Node, k: int, piece: Piece) -> None:
         """The node on its device, with what it reads from elsewhere received."""
         inputs = tuple([self.at(x, k) if type(x) is Value else x for x in node.inputs])
         made = node.like(inputs)
@@ -254,6 +277,7 @@ class _Partitioner:
         self.new.update(zip(node.outputs, made.outputs, strict=True))
         self.places.update(dict.fromkeys(made.outputs, k))
         self.nodes.append(made)
+        self.numbers[made] = n
         piece.nodes.append(made)
 
     def at(self, value: Value, k: int) -> Value:
@@ -337,8 +361,12 @@ class _Partitioner:
         maker = {v: p for p in self.pieces for node in p.nodes for v in node.outputs}
         used = {*graph.all_outputs(), *(cut.given for cut in self.cuts)}
         sources = {cut.arrived: cut.given for cut in self.cuts}
+        published = self._published(maker)
+        hurried = {maker[v] for v, is_early in published.items() if is_early}
         given: dict[Piece, dict[Value, None]] = {}
         for piece in self.pieces:
+            if piece not in hurried:  # what was read last is near, in the order of the graph
+                piece.nodes.sort(key=self.numbers.__getitem__)
             read = (x for node in piece.nodes for x in node.values())
             given[piece] = dict.fromkeys(
                 x for x in read if x.constant is None and maker.get(x) is not piece
@@ -348,8 +376,11 @@ class _Partitioner:
             made = [v for node in piece.nodes for v in node.outputs if v in used]
             name = f"{graph.name} piece {piece.number} on {piece.device}"
             piece.graph = Graph(name, Values(given[piece]), piece.nodes, Values(made))
-            before = (maker.get(sources.get(x, x)) for x in given[piece])
-            piece.after = tuple(dict.fromkeys(p.number for p in before if p is not None))
+            piece.published = tuple([v for v in made if v in published])
+            for x in given[piece]:
+                before = maker.get(sources.get(x, x))
+                if before is not None:
+                    piece.waits.setdefault(before.number, []).append(sources.get(x, x))
 
 
 def _plain(name: str) -> str:

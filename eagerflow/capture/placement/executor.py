@@ -20,6 +20,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from queue import SimpleQueue
 from time import perf_counter
@@ -51,6 +52,9 @@ class Task:
     """Names of the nodes that it computes."""
     quick: bool = False
     """Whether it takes less time than a switch to its device's thread: others may run it too."""
+    published: tuple[Hashable, ...] = ()
+    """What it makes besides its outputs, and tells of on the way: the first that it is given then
+    is a function that takes the position of such a value and its array."""
 
 
 class Event(NamedTuple):
@@ -250,8 +254,9 @@ class Program:
         self.finals = tuple(finals)
         self.arrivals = tuple(arrivals)
         self.makers = {x: number for number, task in enumerate(tasks) for x in task.outputs}
-        self.makers |= {x: number for number, x in enumerate(arrivals, len(tasks))}
-        self.follows: list[list[int]] = [[] for _ in (*tasks, *arrivals)]
+        others = [*arrivals, *(x for task in tasks for x in task.published)]
+        self.makers |= {x: number for number, x in enumerate(others, len(tasks))}
+        self.follows: list[list[int]] = [[] for _ in (*tasks, *others)]
         self.waits: list[int] = []
         for number, task in enumerate(tasks):
             after = {self.makers[x] for x in task.inputs if x in self.makers}
@@ -354,6 +359,8 @@ class Run(ScopeGuard):
         if self.error is None and not self._stopped:
             try:
                 given = [self.values[x] for x in task.inputs]
+                if task.published:
+                    given.insert(0, partial(self._publish, task))
                 begin = perf_counter()
                 found = run_at(task.mode, self._program.shares[task.device], task.call, given)
                 end = perf_counter()
@@ -361,6 +368,17 @@ class Run(ScopeGuard):
             except BaseException as error:
                 self._fail(error)
         self._pass_on([] if found is None else self._finish(task, found, Event(number, begin, end)))
+
+    def _publish(self, task: Task, position: int, array: Any) -> None:
+        """A task has made a value, and goes on: those begin that have waited for it alone."""
+        value = task.published[position]
+        with self._lock:
+            if self._readers[value]:
+                self.values[value] = array
+            ready = [] if self.error is not None else self._made_ready(self._program.makers[value])
+            self._going += bool(ready)  # this task is still at work
+        for following in ready:
+            self._enqueue(following)
 
     def arrive(self, value: Hashable, array: Any) -> None:
         """An arrival is there: those tasks begin that have waited for it alone."""

@@ -414,20 +414,29 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
 
 def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
     """A piece as a task of a program, in which its inputs and outputs are these values."""
+    names = dict(zip(piece.graph.outputs, outputs, strict=True))
+    at_end = [i for i, v in enumerate(piece.graph.outputs) if v not in piece.published]
     return Task(
         f"piece {piece.number}",
         piece.device,
-        partial(_run, piece.plan),
+        partial(_run, piece.plan, at_end) if piece.published else partial(_run_whole, piece.plan),
         inputs,
-        outputs,
+        tuple([outputs[i] for i in at_end]),
         piece.mode,
         piece.priority,
         nodes=tuple([node.name for node in piece.nodes]),
+        published=tuple([names[v] for v in piece.published]),
     )
 
 
-def _run(plan: Plan, arrays: Sequence[Any]) -> tuple[Any, ...]:
+def _run_whole(plan: Plan, arrays: Sequence[Any]) -> tuple[Any, ...]:
     return plan.run(arrays)  # which is another method while there is a profile
+
+
+def _run(plan: Plan, at_end: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
+    """What is not published is made when the piece is over."""
+    found = plan.run(arrays)
+    return [found[i] for i in at_end]
 
 
 def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:

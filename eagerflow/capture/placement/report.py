@@ -68,14 +68,17 @@ def _several(count: int, what: str) -> str:
 def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostModel) -> float:
     """Seconds of a run, if each device takes its ready piece with the most work behind it."""
     numbers = {place: k for k, place in enumerate(dict.fromkeys(p.device for p in pieces))}
-    follows: list[dict[int, float]] = [{} for _ in pieces]
-    for p in pieces:
-        for before in p.after:
-            # Only another device has to be told that a piece has ended.
-            told = pieces[before].device is not p.device
-            follows[before][p.number] = model.latency if told else 0.0
     alone = {p.number for p in pieces if p.alone}
     crowd = model.crowd if len(numbers) > 1 else 1.0
+    remaining = [p.remaining(model) for p in pieces]
+    follows: list[dict[int, float]] = [{} for _ in pieces]
+    for p in pieces:
+        for before, values in p.waits.items():
+            # Only another device has to be told that a piece has ended, or made what it publishes.
+            told = pieces[before].device is not p.device
+            early = min(remaining[before].get(v, 0.0) for v in values)
+            early *= 1.0 if before in alone else crowd
+            follows[before][p.number] = model.latency * told - early
     found = list_schedule(
         [numbers[p.device] for p in pieces],
         [t if i in alone else t * crowd for i, t in enumerate(seconds)],

@@ -102,9 +102,74 @@ def test_random_dependencies_neither_hang_nor_mix_up(three_cpus):
             for i in range(count)
         ]
         modes = {i: (SHARED, ALONE, FREE)[int(rng.integers(3))] for i in range(count)}
-        values, events = program_of(three_cpus, after, modes=modes).run([seed])
+        tasks = tasks_of(three_cpus, after, modes=modes)
+        tasks = [published(task) if rng.integers(2) else task for task in tasks]
+        values, events = Program(tasks, [0], range(1, count + 1)).run([seed])
         assert values == expected(after, seed)
         assert sorted(e.task for e in events) == list(range(count))
+
+
+def published(task):
+    """The same task, which tells of its result before it ends."""
+    call = task.call
+
+    def publish(given):
+        given[0](0, call(given[1:])[0])
+        return []
+
+    task.call, task.published, task.outputs = publish, task.outputs, ()
+    return task
+
+
+def test_what_is_published_is_there_before_its_task_ends(three_cpus):
+    begun = threading.Event()
+
+    def make(given):
+        given[0](0, 7)
+        assert begun.wait(LIMIT / 2)  # for the reader, who so runs beside it
+        return [8]
+
+    def read(given):
+        begun.set()
+        return [given[0] + 1]
+
+    first, second = map(as_device, three_cpus[:2])
+    tasks = [
+        Task("make", first, make, (0,), (2,), FREE, published=(1,)),
+        Task("read", second, read, (1,), (3,), FREE),
+        Task("both", first, number(0), (1, 2), (4,), FREE),
+    ]
+    for _ in range(20):
+        begun.clear()
+        values, events = Program(tasks, [0], [1, 2, 3, 4]).run([0])
+        assert values == [7, 8, 8, 15]
+        assert len(events) == 3
+
+
+@pytest.mark.parametrize("failing", ["make", "read"])
+def test_errors_beside_what_is_published_end_the_run(three_cpus, failing):
+    def make(given):
+        given[0](0, 7)
+        if failing == "make":
+            raise ValueError("make")
+        return [8]
+
+    def read(given):
+        if failing == "read":
+            raise ValueError("read")
+        return [0]
+
+    first, second = map(as_device, three_cpus[:2])
+    tasks = [
+        Task("make", first, make, (0,), (2,), FREE, published=(1,)),
+        Task("read", second, read, (1,), (3,), FREE),
+        published(Task("never", first, number(0), (2, 3), (4,), FREE)),
+        Task("nor", second, number(0), (4,), (5,), FREE),
+    ]
+    program = Program(tasks, [0], [5])
+    for _ in range(20):
+        with pytest.raises(ValueError, match=failing):
+            program.run([0])
 
 
 def test_the_most_urgent_of_the_ready_tasks_runs_first(three_cpus):
