@@ -32,6 +32,8 @@ class Progress(NamedTuple):
     """The number that ``save`` was given, or that of the optimizer's steps."""
     epoch: int | None
     """The number that ``save`` was given."""
+    batch: int | None = None
+    """The number that ``save`` was given."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class _Made:
     path: Path
     step: int | None
     epoch: int | None
+    batch: int | None
     variables: dict[str, Variable] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     here: list[str] = field(default_factory=list)
@@ -146,12 +149,13 @@ class Checkpoint:
         epoch: int | None = None,
         strategy: Any = None,
         wait: bool = True,
+        batch: int | None = None,
     ) -> Path:
         """Write the state of a training as it is now; gives the file's path.
 
-        ``loader`` has ``state()``, which JSON can hold. ``step`` and ``epoch`` are numbers that
-        ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not given. With
-        the ``strategy`` that trains, the values are those of one moment between two runs, merged;
+        ``loader`` has ``state()``, which JSON can hold. ``step``, ``epoch`` and ``batch`` are
+        numbers that ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not
+        given. With the ``strategy`` that trains, the values are those of one moment between two runs, merged;
         tasks write what they hold, side by side, into ``folder``, which all machines have to see.
         Without ``wait`` this returns when the moment has been taken, and the files are written
         while training goes on; what fails then is raised by the next ``save``, ``restore`` or
@@ -161,7 +165,7 @@ class Checkpoint:
         self.wait()
         latest = self.latest
         number = 1 if latest is None else int(latest.stem.partition("-")[2]) + 1
-        made = _Made(self.folder / f"checkpoint-{number:08}.ef", step, epoch)
+        made = _Made(self.folder / f"checkpoint-{number:08}.ef", step, epoch, batch)
         made.variables = state.named_state(model)
         if loader is not None:
             made.texts["loader"] = json.dumps(loader.state())
@@ -201,7 +205,8 @@ class Checkpoint:
         step = made.step
         if step is None:
             step = next((int(arrays[name]) // made.calls for name in made.here), 0)
-        texts = {**made.texts, "progress": json.dumps({"step": step, "epoch": made.epoch})}
+        progress = {"step": step, "epoch": made.epoch, "batch": made.batch}
+        texts = {**made.texts, "progress": json.dumps(progress)}
         if parts:
             shards.check_there(self.folder, parts, op)
             texts[shards.ENTRY] = shards.listed(parts)
@@ -246,8 +251,8 @@ class Checkpoint:
             try:
                 found = shards.read(path, "Checkpoint.restore")
                 read_facts(found, path)
-                progress = files.loads(found.texts.get("progress", ""))
-                made = Progress(path, int(progress["step"]), progress["epoch"])
+                facts = files.loads(found.texts.get("progress", ""))
+                made = Progress(path, int(facts["step"]), facts["epoch"], facts.get("batch"))
                 position = files.loads(found.texts.get("loader", "null"))
             except (FileFormatError, TypeError, KeyError) as error:
                 warnings.warn(f"{printable(str(path))} is passed over: {error}", stacklevel=2)

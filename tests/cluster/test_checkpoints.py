@@ -358,11 +358,18 @@ def test_a_state_that_does_not_help_is_tried_three_times(processes, tmp_path):
     assert [*tmp_path.iterdir()] and len(warned) >= 3
 
 
-def test_a_backup_does_not_merge_after_each_batch(local, tmp_path, monkeypatch):
-    strategy, merges = ef.cluster.DataParallel(local), []
+SAVING = {
+    "a backup": lambda folder: ef.nn.callbacks.BackupAndRestore(folder, 4),
+    "models of epochs": lambda folder: ef.nn.callbacks.ModelCheckpoint(folder / "{epoch}.ef"),
+}
+
+
+@pytest.mark.parametrize("saving", SAVING.values(), ids=SAVING)
+def test_what_saves_does_not_merge_after_each_batch(local, tmp_path, monkeypatch, saving):
+    strategy, merges, (x, y) = ef.cluster.DataParallel(local), [], examples()
     merge = strategy.merge
     monkeypatch.setattr(strategy, "merge", lambda: merges.append(1) or merge())
-    fitted(strategy, tmp_path, epochs=1, save_freq=4)
+    network().fit(x, y, epochs=1, verbose=0, callbacks=saving(tmp_path), strategy=strategy)
     assert len(merges) < 5  # of ten batches: at the first one, and the end
 
 
