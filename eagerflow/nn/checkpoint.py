@@ -155,11 +155,11 @@ class Checkpoint:
 
         ``loader`` has ``state()``, which JSON can hold. ``step``, ``epoch`` and ``batch`` are
         numbers that ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not
-        given. With the ``strategy`` that trains, the values are those of one moment between two runs, merged;
-        tasks write what they hold, side by side, into ``folder``, which all machines have to see.
-        Without ``wait`` this returns when the moment has been taken, and the files are written
-        while training goes on; what fails then is raised by the next ``save``, ``restore`` or
-        ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
+        given. With the ``strategy`` that trains, the values are those of one moment between two
+        runs, merged; tasks write what they hold, side by side, into ``folder``, which all machines
+        have to see. Without ``wait`` this returns when the moment has been taken, and the files are
+        written while training goes on; what fails then is raised by the next ``save``, ``restore``
+        or ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
         value was lost: then no state is added.
         """
         self.wait()
