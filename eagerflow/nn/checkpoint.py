@@ -239,12 +239,14 @@ class Checkpoint:
             path.unlink(missing_ok=True)
         shards.remove(self.folder, ())
 
-    def restore(self, model: Any, loader: Any = None) -> Progress | None:
+    def restore(self, model: Any, loader: Any = None, strategy: Any = None) -> Progress | None:
         """Go on from the newest whole state; gives how far that was, None where there is none.
 
         ``model`` is made and compiled as it was, and has its weights; ``loader`` has
-        ``set_state(state)``. A file that is damaged is passed over with a warning. Raises
-        FileFormatError where the state is that of another model.
+        ``set_state(state)``. With the ``strategy`` that trains, as many replicas as before go on
+        with what each had for itself, to the bit; others begin with the merged values. A file that
+        is damaged is passed over with a warning. Raises FileFormatError where the state is that of
+        another model.
         """
         self.wait()
         for path in reversed(self.paths):
@@ -264,6 +266,8 @@ class Checkpoint:
                     argument="loader",
                 )
             state.restore(model, found.arrays)
+            if strategy is not None:
+                strategy.go_on(state.named_state(model), found.arrays)
             if loader is not None:
                 loader.set_state(position)
             return made

@@ -68,7 +68,8 @@ class BackupAndRestore(Callback):
             self._save(self.model._initial_epoch)  # tasks may be lost before the first one is due
 
     def _restore(self) -> Progress | None:
-        found = self._checkpoint.restore(self.model, self.loader)
+        strategy = self.params.get("strategy")
+        found = self._checkpoint.restore(self.model, self.loader, strategy)
         self._batches, self._due, self._before = 0, None, 0
         if found is not None:
             self.model._initial_epoch = found.epoch or 0
