@@ -139,6 +139,7 @@ class Snapshot:
         finally:
             if self._client is not None:
                 self._client.snapshots.discard(self)
+                self._client.note_change()
         names = [name for name in self._variables if name not in self._there]
         return {name: self._value(self._variables[name]) for name in names} | self._parts(), shards
 
