@@ -62,8 +62,7 @@ def fit(
         validation_freq=validation_freq,
         strategy=strategy,
     )
-    model.stop_training, model._initial_epoch = False, epochs.start
-    model._initial_batch = 0
+    model.stop_training, model._initial_epoch, model._initial_batch = False, epochs.start, 0
     logs: dict[str, Any] = {}
     made = None if strategy is None else strategy.batch_step(model)
     merged = nullcontext() if strategy is None else strategy.merging()
