@@ -18,9 +18,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from eagerflow.cluster.ray_hosts import is_loopback, variables
 from eagerflow.errors import SessionError
-from eagerflow.runtime.ray_library import load_ray
+from eagerflow.runtime.ray_library import is_loopback, load_ray, told_by_environment
 from eagerflow.settings import for_child
 
 __all__ = ["add_cluster"]
@@ -60,7 +59,7 @@ def add_cluster(commands: Any) -> None:
 
 
 def _environment(near: bool = True) -> dict[str, str]:
-    return for_child({**variables(near), "RAY_AUTH_MODE": "token"})
+    return for_child({**told_by_environment(near), "RAY_AUTH_MODE": "token"})
 
 
 def _state() -> dict[str, Any] | None:

@@ -10,7 +10,9 @@ its time is measured as that of any other. Until then steps go on without it.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -28,17 +30,21 @@ from eagerflow.cluster.data_parallel import (
     joined,
     split_over,
 )
-from eagerflow.cluster.replication import Replicated
+from eagerflow.cluster.replication import Replicated, first_of
 from eagerflow.cluster.retries import retried
+from eagerflow.cluster.row_access import looked_up
 from eagerflow.cluster.schedule import Event, schedule_ended
 from eagerflow.cluster.staging import StagedCompute, joint_push
+from eagerflow.dispatch import user_frame
 from eagerflow.errors import SessionError, TaskLostError
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["BackedStep", "BackupWorkers"]
 
 _log = logging.getLogger("eagerflow.cluster")
+MIN_TABLE_BYTES, MANY_TIMES = 1 << 20, 10  # from which on it is said that tables travel
 
 
 class BackupWorkers:
@@ -234,6 +240,7 @@ class BackedStep:
         self._strategy, self._backups = strategy, backups
         self._captured = CapturedStep(strategy, f)
         self._kept: dict[tuple[int, ...], _Prepared] = {}
+        self._warned: set[Variable] = set()
 
     def __call__(self, *args: Any) -> Any:
         """Make a step on a batch; gives what it gives of the examples that have counted."""
@@ -294,12 +301,29 @@ class BackedStep:
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:
         own = self._strategy
+        self._warn_of_tables(first_of(graphs))
         parts = {r: _Part(own, graph, r) for r, graph in enumerate(graphs) if graph is not None}
         # With all of them it makes the shadows that any push needs: later ones come amid a step.
         whole = self._joint(parts, [1] * own.replicas)
         local = dict.fromkeys(v for part in parts.values() for v in part.local)
         self._backups.graphs += [graph for part in parts.values() for graph in part.graphs]
         return _Prepared(graphs, parts, [*local], [*whole.mirrored], {})
+
+    def _warn_of_tables(self, graph: Graph) -> None:
+        """Say, once for each, which tables are sent whole for a few rows."""
+        for cell, rows in looked_up(graph).items():
+            whole = nbytes(cell.value)
+            if whole < max(MIN_TABLE_BYTES, MANY_TIMES * rows) or cell.variable in self._warned:
+                continue
+            self._warned.add(cell.variable)
+            words = (
+                f"ParameterServer(backup_workers={self._backups.count}) sends {cell.name!r} whole, "
+                f"to each worker and back in each step: {whole:,} bytes, of which it looks up "
+                f"{rows:,}; without backup workers a table with a sparse gradient stays where it is"
+            )
+            frame = user_frame(sys._getframe(1))
+            place = frame.f_code.co_filename, frame.f_lineno
+            warnings.warn_explicit(words, UserWarning, *place)
 
     def _forget(self, prepared: _Prepared) -> None:
         for found, _ in prepared.pushes.values():

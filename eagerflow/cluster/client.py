@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
@@ -110,6 +109,9 @@ class Client:
         self._questions = Questions(lambda: self._thread.is_alive())
         self.snapshots: WeakSet[Any] = WeakSet()
         """Those that are still being written."""
+        self.changed = threading.Condition()
+        """Notified when a task has come or gone, or a snapshot is written."""
+        self.changes = 0
         self._numbers = itertools.count(1)
         self._closed = False
         self._calls: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
@@ -154,6 +156,17 @@ class Client:
         self.put(partial(_call, call, done))
         return _result(done)
 
+    def note_change(self) -> None:
+        """Tell those that wait for it that a task has come or gone, or a snapshot is written."""
+        with self.changed:
+            self.changes += 1
+            self.changed.notify_all()
+
+    def wait_for_change(self, seen: int, seconds: float) -> bool:
+        """Whether ``changes`` is, or becomes within so many seconds, another than was seen."""
+        with self.changed:
+            return self.changed.wait_for(lambda: self.changes != seen, seconds)
+
     # Tasks -----------------------------------------------------------------------------------
 
     def join(self, task: RemoteTask, address: dict[str, Any]) -> None:
@@ -188,6 +201,7 @@ class Client:
         task.state = READY
         self.tasks[task.name] = task
         self._introduce()
+        self.note_change()
 
     def _introduce(self) -> None:
         """Tell all tasks who is there."""
@@ -219,6 +233,7 @@ class Client:
         if task.connection is not None:
             task.connection.close()
         self._introduce()
+        self.note_change()
         return risk
 
     def _gone(self, task: RemoteTask, connection: Connection) -> None:
@@ -231,6 +246,7 @@ class Client:
         for job in list(self._jobs.values()):
             if task.name in job.tasks:
                 self._fail(job, self._loss(task))
+        self.note_change()
         self.lost(task, risk)
 
     def _cut(self, task: str, peer: str, fate: str) -> None:
@@ -599,9 +615,8 @@ class Client:
 
     def finish_snapshots(self, seconds: float) -> None:
         """Return when no task writes for a checkpoint any more, or after so many ``seconds``."""
-        end = time.monotonic() + seconds
-        while self.snapshots and time.monotonic() < end:
-            time.sleep(0.005)
+        with self.changed:
+            self.changed.wait_for(lambda: not self.snapshots, seconds)
 
     def lost_of(self, variables: Sequence[Variable]) -> list[Held]:
         """Those of some Variables whose newest value is nowhere."""
@@ -650,6 +665,7 @@ class Client:
         for task in list(self.tasks.values()):
             task.state = DRAINED
             remove_task(task.name)
+        self.note_change()
 
 
 def _call(call: Callable[[], Any], done: SimpleQueue[Any]) -> None:

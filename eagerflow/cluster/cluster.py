@@ -295,23 +295,29 @@ class Cluster(ScopeGuard):
                 op="Cluster.kill",
                 hint="cluster.wait() returns when all tasks are ready",
             )
-        life, end = own.lives, time.monotonic() + KILL_SECONDS
+        client, life = self.client, own.lives
         self._hosts.kill(own)
-        while own.state == READY and own.lives == life:
-            if time.monotonic() > end:
-                raise TimeoutError(f"{own.name} has not ended after {KILL_SECONDS:g} s")
-            time.sleep(0.005)
+        with client.changed:
+            ended = client.changed.wait_for(
+                lambda: own.state != READY or own.lives != life, KILL_SECONDS
+            )
+        if not ended:
+            raise TimeoutError(f"{own.name} has not ended after {KILL_SECONDS:g} s")
 
     def wait(self, seconds: float = 60.0) -> None:
         """Return when all tasks have answered; TimeoutError where one has not in so many seconds.
 
         So those that have gone without anybody having noticed are waited for, too.
         """
-        end = time.monotonic() + seconds
-        while late := [task.name for task in self._tasks if not self._answers(task, end)]:
-            if time.monotonic() > end:
+        client, end = self.client, time.monotonic() + seconds
+        while True:
+            seen = client.changes
+            late = [task.name for task in self._tasks if not self._answers(task, end)]
+            if not late:
+                return
+            # Who does not answer comes back, or is about to go.
+            if not client.wait_for_change(seen, end - time.monotonic()):
                 raise TimeoutError(f"{', '.join(late)} not ready after {seconds:g} s")
-            time.sleep(0.005)
 
     def _answers(self, task: RemoteTask, end: float) -> bool:
         try:

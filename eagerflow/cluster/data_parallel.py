@@ -18,7 +18,7 @@ from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.replication import Replicated, replicated, rows_fit
 from eagerflow.cluster.retries import Retried, retried
 from eagerflow.cluster.shadows import Shadows
-from eagerflow.cluster.snapshots import Snapshot
+from eagerflow.cluster.snapshots import Snapshot, parts_in
 from eagerflow.cluster.tables import Tables
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import is_inexact
@@ -140,6 +140,11 @@ class DataParallel:
 
     def merge(self) -> None:
         """Bring all values that the steps have made into the users' Variables, as one."""
+        self.shadows.merge(self.bring(), self.steps_made())
+        self.tables.merge()
+
+    def bring(self) -> list[Variable]:
+        """Bring all values here, unmerged; gives those that each replica has changed for itself."""
         used = list(self._used.values())
         # What the program has changed itself goes to the shadows with the next step, as it is.
         local = self.changed_by_replicas()
@@ -149,8 +154,7 @@ class DataParallel:
             self.pull(list({c.variable: None for c in cells}))
         self.shadows.note(local)
         self.shadows.note(mirrored)
-        self.shadows.merge(local, self.steps_made())
-        self.tables.merge()
+        return local
 
     def steps_made(self) -> Sequence[int] | None:
         """The steps that each replica has made since the last merge; None for equally many."""
@@ -202,6 +206,14 @@ class DataParallel:
         wholes = self.shadows.unmerged(self.changed_by_replicas(), self.steps_made())
         wholes |= self.tables.unmerged()
         return Snapshot(client, variables, wholes, here, folder, prefix, lambda path: None)
+
+    def go_on(self, variables: Mapping[str, Variable], arrays: Mapping[str, Any]) -> None:
+        """Let each replica go on with what it had for itself of Variables that were restored.
+
+        Both are by the names of the checkpoint. Where it has not got that of each replica, they
+        begin as after a merge.
+        """
+        self.shadows.begin_with(parts_in(variables, arrays, self.replicas))
 
     def changed_by_replicas(self) -> list[Variable]:
         """The Variables that each replica has changed for itself."""
@@ -319,10 +331,11 @@ class ReplicatedStep:
         key = tuple(map(id, graphs))
         found = self._prepared.get(key)
         if found is None:
-            self._strategy.merge()  # new shadows are made of what the Variables hold now
             own = self._strategy
+            own.bring()  # new shadows are made of what the Variables hold now
             made = own.replicated(graphs)
             while len(self._prepared) >= MAX_KEPT_GRAPHS:
+                own.merge()
                 own.forget(self._prepared.pop(next(iter(self._prepared))).found)
             found = self._prepared[key] = _Prepared(made, graphs, own.planned(made))
         return found

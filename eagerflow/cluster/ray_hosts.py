@@ -19,17 +19,20 @@ from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.server import TaskServer
 from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
-from eagerflow.runtime import blas
-from eagerflow.runtime.ray_library import load_ray
-from eagerflow.settings import changed, set_unless_said, setting
+from eagerflow.runtime.ray_library import (
+    address_of,
+    is_loopback,
+    keep_to_this_machine,
+    load_ray,
+    told_by_environment,
+)
+from eagerflow.settings import changed, set_unless_said
 
-__all__ = ["RayHosts", "is_loopback", "variables"]
+__all__ = ["RayHosts"]
 
 ATTEMPTS = 2  # to start Ray, which waits for its own processes for 30 s alone
 START_SECONDS = 120.0  # for the process of a task
-QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
-NEAR = QUIET | {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-"""Variables by which Ray tells nobody of its use, and binds to the loopback address alone."""
+NEEDS = "cluster", "ef.cluster"  # the extra, and what needs it
 TOKEN = Path("~/.ray/auth_token")  # where Ray looks for it, and ``eagerflow cluster start`` puts it
 CLOSE_SECONDS = 20.0
 GRACE_SECONDS = 2.0  # from the end of the client's connection to the end of the task
@@ -37,35 +40,11 @@ FIRST_SECONDS = 60.0  # in which the client has to connect
 MEMORY_BYTES = 80 << 20  # the least that Ray's own store of objects takes; we keep nothing there
 
 
-def variables(near: bool) -> dict[str, str]:
-    """What Ray's processes on this machine are told by their environment.
-
-    ``near`` says whether all of them are on this one.
-
-    Products have other bits with other kernels of OpenBLAS, and a task cannot choose them: Ray has
-    threads of its own in each process before anything is imported. So all take this process's.
-    Unless told otherwise, Ray lets whatever else there is run before its processes.
-    """
-    kernels = setting(blas.CORE_TYPE) or blas.kernels()
-    own = NEAR if near else QUIET
-    return own | {"RAY_worker_niceness": "0"} | ({blas.CORE_TYPE: kernels} if kernels else {})
-
-
-def _is_near(address: str | None) -> bool:
-    """Whether a Ray cluster is one of this machine alone, as far as its address tells."""
-    return address is None or address == "auto" or is_loopback(address)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether a host, or an address with a port, can be reached from this machine alone."""
-    return host.startswith("127.") or host.partition(":")[0] == "localhost"
-
-
 class TaskActor:
     """A task in a process that Ray has started."""
 
     def __init__(self, name: str, token: bytes, near: bool) -> None:
-        ray = load_ray("cluster", "ef.cluster")
+        ray = load_ray(*NEEDS)
         host = None if near else ray.util.get_node_ip_address()
         self._server = TaskServer(name, token, host, lambda: _end_after(GRACE_SECONDS))
         timer = threading.Timer(FIRST_SECONDS, self._end_alone)
@@ -108,9 +87,9 @@ class RayHosts:
     def __init__(self, token: bytes, address: str | None, count: int) -> None:
         if address is not None and TOKEN.expanduser().exists():
             set_unless_said("RAY_AUTH_MODE", "token")
-        with changed(NEAR if _is_near(address) else QUIET):  # which Ray reads when it is imported
-            self._ray = load_ray("cluster", "ef.cluster")
-        self._token, self._address = token, address
+        self._ray = load_ray(*NEEDS)
+        self._token = token
+        self._address = None if address is None else address_of(address, *NEEDS)
         self._actors: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -132,8 +111,10 @@ class RayHosts:
             }
         else:
             options["address"] = self._address
+        near = self._address is None or is_loopback(self._address)
+        keep_to_this_machine(near, *NEEDS)
         path = os.pathsep.join(filter(None, sys.path))  # so that modules are found as here
-        with changed({**variables(_is_near(self._address)), "PYTHONPATH": path}), _silent():
+        with changed({**told_by_environment(near), "PYTHONPATH": path}), _silent():
             for left in reversed(range(ATTEMPTS)):
                 try:
                     self._ray.init(**options)

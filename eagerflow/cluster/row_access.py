@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Any
 
+from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.ops.indexing.gathering import gather, take
@@ -13,6 +14,7 @@ from eagerflow.ops.indexing.updating import index_set
 __all__ = [
     "accesses_rows",
     "led_to",
+    "looked_up",
     "lowest_row",
     "row_updates",
     "rows_read",
@@ -54,6 +56,17 @@ def accesses_rows(node: Node, tables: Container[Any]) -> bool:
         and node.inputs[0] in tables
         and (rows_read(node) or rows_written(node))
     )
+
+
+def looked_up(graph: Graph) -> dict[Cell, int]:
+    """The Variables that a step changes and takes rows of, with the bytes of these rows."""
+    cells = {cell.value: cell for cell in graph.cells if cell.assigned is not None}
+    found: dict[Cell, int] = {}
+    for node in graph.nodes:
+        if rows_read(node) and node.inputs[0] in cells:
+            cell = cells[node.inputs[0]]
+            found[cell] = found.get(cell, 0) + nbytes(node.outputs[0])
+    return found
 
 
 def written_tables(graph: Graph) -> dict[Value, dict[Cell, Node]]:

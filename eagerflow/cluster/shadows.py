@@ -8,7 +8,7 @@ all parts again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -24,10 +24,14 @@ _KEYS = 0x9E3779B97F4A7C15  # steps between the keys of replicas: odd, so that a
 
 
 class Whole(NamedTuple):
-    """A value of which other Variables have parts, and what makes it of theirs."""
+    """A value of which other Variables have parts, and what makes it of theirs.
+
+    ``replicas`` are those that can go on with these parts, in their order.
+    """
 
     parts: Sequence[Variable]
     join: Callable[[Sequence[Any]], Any]
+    replicas: Sequence[int] = ()
 
 
 class Shadows:
@@ -41,6 +45,10 @@ class Shadows:
         self._of: dict[Variable, dict[int, Variable]] = {}
         self._known: dict[Variable, Tensor] = {}
         """What the users' Variables held when their shadows were made to fit."""
+        self._new: set[Variable] = set()
+        """Shadows that have not been made to fit yet."""
+        self._begins: dict[Variable, tuple[Tensor, Mapping[int, Any]]] = {}
+        """The parts that replicas are to begin with, while Variables hold these values."""
 
     def __call__(self, variable: Variable, r: int) -> Variable:
         """The Variable that stands for one on a replica."""
@@ -51,20 +59,35 @@ class Shadows:
                 variable.current, f"{variable.name}@{r}", False, device=self._devices[r]
             )
             found.is_random_state = variable.is_random_state
-            self._known.pop(variable, None)
+            self._new.add(found)
         return found
+
+    def begin_with(self, parts: Mapping[Variable, Mapping[int, Any]]) -> None:
+        """Let replicas go on with parts of their own of Variables that hold the merged values."""
+        self._begins = {v: (v.current, own) for v, own in parts.items()}
 
     def push(self, local: Iterable[Variable], mirrored: Iterable[Variable]) -> None:
         """Let shadows follow those Variables that were changed by others than runs."""
         new: dict[Variable, Any] = {}
         for variables, make in ((mirrored, _same), (local, _part)):
             for variable in variables:
-                if self._known.get(variable) is not variable.current:
-                    for r, own in self._of.get(variable, {}).items():
-                        new[own] = make(variable, r)
+                own = self._of.get(variable, {})
+                changed = self._known.get(variable) is not variable.current
+                begins = self._parts_of(variable, own) if changed else {}
+                for r, shadow in own.items():
+                    if changed or shadow in self._new:
+                        new[shadow] = begins[r] if r in begins else make(variable, r)
+                if begins:
+                    new[variable] = begins[0]
         assign_together(new)
+        self._new.difference_update(new)
         self.note(local)
         self.note(mirrored)
+
+    def _parts_of(self, variable: Variable, own: Mapping[int, Variable]) -> Mapping[int, Any]:
+        """The parts to begin with, where there is a shadow for each: else some would be lost."""
+        merged, parts = self._begins.pop(variable, (None, {}))
+        return parts if merged is variable.current and {0, *own} >= set(parts) else {}
 
     def note(self, variables: Iterable[Variable]) -> None:
         """A run has changed these Variables together with their shadows."""
@@ -91,7 +114,9 @@ class Shadows:
             if shadows and variable in self._known:  # else it has been merged already
                 made = [1 if steps is None else steps[r] for r in (0, *shadows)]
                 join = partial(_merged, variable, made)
-                found[variable] = Whole([variable, *shadows.values()], join)
+                parts = [variable, *shadows.values()]
+                # Parts that weigh differently would not be merged as before when they go on.
+                found[variable] = Whole(parts, join, [0, *shadows] if steps is None else ())
         return found
 
     def merge(self, local: Iterable[Variable], steps: Sequence[int] | None = None) -> None:

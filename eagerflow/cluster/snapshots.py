@@ -16,14 +16,37 @@ import numpy as np
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.questions import Question
 from eagerflow.cluster.shadows import Whole
+from eagerflow.nn import state
 from eagerflow.nn.files import Seal
 from eagerflow.nn.shards import ShardFile
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, read_together
 
-__all__ = ["Snapshot"]
+__all__ = ["Snapshot", "parts_in"]
 
 FETCH_SECONDS = 60.0
+_PARTS = "replicas/"  # before the number of the replica and the name of the merged value
+
+
+def parts_in(
+    variables: Mapping[str, Variable], arrays: Mapping[str, Any], replicas: int
+) -> dict[Variable, dict[int, Any]]:
+    """What each replica had for itself of Variables, of those named as in the checkpoint.
+
+    Nothing of it where the checkpoint is that of more ``replicas``, which had parts of their own.
+    """
+    own = {name for name in arrays if name.startswith(_PARTS)}
+    parts: dict[Variable, dict[int, Any]] = {}
+    for r in range(replicas):
+        wanted = {_part_name(r, name): v for name, v in variables.items()}
+        own.difference_update(wanted)
+        for variable, value in state.fitted(wanted, arrays)[0].items():
+            parts.setdefault(variable, {})[r] = value
+    return {} if own else parts
+
+
+def _part_name(replica: int, name: str) -> str:
+    return f"{_PARTS}{replica}/{name}"
 
 
 class Snapshot:
@@ -107,6 +130,8 @@ class Snapshot:
     def finish(self) -> tuple[dict[str, Any], list[ShardFile]]:
         """The values that are here, by name, and the files that tasks have written of the others.
 
+        What replicas have for themselves is there twice: merged, and the part of each.
+
         It returns when these are written; the first error of a task, when all have ended.
         """
         try:
@@ -114,8 +139,18 @@ class Snapshot:
         finally:
             if self._client is not None:
                 self._client.snapshots.discard(self)
+                self._client.note_change()
         names = [name for name in self._variables if name not in self._there]
-        return {name: self._value(self._variables[name]) for name in names}, shards
+        return {name: self._value(self._variables[name]) for name in names} | self._parts(), shards
+
+    def _parts(self) -> dict[str, Any]:
+        """What each replica has for itself, beside the merged values."""
+        return {
+            _part_name(r, name): self._array(part)
+            for name, variable in self._variables.items()
+            if (whole := self._wholes.get(variable)) is not None
+            for r, part in zip(whole.replicas, whole.parts, strict=False)
+        }
 
     def _answers(self) -> list[ShardFile]:
         problem: Exception | None = None

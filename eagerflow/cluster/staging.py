@@ -9,11 +9,10 @@ that is made again counts once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import reduce
+from functools import cached_property, reduce
 
 from eagerflow.cluster.pushing import Compute, Push
 from eagerflow.cluster.replication import Replicated, Shadow
-from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.variable import Variable
@@ -24,15 +23,10 @@ __all__ = ["StagedCompute", "joint_push"]
 class StagedCompute(Compute):
     """What a worker computes by itself, with new values of its own in ``staged`` Variables."""
 
-    def __init__(
-        self,
-        graphs: Sequence[Graph | None],
-        devices: Sequence[str],
-        shadow: Shadow,
-        homes: Sequence[int],
-    ) -> None:
-        super().__init__(graphs, devices, shadow, homes)
-        self.staged: dict[Variable, Variable] = {}
+    @cached_property
+    def staged(self) -> dict[Variable, Variable]:
+        """Those with the new values, by those that a push gives them to."""
+        return {}
 
     def _assign(self, cell: Cell, r: int) -> Value:
         new = cell.assigned

@@ -32,6 +32,8 @@ class Progress(NamedTuple):
     """The number that ``save`` was given, or that of the optimizer's steps."""
     epoch: int | None
     """The number that ``save`` was given."""
+    batch: int | None = None
+    """The number that ``save`` was given."""
 
 
 @dataclass
@@ -41,6 +43,7 @@ class _Made:
     path: Path
     step: int | None
     epoch: int | None
+    batch: int | None
     variables: dict[str, Variable] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     here: list[str] = field(default_factory=list)
@@ -146,22 +149,23 @@ class Checkpoint:
         epoch: int | None = None,
         strategy: Any = None,
         wait: bool = True,
+        batch: int | None = None,
     ) -> Path:
         """Write the state of a training as it is now; gives the file's path.
 
-        ``loader`` has ``state()``, which JSON can hold. ``step`` and ``epoch`` are numbers that
-        ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not given. With
-        the ``strategy`` that trains, the values are those of one moment between two runs, merged;
-        tasks write what they hold, side by side, into ``folder``, which all machines have to see.
-        Without ``wait`` this returns when the moment has been taken, and the files are written
-        while training goes on; what fails then is raised by the next ``save``, ``restore`` or
-        ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
+        ``loader`` has ``state()``, which JSON can hold. ``step``, ``epoch`` and ``batch`` are
+        numbers that ``restore`` gives back; ``step`` is that of the optimizer's steps if it is not
+        given. With the ``strategy`` that trains, the values are those of one moment between two
+        runs, merged; tasks write what they hold, side by side, into ``folder``, which all machines
+        have to see. Without ``wait`` this returns when the moment has been taken, and the files are
+        written while training goes on; what fails then is raised by the next ``save``, ``restore``
+        or ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
         value was lost: then no state is added.
         """
         self.wait()
         latest = self.latest
         number = 1 if latest is None else int(latest.stem.partition("-")[2]) + 1
-        made = _Made(self.folder / f"checkpoint-{number:08}.ef", step, epoch)
+        made = _Made(self.folder / f"checkpoint-{number:08}.ef", step, epoch, batch)
         made.variables = state.named_state(model)
         if loader is not None:
             made.texts["loader"] = json.dumps(loader.state())
@@ -201,7 +205,8 @@ class Checkpoint:
         step = made.step
         if step is None:
             step = next((int(arrays[name]) // made.calls for name in made.here), 0)
-        texts = {**made.texts, "progress": json.dumps({"step": step, "epoch": made.epoch})}
+        progress = {"step": step, "epoch": made.epoch, "batch": made.batch}
+        texts = {**made.texts, "progress": json.dumps(progress)}
         if parts:
             shards.check_there(self.folder, parts, op)
             texts[shards.ENTRY] = shards.listed(parts)
@@ -234,20 +239,22 @@ class Checkpoint:
             path.unlink(missing_ok=True)
         shards.remove(self.folder, ())
 
-    def restore(self, model: Any, loader: Any = None) -> Progress | None:
+    def restore(self, model: Any, loader: Any = None, strategy: Any = None) -> Progress | None:
         """Go on from the newest whole state; gives how far that was, None where there is none.
 
         ``model`` is made and compiled as it was, and has its weights; ``loader`` has
-        ``set_state(state)``. A file that is damaged is passed over with a warning. Raises
-        FileFormatError where the state is that of another model.
+        ``set_state(state)``. With the ``strategy`` that trains, as many replicas as before go on
+        with what each had for itself, to the bit; others begin with the merged values. A file that
+        is damaged is passed over with a warning. Raises FileFormatError where the state is that of
+        another model.
         """
         self.wait()
         for path in reversed(self.paths):
             try:
                 found = shards.read(path, "Checkpoint.restore")
                 read_facts(found, path)
-                progress = files.loads(found.texts.get("progress", ""))
-                made = Progress(path, int(progress["step"]), progress["epoch"])
+                facts = files.loads(found.texts.get("progress", ""))
+                made = Progress(path, int(facts["step"]), facts["epoch"], facts.get("batch"))
                 position = files.loads(found.texts.get("loader", "null"))
             except (FileFormatError, TypeError, KeyError) as error:
                 warnings.warn(f"{printable(str(path))} is passed over: {error}", stacklevel=2)
@@ -259,6 +266,8 @@ class Checkpoint:
                     argument="loader",
                 )
             state.restore(model, found.arrays)
+            if strategy is not None:
+                strategy.go_on(state.named_state(model), found.arrays)
             if loader is not None:
                 loader.set_state(position)
             return made

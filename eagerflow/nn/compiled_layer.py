@@ -28,7 +28,7 @@ class CompiledLayer(Layer):
 
     supports_masking = False  # the layers within give outputs their masks
     stop_training = False
-    _initial_epoch = 0
+    _initial_epoch = _initial_batch = 0  # where training goes on
     run_eagerly = False
     optimizer: Any = None
 

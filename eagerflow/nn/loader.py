@@ -199,10 +199,23 @@ class Loader(Source):
     def __iter__(self) -> Iterator[Any]:
         """The batches of an epoch: the rest of one, behind ``set_state``, else all.
 
-        An epoch that was left early begins anew.
+        An epoch that was left early begins anew. Where nothing is left the next one follows.
         """
         place = self._now = self._next
         self._next = _Place(place.epoch)
+        begun = place.position
+        yield from self._left_of(place)
+        if begun and place.position == begun:  # only its end shows the length of an iterable
+            place.epoch, place.position = place.epoch + 1, 0
+            if self._now is place:
+                self._next = _Place(place.epoch)
+            yield from self._left_of(place)
+        place.epoch, place.position = place.epoch + 1, 0
+        if self._now is place:
+            self._next = place
+
+    def _left_of(self, place: _Place) -> Iterator[Any]:
+        """The batches of an epoch behind a place, which goes on with them."""
         jobs = itertools.islice(self._jobs(place.epoch), place.position, None)
         work = Making(
             self._examples,
@@ -218,9 +231,6 @@ class Loader(Source):
             for made in results:
                 place.position += 1
                 yield tree.map_leaves(_tensor, made)
-        place.epoch, place.position = place.epoch + 1, 0
-        if self._now is place:
-            self._next = place
 
     def _jobs(self, epoch: int) -> Iterator[Job]:
         length = self.batch_size or 1
@@ -253,8 +263,9 @@ class Loader(Source):
     def state(self) -> dict[str, int]:
         """Where the loader stands: ``set_state`` with it goes on with the batches that follow.
 
-        Batches that were prepared and not taken count as not given. An iterable is gone through
-        again up to its place, without the functions.
+        Batches that were prepared and not taken count as not given. Behind the last one of an
+        epoch this is the begin of the next. An iterable is gone through again up to its place,
+        without the functions.
 
         >>> loader = ef.nn.Loader(np.arange(6), 2, shuffle=True, seed=0)
         >>> batches = iter(loader)
@@ -267,7 +278,12 @@ class Loader(Source):
         >>> [bool((a == b).all()) for a, b in zip(loader, rest, strict=True)]
         [True, True]
         """
-        return {"epoch": self._now.epoch, "position": self._now.position, "seed": self._seed}
+        epoch, position = self._place(self._now.epoch, self._now.position)
+        return {"epoch": epoch, "position": position, "seed": self._seed}
+
+    def _place(self, epoch: int, position: int) -> tuple[int, int]:
+        """A place, where the end of an epoch is the begin of the next."""
+        return (epoch + 1, 0) if position and position == self.steps else (epoch, position)
 
     def set_state(self, state: Mapping[str, int]) -> None:
         """Go on from a place that ``state`` gave, in the next loop; ArgumentError for others."""
@@ -288,7 +304,7 @@ class Loader(Source):
                 hint="the same data and batch_size",
             )
         self._seed = seed
-        self._begin(_Place(epoch, position))
+        self._begin(_Place(*self._place(epoch, position)))
 
     def __repr__(self) -> str:
         known = "" if self.size is None else f"{self.size} examples, "

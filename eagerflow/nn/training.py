@@ -62,7 +62,7 @@ def fit(
         validation_freq=validation_freq,
         strategy=strategy,
     )
-    model.stop_training, model._initial_epoch = False, epochs.start
+    model.stop_training, model._initial_epoch, model._initial_batch = False, epochs.start, 0
     logs: dict[str, Any] = {}
     made = None if strategy is None else strategy.batch_step(model)
     merged = nullcontext() if strategy is None else strategy.merging()
@@ -72,7 +72,9 @@ def fit(
         while epoch < epochs.stop:
             told.on_epoch_begin(epoch, {})
             progress.begin(epoch, known)
-            batches = progress.watch(source.epoch(shuffle, steps))
+            left = None if steps is None else steps - model._initial_batch % steps
+            model._initial_batch = 0
+            batches = progress.watch(source.epoch(shuffle, left))
             try:
                 with _beside(source):
                     own = _run(model, "train", batches, told, epoch == begin, made, strategy)

@@ -14,7 +14,13 @@ from typing import Any, NamedTuple
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
-from eagerflow.runtime.ray_library import load_ray
+from eagerflow.runtime.ray_library import (
+    address_of,
+    is_loopback,
+    keep_to_this_machine,
+    load_ray,
+    told_by_environment,
+)
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
@@ -23,10 +29,11 @@ from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.replica import Replica, Settings, trial
 from eagerflow.serving.repository import Folder, ModelOptions, Models, Policy
 from eagerflow.serving.sequences import SequenceLimits
-from eagerflow.settings import setting
+from eagerflow.settings import changed, setting
 
 __all__ = ["Deployment", "Scaling", "deploy"]
 
+_NEEDS = "ray-serve", "ef.serving.deploy"  # the extra, and what needs it
 _LOOKS = 0.1  # seconds between two looks at what Ray Serve has done
 _ATTEMPTS = 3  # of a replica to start, before a deployment has failed
 _SURGE = 25  # percent of the replicas that are started beside the old ones of a roll-out
@@ -268,11 +275,11 @@ def _absolute(models: Models) -> Models:
 
 
 def _ray() -> Any:
-    return load_ray("ray-serve", "ef.serving.deploy")
+    return load_ray(*_NEEDS)
 
 
 def _serve() -> Any:
-    found = extras.load("ray.serve", "ray-serve", "ef.serving.deploy")
+    found = extras.load("ray.serve", *_NEEDS)
     logging.getLogger("ray.serve").setLevel(logging.WARNING)  # each call is news to it
     return found
 
@@ -282,29 +289,21 @@ def _connect(address: str | None) -> bool:
     ray = _ray()
     if ray.is_initialized():
         return False
-    wanted = address or setting("RAY_ADDRESS")
+    given = address or setting("RAY_ADDRESS")
+    wanted = given and address_of(given, *_NEEDS)
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
-    if not wanted or wanted.startswith(("127.", "localhost:")):
-        _keep_to_this_machine()
+    near = not wanted or is_loopback(wanted)
+    keep_to_this_machine(near, *_NEEDS)
     if not wanted:
         options |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
     try:
-        ray.init(wanted or "local", **options)  # without, it tries one that has been here before
+        with changed(told_by_environment(near)):
+            ray.init(wanted or "local", **options)  # without, it tries one that was here before
     except (ConnectionError, ValueError) as error:
         raise EagerflowError(
             f"Ray cannot be reached: {error}", op="deploy", argument="address"
         ) from None
     return not wanted
-
-
-def _keep_to_this_machine() -> None:
-    """Let Ray take the loopback address for what it is.
-
-    Else it takes the machine's own in place of it, and a Ray that is started here listens on all.
-    What RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER says is read when Ray is imported, which may be long ago.
-    """
-    constants = extras.load("ray._private.ray_constants", "ray-serve", "ef.serving.deploy")
-    constants.ENABLE_RAY_CLUSTER = False
 
 
 def _try(settings: Settings) -> None:
@@ -318,7 +317,7 @@ def _try(settings: Settings) -> None:
 def _listened_on() -> tuple[str, int, str] | None:
     """Host, port and kind of the address of Ray Serve; None if it does not run."""
     # No public function tells them; Serve's own command asks the same client.
-    context = extras.load("ray.serve.context", "ray-serve", "ef.serving.deploy")
+    context = extras.load("ray.serve.context", *_NEEDS)
     client = context._get_global_client(raise_if_no_controller_running=False)
     if client is None:
         return None

@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -501,3 +502,23 @@ def test_mistakes_are_told():
     model(batch(2)[0])
     with pytest.raises(CaptureError, match="mean over all workers"):
         server().step(model.python_step("train")[0])(*batch(6))
+
+
+def looked_up_in(rows, steps=2):
+    """The warnings of a training that looks up few rows of so many."""
+    layers = [ef.nn.Embedding(rows, 64, sparse=True), ef.nn.Flatten(), ef.nn.Dense(3)]
+    model = make(*layers, optimizer="sgd")
+    x = np.arange(12).reshape(6, 2)
+    model(x)
+    step = server(2).step(model.python_step("train")[0])
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for _ in range(steps):
+            step(x, np.zeros(6, int))
+    return [str(w.message) for w in found]
+
+
+def test_tables_that_are_sent_whole_are_told_of():
+    (words,) = looked_up_in(1 << 14)
+    assert "embedding" in words and "4,194,304 bytes, of which it looks up 1,024" in words
+    assert looked_up_in(1 << 6) == []

@@ -54,6 +54,11 @@ def arrays(path):
     return {name: a.tobytes() for name, a in shards.read(path, "test").arrays.items()}
 
 
+def merged(path):
+    """Without what each replica has for itself."""
+    return {n: a for n, a in arrays(path).items() if not n.startswith("replicas/")}
+
+
 def bits(model):
     return [v.numpy().tobytes() for v in (*model.weights, *model.optimizer.variables)]
 
@@ -72,7 +77,7 @@ def test_the_values_are_those_of_a_plain_checkpoint(local, tmp_path, make):
     assert any(path.suffix == ".shard" for path in checkpoint.folder.iterdir())
     strategy.merge()
     plain = ef.nn.Checkpoint(tmp_path / "plain").save(model)
-    assert arrays(second) == arrays(plain) != arrays(first)
+    assert merged(second) == arrays(plain) != merged(first)
     assert [json.loads(files.read(p, "")[0]["progress"])["step"] for p in (first, second)] == [3, 5]
 
 
@@ -84,7 +89,7 @@ def test_devices_of_this_process_need_one_file(tmp_path):
     checkpoint.wait()
     strategy.merge()
     assert [*tmp_path.iterdir()] == [path]
-    assert arrays(path) == arrays(checkpoint.save(model))
+    assert merged(path) == arrays(checkpoint.save(model))
 
 
 def test_what_the_program_has_assigned_is_saved(local, tmp_path):
@@ -228,7 +233,7 @@ def test_a_lost_value_fails_the_save_as_a_whole(processes, tmp_path):
     assert checkpoint.paths == [kept]
     checkpoint.restore(model)
     again = checkpoint.save(model, strategy=strategy)
-    assert arrays(again) == arrays(kept)
+    assert merged(again) == merged(kept)
 
 
 # Going on ----------------------------------------------------------------------------------------
@@ -287,13 +292,13 @@ class Kills(ef.nn.callbacks.Callback):
             os.kill(self.cluster.task(self.tasks[self.batches]).pid, signal.SIGKILL)
 
 
-def fitted(strategy, folder, tasks=(), epochs=2, **options):
+def fitted(strategy, folder, tasks=(), epochs=2, size=6, more=(), **options):
     x, y = examples()
-    model = plain(ef.nn.Dropout(0.2))
+    model = plain(ef.nn.BatchNormalization(), ef.nn.Dropout(0.2))
     model(x[:2])
-    loader = ef.nn.Loader((x, y), 6, shuffle=True, seed=3)
+    loader = ef.nn.Loader((x, y), size, shuffle=True, seed=3)
     backup = ef.nn.callbacks.BackupAndRestore(folder, loader=loader, **options)
-    callbacks = [backup, Kills(strategy.cluster, dict(tasks))]
+    callbacks = [backup, Kills(strategy.cluster, dict(tasks)), *more]
     history = model.fit(loader, epochs=epochs, verbose=0, callbacks=callbacks, strategy=strategy)
     return bits(model), history
 
@@ -310,6 +315,30 @@ def test_fit_goes_back_and_ends_with_the_same_bits(processes, tmp_path, make):
     assert found == right
     assert again.epoch == history.epoch == [0, 1]
     assert [*tmp_path.iterdir()] == []
+
+
+class Cut(Exception):
+    pass
+
+
+class Ends(ef.nn.callbacks.Callback):
+    reads_batches = False
+
+    def on_train_batch_end(self, batch, logs=None):
+        if batch == 5:
+            raise Cut
+
+
+@pytest.mark.parametrize("size", [7, 10])
+def test_replicas_have_their_own_means_again_in_another_program(local, tmp_path, size):
+    """Also where the graph for a last, smaller batch is made at another moment."""
+    right, _ = fitted(ef.cluster.DataParallel(local), tmp_path / "a", size=size, save_freq=2)
+    with pytest.raises(Cut):
+        fitted(
+            ef.cluster.DataParallel(local), tmp_path / "b", more=[Ends()], size=size, save_freq=2
+        )
+    found, _ = fitted(ef.cluster.DataParallel(local), tmp_path / "b", size=size, save_freq=2)
+    assert found == right
 
 
 def test_fit_goes_back_to_its_begin(processes, tmp_path):
@@ -358,11 +387,18 @@ def test_a_state_that_does_not_help_is_tried_three_times(processes, tmp_path):
     assert [*tmp_path.iterdir()] and len(warned) >= 3
 
 
-def test_a_backup_does_not_merge_after_each_batch(local, tmp_path, monkeypatch):
-    strategy, merges = ef.cluster.DataParallel(local), []
+SAVING = {
+    "a backup": lambda folder: ef.nn.callbacks.BackupAndRestore(folder, 4),
+    "models of epochs": lambda folder: ef.nn.callbacks.ModelCheckpoint(folder / "{epoch}.ef"),
+}
+
+
+@pytest.mark.parametrize("saving", SAVING.values(), ids=SAVING)
+def test_what_saves_does_not_merge_after_each_batch(local, tmp_path, monkeypatch, saving):
+    strategy, merges, (x, y) = ef.cluster.DataParallel(local), [], examples()
     merge = strategy.merge
     monkeypatch.setattr(strategy, "merge", lambda: merges.append(1) or merge())
-    fitted(strategy, tmp_path, epochs=1, save_freq=4)
+    network().fit(x, y, epochs=1, verbose=0, callbacks=saving(tmp_path), strategy=strategy)
     assert len(merges) < 5  # of ten batches: at the first one, and the end
 
 

@@ -14,7 +14,6 @@ import pytest
 
 import eagerflow as ef
 from eagerflow import extras
-from eagerflow.cluster import ray_hosts
 from eagerflow.runtime import blas
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import SECONDS, gone
@@ -128,16 +127,6 @@ def test_nothing_is_left_of_a_client_that_is_killed():
         client.wait()
         client.stdout.close()
     assert all(gone(pid, 3 * SECONDS) for pid in pids)
-
-
-@pytest.mark.parametrize("near", [True, False])
-def test_tasks_are_told_the_kernels_of_products(monkeypatch, near):
-    if not blas.kernels():
-        pytest.skip("NumPy computes products with another library than OpenBLAS")
-    monkeypatch.delenv(blas.CORE_TYPE, raising=False)
-    assert ray_hosts.variables(near)[blas.CORE_TYPE] == blas.kernels()
-    monkeypatch.setenv(blas.CORE_TYPE, "Prescott")
-    assert ray_hosts.variables(near)[blas.CORE_TYPE] == "Prescott"
 
 
 OTHER_KERNELS = """

@@ -56,6 +56,64 @@ def test_it_goes_on_bit_for_bit(tmp_path, frequency, double):
         np.testing.assert_array_equal(a, b)
 
 
+class Stop(callbacks.Callback):
+    """Cuts a training off when a hook is called for the n-th time, and counts its epochs."""
+
+    def __init__(self, hook=None, calls=0):
+        super().__init__()
+        self.epochs, self.batches = [], 0
+        if hook is not None:
+            setattr(self, hook, self._called)
+        self._left = calls
+
+    def _called(self, number, logs=None):
+        self._left -= 1
+        if not self._left:
+            raise Cut
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.epochs.append((epoch, self.batches))
+        self.batches = 0
+
+    def on_batch_end(self, batch, logs=None):
+        self.batches += 1
+
+
+class Stream:
+    def __iter__(self):
+        return zip(X, Y, strict=True)
+
+
+DATA = {"arrays": ((X, Y), True, None), "steps": ((X, Y), True, 6), "stream": (Stream(), 7, None)}
+
+
+@pytest.mark.parametrize("data", DATA.values(), ids=DATA)
+@pytest.mark.parametrize("frequency", [2, 4])
+def test_fit_makes_the_batches_that_were_left(tmp_path, data, frequency):
+    """There are four in a pass over the data: a state may be due behind the last one."""
+    data, shuffle, steps = data
+
+    def again(folder, *cut):
+        ef.random.seed(0)
+        loader = ef.nn.Loader(data, 8, shuffle=shuffle, seed=1)
+        model = ef.nn.Sequential([ef.nn.Input((1,)), ef.nn.Dense(4), ef.nn.Dense(1)])
+        model.compile(ef.nn.optimizers.Adam(0.1), "mse")
+        backup, stop = callbacks.BackupAndRestore(folder, frequency, loader=loader), Stop(*cut)
+        more = {"epochs": EPOCHS, "steps_per_epoch": steps, "verbose": 0}
+        model.fit(loader, callbacks=[backup, stop], **more)
+        bits = [v.numpy().tobytes() for v in (*model.weights, *model.optimizer.variables)]
+        return bits, stop.epochs
+
+    right, epochs = again(tmp_path / "whole")
+    cuts = [("on_train_batch_begin", 5), ("on_epoch_end", 1), ("on_train_batch_end", 4)]
+    for i, cut in enumerate(cuts):
+        with pytest.raises(Cut):
+            again(tmp_path / f"cut {i}", *cut)
+        found, rest = again(tmp_path / f"cut {i}")
+        assert found == right
+        assert rest[1:] == epochs[-len(rest) :][1:] and rest[0][1] > 0
+
+
 def test_saved_models_can_be_loaded(tmp_path):
     model = ef.nn.Sequential([ef.nn.Input((1,)), ef.nn.Dense(1)])
     model.compile("sgd", "mse")

@@ -152,9 +152,21 @@ def test_state_goes_on_with_the_batches_that_would_have_come(workers, data):
         again = ef.nn.Loader(data, 4, shuffle=loader.shuffled, workers=workers, seed=1)
         again.set_state(state)
         rest = values(again)
+        assert rest
         if len(given) + len(rest) < len(right):
             rest += values(again)
         assert given + rest == right
+
+
+@pytest.mark.parametrize("data", [(X, Y), Numbers(23)], ids=["arrays", "iterable"])
+def test_a_state_behind_the_last_batch_goes_on_with_the_next_epoch(data):
+    loader = ef.nn.Loader(data, 4, shuffle=7, seed=9)
+    first, second = values(loader), values(loader)
+    again = ef.nn.Loader(data, 4, shuffle=7)
+    again.set_state({"epoch": 0, "position": len(first), "seed": 9})
+    next(iter(again))  # a loop that is left early
+    assert values(again) == second
+    assert again.state() == {"epoch": 2, "position": 0, "seed": 9}
 
 
 def test_a_loop_left_early_begins_anew():

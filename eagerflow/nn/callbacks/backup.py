@@ -6,6 +6,7 @@ import os
 import warnings
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from eagerflow.errors import TaskLostError
@@ -23,10 +24,12 @@ class BackupAndRestore(Callback):
     """Saves the state of a training after each epoch; ``fit`` with the same folder goes on there.
 
     The state is that of ``ef.nn.Checkpoint``, in ``backup_dir``, which is for nothing else. It is
-    saved after each epoch, or each ``save_freq`` batches. With ``double_checkpoint`` the state
-    before is kept too, in case the last one is damaged. When the training has ended the states are
-    deleted, unless ``delete_checkpoint`` is False. ``loader`` goes on too, if it is given: also in
-    the middle of an epoch. The model has its weights before ``fit``.
+    saved after each epoch, or each ``save_freq`` batches: behind the last one of an epoch when that
+    has ended, and where nobody knows how many there are, before the next batch. With
+    ``double_checkpoint`` the state before is kept too, in case the last one is damaged. When the
+    training has ended the states are deleted, unless ``delete_checkpoint`` is False. ``loader``
+    goes on too, if it is given: also in the middle of an epoch. The model has its weights before
+    ``fit``.
 
     With a ``strategy`` the files are written while training goes on, by the tasks that hold the
     values. Where values are lost with a task, ``fit`` goes back to the last state by itself, with
@@ -53,7 +56,8 @@ class BackupAndRestore(Callback):
         loader: Any = None,
     ) -> None:
         self.backup_dir = os.fspath(backup_dir)
-        self._epoch = self._batches = 0
+        self._due: tuple[int, Any] | None = None
+        """How many batches of the epoch were made when a state was due, and the loader's."""
 
     def on_train_begin(self, logs: Logs = None) -> None:
         self._checkpoint = Checkpoint(self.backup_dir, keep=2 if self.double_checkpoint else 1)
@@ -61,39 +65,53 @@ class BackupAndRestore(Callback):
         self._marks: dict[Path, int] = {}
         found, strategy = self._restore(), self.params.get("strategy")
         if found is None and strategy is not None and self.model.built:
-            self._epoch = self.model._initial_epoch
-            self._save()  # tasks may be lost before the first one is due
+            self._save(self.model._initial_epoch)  # tasks may be lost before the first one is due
 
     def _restore(self) -> Progress | None:
-        found = self._checkpoint.restore(self.model, self.loader)
+        strategy = self.params.get("strategy")
+        found = self._checkpoint.restore(self.model, self.loader, strategy)
+        self._batches, self._due, self._before = 0, None, 0
         if found is not None:
-            self._epoch = self.model._initial_epoch = found.epoch or 0
-        self._batches = 0
+            self.model._initial_epoch = found.epoch or 0
+            self._before = 0 if self.loader is None else found.batch or 0
+            self.model._initial_batch = self._before
         return found
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self._epoch = epoch
 
-    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
-        self._epoch = epoch + 1
-        if self.save_freq == "epoch":
-            self._save()
+    def on_train_batch_begin(self, batch: int, logs: Logs = None) -> None:
+        if self._due is not None:
+            self._save(self._epoch, *self._due)
 
     def on_train_batch_end(self, batch: int, logs: Logs = None) -> None:
         self._batches += 1
         self._done += 1
         self._setbacks = 0
-        if self.save_freq != "epoch" and self._batches >= self.save_freq:
-            self._batches = 0
-            self._save()
+        if self.save_freq == "epoch" or self._batches < self.save_freq:
+            return
+        self._batches = 0
+        made, steps = self._before + batch + 1, self.params.get("steps")
+        if steps is not None and made < steps:
+            self._save(self._epoch, made)
+        else:  # it may be the end of the epoch, and then belongs to the next
+            self._due = made, None if self.loader is None else self.loader.state()
 
-    def _save(self) -> None:
+    def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
+        self._before = 0
+        if self.save_freq == "epoch" or self._due is not None:
+            self._save(epoch + 1)
+
+    def _save(self, epoch: int, batch: int = 0, place: Any = None) -> None:
+        """Save a state at a batch of an epoch; ``place`` is the loader's then, if not now."""
+        self._due = None
         strategy = self.params.get("strategy")
         self._written()
         path = self._checkpoint.save(
             self.model,
-            self.loader,
-            epoch=self._epoch,
+            self.loader if place is None else SimpleNamespace(state=lambda: place),
+            epoch=epoch,
+            batch=batch,
             strategy=strategy,
             wait=strategy is None,  # else it is written while the next steps are made
         )

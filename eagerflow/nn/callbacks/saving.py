@@ -61,6 +61,8 @@ class ModelCheckpoint(Monitor):
         self.filepath = os.fspath(filepath)
         self.best = self.initial_value_threshold
         self._epoch = self._batches = 0
+        hears_alone = type(self).on_train_batch_end is ModelCheckpoint.on_train_batch_end
+        self.reads_batches = self.save_freq != "epoch" or not hears_alone
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:
         self._epoch = epoch
