@@ -93,6 +93,7 @@ class NcclEnd:
             self._communicator = module.NcclCommunicator(2, unique_id, rank)
             self._stream = xp.cuda.Stream(non_blocking=True)
             self._over = xp.cuda.Event()
+        self._at_work: Sequence[Any] = ()  # arrays whose memory is in use
 
     def send(self, staged: Sequence[Staged]) -> None:
         """Begin to send arrays."""
@@ -112,7 +113,7 @@ class NcclEnd:
         return made
 
     def _start(self, call: Callable[..., None], arrays: Sequence[Any]) -> None:
-        module = self._module
+        module, self._at_work = self._module, arrays
         module.groupStart()
         try:
             for x in arrays:
@@ -136,6 +137,8 @@ class NcclEnd:
         with self._gpu:
             done: bool = self._over.done
             self._communicator.check_async_error()
+        if done:
+            self._at_work = ()
         return done
 
     def abort(self) -> None:

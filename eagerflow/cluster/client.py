@@ -622,6 +622,8 @@ class Client:
     def status(self, task: RemoteTask) -> TaskStatus:
         """What a task is doing; of one that is not ready, that alone."""
         facts = task.name, task.state, task.pid, task.node
+        # Who can be reached by a name shares memory with the others of its machine.
+        memory = task.address["machine"] if "name" in task.address else task.name
         connection = task.connection
         try:
             answer, _ = self.ask(task, {"do": "status"}, seconds=STATUS_SECONDS)
@@ -637,6 +639,8 @@ class Client:
             connection.received_bytes,
             answer["sent"],
             median(task.times) if len(task.times) >= MIN_TIMED_RUNS else None,
+            memory=memory,
+            past_host=[tuple(row) for row in answer["past_host"]],
         )
 
     # The end ---------------------------------------------------------------------------------

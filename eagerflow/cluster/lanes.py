@@ -10,8 +10,9 @@ received, also when its run has been cancelled meanwhile. So each of two ends fi
 
 A kernel that waits for its other end can hold up what else its GPU does, and calls that wait for
 all of it, as freeing memory does. So of two GPUs the one with the higher name begins first, and
-tells; the other begins then. Who that is the sender says when it opens the lane. A GPU therefore waits for lower ones alone, and there can be no ring
-of GPUs of which each waits for the next one.
+tells; the other begins then. Who that is the sender says when it opens the lane. A GPU therefore
+waits for lower ones alone, and there can be no ring of GPUs of which each waits for the next one.
+The first byte of a lane, with which both ends connect, both begin unasked.
 
 With its connection a lane ends at both ends, and the next connection has new ones. A lane that
 fails by itself stays closed: what was announced on it is lost, which the client is told, as where a
@@ -194,7 +195,7 @@ class _SendingEnd(_End):
 
     def _begin(self, end: Any, order: Any) -> Callable[[], None]:
         end.send(order)
-        return order.clear  # their memory is free
+        return lambda: None
 
 
 class _ReceivingEnd(_End):

@@ -332,13 +332,13 @@ def _is_quick(piece: Piece) -> bool:
 
 
 class SentFrom(NamedTuple):
-    """How a value is sent: from where and as which dtype, and the ``index`` of the target where
+    """How a value is sent: from where and as which dtype, and the index of the ``target`` where
     that is a device of the same type, which may be reached without the host's memory.
     """
 
     place: Device
     dtype: Any
-    index: int | None
+    target: int | None
 
 
 def _sent_from(source: str, dtype: str, kind: str, index: int) -> SentFrom:
@@ -375,8 +375,8 @@ def _send(one: Send, given: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _as_sent(run: Any, peer: str, array: Any, end: SentFrom) -> Any:
-    if end.index is not None:
-        found = run.past_host(peer, end.place, end.index, array, end.dtype)
+    if end.target is not None:
+        found = run.past_host(peer, end.place, end.target, array, end.dtype)
         if found is not None:
             return found
     found = end.place.backend.to_numpy(array)

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import NamedTuple
 
+from eagerflow.devices import Device
 from eagerflow.display import escape
+from eagerflow.errors import ArgumentError
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
 __all__ = ["Status", "TaskStatus"]
@@ -52,6 +54,11 @@ class TaskStatus(NamedTuple):
     """In which it did its part of a run, by the last ones, without what it waited for (median)."""
     others: float | None = None
     """The same of the other tasks of its job (median)."""
+    memory: str = ""
+    """What tells the memories apart that tasks share."""
+    past_host: Sequence[tuple[str, ...]] = ()
+    """From each device that may do without the host's memory to each such one of other tasks: the
+    library that is used, or "" and why not."""
 
     @property
     def is_slow(self) -> bool:
@@ -110,8 +117,39 @@ class Status(NamedTuple):
         """The names of tasks that take much longer than the others of their jobs."""
         return [task.name for task in self.tasks if task.is_slow]
 
+    def transport(self, source: Device | str, target: Device | str) -> str:
+        """How arrays go from a device to one of another task; ArgumentError for none of tasks here.
+
+        It is the name of a library that goes from GPU to GPU, or else ``"shared memory"`` or
+        ``"sockets"``, behind which stands why GPUs do not do without them.
+
+        >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
+        ...     cluster.status().transport(*cluster.devices())
+        'shared memory'
+        """
+        tasks = {task.name: task for task in self.tasks}
+        ends = [tasks.get(str(place).rpartition("/device:")[0]) for place in (source, target)]
+        first, last = ends
+        if first is None or last is None or first is last:
+            raise ArgumentError(
+                "two devices of different tasks are needed",
+                op="Status.transport",
+                received=f"{source} and {target}",
+                expected="devices of " + ", ".join(tasks),
+            )
+        way = "shared memory" if first.memory == last.memory else "sockets"
+        for *pair, library, why in first.past_host:
+            if pair == [str(source), str(target)]:
+                return library or f"{way} ({why})"
+        return way
+
     def __str__(self) -> str:
-        return "\n".join(aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><"))
+        lines = aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><")
+        pairs = [row[:2] for task in self.tasks for row in task.past_host]
+        lines += [
+            f"{source} to {target}: {self.transport(source, target)}" for source, target in pairs
+        ]
+        return "\n".join(lines)
 
     def __repr__(self) -> str:
         return str(self)
