@@ -297,8 +297,10 @@ class Lanes:
         found = self._out.get((peer, source, index))
         return "" if found is None or not found.fate else f"{own['library']}: {found.fate}"
 
-    def ways(self) -> list[tuple[str, str, str, str]]:
-        """From each device to each of other tasks that has a library: its name, or why not."""
+    def ways(self) -> list[tuple[str, str, str, str, int]]:
+        """From each device to each of other tasks that has a library: its name, or why not, and
+        the bytes that have gone.
+        """
         rows = []
         others = {peer: facts for peer, facts in self.peers.items() if peer != self._name}
         for kind, own in self.own.items():
@@ -307,8 +309,10 @@ class Lanes:
                     source = as_device(f"{self._name}/device:{kind}:{i}")
                     for j in range(facts.get(kind, {}).get("count", 0)):
                         why = self.refusal(peer, source, j)
-                        target = f"{peer}/device:{kind}:{j}"
-                        rows.append((str(source), target, "" if why else own["library"], why))
+                        lane = self._out.get((peer, source, j))
+                        ends = str(source), f"{peer}/device:{kind}:{j}"
+                        sent = 0 if lane is None else lane.sent_bytes
+                        rows.append((*ends, "" if why else own["library"], why, sent))
         return rows
 
     @property

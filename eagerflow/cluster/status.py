@@ -56,9 +56,9 @@ class TaskStatus(NamedTuple):
     """The same of the other tasks of its job (median)."""
     memory: str = ""
     """What tells the memories apart that tasks share."""
-    past_host: Sequence[tuple[str, ...]] = ()
+    past_host: Sequence[tuple[str, str, str, str, int]] = ()
     """From each device that may do without the host's memory to each such one of other tasks: the
-    library that is used, or "" and why not."""
+    library that is used, or "" and why not, and the bytes that have gone so."""
 
     @property
     def is_slow(self) -> bool:
@@ -138,18 +138,22 @@ class Status(NamedTuple):
                 expected="devices of " + ", ".join(tasks),
             )
         way = "shared memory" if first.memory == last.memory else "sockets"
-        for *pair, library, why in first.past_host:
+        for *pair, library, why, _ in first.past_host:
             if pair == [str(source), str(target)]:
                 return library or f"{way} ({why})"
         return way
 
+    def _past_host(self) -> list[str]:
+        """A line for each pair of devices that may do without the host's memory."""
+        return [
+            f"{source} to {target}: {self.transport(source, target)}, {bytes_text(sent)}"
+            for task in self.tasks
+            for source, target, _, _, sent in task.past_host
+        ]
+
     def __str__(self) -> str:
         lines = aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><")
-        pairs = [row[:2] for task in self.tasks for row in task.past_host]
-        lines += [
-            f"{source} to {target}: {self.transport(source, target)}" for source, target in pairs
-        ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *self._past_host()])
 
     def __repr__(self) -> str:
         return str(self)

@@ -365,6 +365,7 @@ def _array_class(module):
 
         shape = property(lambda self: self.values.shape)
         size = property(lambda self: self.values.size)
+        nbytes = property(lambda self: self.values.nbytes)
         ndim = property(lambda self: self.values.ndim)
         dtype = property(lambda self: self.values.dtype)
         strides = property(lambda self: self.values.strides)

@@ -17,7 +17,6 @@ from eagerflow.cluster.connections import Listener
 from eagerflow.cluster.transport import Transport
 from eagerflow.devices import _tasks, _types, add_task, as_device, remove_task
 from eagerflow.dtypes import as_dtype, bfloat16
-from eagerflow.errors import TaskLostError
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_nccl import Nccl
 
