@@ -64,6 +64,7 @@ class Device:
     def synchronize(self):
         self.cuda.refuse_waiting()
         self.cuda.synchronized.append(self.id)
+        self.cuda.streams.wait_for_all(self.id)
 
     @property
     def mem_info(self):

@@ -85,8 +85,9 @@ def _name(unique_id):
 class Operation:
     """A send or a receive in a stream."""
 
-    def __init__(self, sends, address, size):
-        self.sends, self.address, self.size = sends, address, size
+    def __init__(self, device, sends, address, size, stream):
+        self.device, self.sends, self.address, self.size = device, sends, address, size
+        self.stream = stream
         self.over = threading.Event()
 
 
@@ -117,24 +118,25 @@ class Communicator:
             raise NcclError(USAGE)
         self._queue = SimpleQueue()
         module.made.append(self)
-        threading.Thread(target=self._serve, name="lookalike of NCCL", daemon=True).start()
+        self._thread = threading.Thread(target=self._serve, name="look-alike of NCCL", daemon=True)
+        self._thread.start()
 
     # Calls -----------------------------------------------------------------------------------
 
     def send(self, address, size, kind, peer, stream):
-        self._call(Operation(True, address, size), kind, peer, stream)
+        self._call(True, address, size, kind, peer, stream)
 
     def recv(self, address, size, kind, peer, stream):
-        self._call(Operation(False, address, size), kind, peer, stream)
+        self._call(False, address, size, kind, peer, stream)
 
-    def _call(self, op, kind, peer, stream):
+    def _call(self, sends, address, size, kind, peer, stream):
         assert kind == self.module.NCCL_UINT8
         assert peer == 1 - self.rank
         if not self.comm:
             raise NcclError(USAGE)
         found = self.module.cupy.streams.known[stream]
+        op = Operation(self.device, sends, address, size, found)
         self._check(op, found)
-        found.pending.append(op)
         if self.module.thread.group is None:
             self.post([op])
         else:
@@ -154,8 +156,10 @@ class Communicator:
         return misused("there is no such array on the device")
 
     def post(self, operations):
-        for op in operations:
-            self._queue.put(op)
+        with self.module.cupy.streams.starting[self.device]:
+            for op in operations:
+                op.stream.pending.append(op)
+                self._queue.put(op)
         if not self._connected:  # both ends connect, which the caller waits for
             operations[-1].over.wait()
             self._connected = True
@@ -169,6 +173,7 @@ class Communicator:
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._queue.put(None)
+        self._thread.join()
 
     # Its own thread --------------------------------------------------------------------------
 

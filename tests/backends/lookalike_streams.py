@@ -5,8 +5,10 @@ A graph that is launched finds arrays at these addresses again, or refuses: memo
 back by then is none. What was recorded and never computed holds rubbish.
 """
 
+import collections
 import ctypes
 import itertools
+import threading
 import time
 import weakref
 
@@ -47,7 +49,15 @@ class Streams:
     def __init__(self, module):
         self.thread, self.known = module.thread, weakref.WeakValueDictionary()
         module.streams = self
+        self.starting = collections.defaultdict(threading.Lock)  # what goes to a device, by device
         self.default = Stream(module, False, 0)
+
+    def wait_for_all(self, device):
+        """Transfers of a device are over; none can begin there meanwhile, as CUDA may have it."""
+        with self.starting[device]:
+            for stream in list(self.known.values()):
+                for op in [op for op in stream.pending if op.device == device]:
+                    op.over.wait()
 
     @property
     def current(self):

@@ -17,8 +17,9 @@ from eagerflow.cluster.connections import Listener
 from eagerflow.cluster.transport import Transport
 from eagerflow.devices import _tasks, _types, add_task, as_device, remove_task
 from eagerflow.dtypes import as_dtype, bfloat16
+from eagerflow.errors import TaskLostError
 from tests.backends.lookalike import Lookalike
-from tests.backends.lookalike_nccl import Nccl
+from tests.backends.lookalike_nccl import Nccl, NcclError
 
 SECONDS = 10.0
 NAMES = ["/job:lane/task:0", "/job:lane/task:1"]
@@ -31,6 +32,10 @@ class Two(NamedTuple):
     tasks: list[Transport]
     cupy: Any
     broken: list[tuple[str, str, str]]
+
+    @property
+    def cupy_nccl(self):
+        return sys.modules["cupy.cuda.nccl"]
 
     def array(self, values, gpu):
         with self.cupy.cuda.Device(gpu):
@@ -57,6 +62,7 @@ class Two(NamedTuple):
         for number in range(10_000):
             key = (-1000 - number, source, gpu, target)
             if all(self.send(key, [x], source, gpu, target)):
+                self.receive(key, source)
                 return
             time.sleep(0.001)
         raise AssertionError("the lane has not opened")
@@ -258,3 +264,183 @@ def test_a_planted_wrong_order_is_found(make, monkeypatch):
     monkeypatch.setattr(lanes._End, "_taken", swapped)
     monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.3)
     assert exchange(two, 20, 1)
+
+
+class Waiting:
+    """Both GPUs are waited for all the time, in which nothing can begin on them."""
+
+    def __init__(self, two):
+        self._over = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._serve, args=(two.cupy.cuda.Device(i),), daemon=True)
+            for i in (0, 1)
+        ]
+
+    def _serve(self, gpu):
+        while not self._over.wait(0.0002):
+            gpu.synchronize()
+
+    def __enter__(self):
+        for one in self._threads:
+            one.start()
+
+    def __exit__(self, *error):
+        self._over.set()
+
+
+def test_whoever_waits_for_a_whole_gpu_blocks_no_lane(make):
+    two = make()
+    two.open(0, 0, 1)
+    two.open(1, 1, 0)
+    with Waiting(two):
+        assert exchange(two, 60) == []
+
+
+def test_without_an_order_of_gpus_a_wait_for_one_blocks_both(make, monkeypatch):
+    """Planted: each end begins as soon as it can. So the test above finds what it is to find."""
+    two = make()
+    two.open(0, 0, 1)
+    two.open(1, 1, 0)
+    for task in two.tasks:
+        for own in task.lanes._ends.values():
+            for end in own.values():
+                end._leads = True
+    monkeypatch.setattr(sys.modules[__name__], "SECONDS", 0.5)
+    with Waiting(two):
+        assert exchange(two, 200)
+    for made in two.cupy_nccl.made:
+        made.abort()
+
+
+def test_messages_that_come_twice_or_late_change_nothing(make, monkeypatch):
+    two = make()
+    handle = Transport._handle
+    kept: list[Any] = []
+
+    def doubled(self, link, message, arrays):
+        """Each message comes twice, and every other one after the next one."""
+        again = lambda: handle(self, link, dict(message), list(arrays))
+        if "lanes" in message and not kept:
+            kept.append(again)
+            return
+        again()
+        again()
+        while kept:
+            kept.pop()()
+
+    two.open()
+    monkeypatch.setattr(Transport, "_handle", doubled)
+    for number in range(40):
+        two.send((1, number), [two.array(np.full(3, float(number)), 0)])
+    for number in range(40):
+        assert bits(two.receive((1, number))[0]) == bits(np.full(3, float(number)))
+    assert two.broken == []
+
+
+def test_what_no_run_wants_any_more_is_received_and_dropped(make):
+    two = make()
+    two.open()
+    two.tasks[1].forget(7)
+    for number in range(5):
+        two.send((7, number), [two.array(np.ones(4), 0)])
+    two.send((8, 0), [two.array(np.full(4, 2.0), 0)])
+    assert bits(two.receive((8, 0))[0]) == bits(np.full(4, 2.0))
+    assert not two.tasks[1]._early.get(7)
+
+
+def test_where_no_communicator_can_be_made_the_host_is_taken(make, monkeypatch):
+    two = make()
+
+    def refused(*args):
+        raise NcclError(2)
+
+    monkeypatch.setattr(two.cupy_nccl, "NcclCommunicator", refused)
+    x = two.array(np.arange(5), 0)
+    assert two.send((1, 0), [x]) == [False]
+    assert soon(lambda: two.lane().fate)
+    assert two.send((1, 1), [x]) == [False]
+    assert bits(two.receive((1, 1))[0]) == bits(np.arange(5))
+    place = as_device(f"{NAMES[0]}/device:gpu:0")
+    words = two.tasks[0].lanes.refusal(NAMES[1], place, 1)
+    assert words.startswith("NCCL 2.32.3: NcclError")
+    assert two.broken == []
+
+
+@pytest.mark.parametrize("fails", [0, 1])
+def test_a_lane_that_fails_is_told_and_the_next_messages_go_by_the_host(make, monkeypatch, fails):
+    two = make()
+    two.open()
+    end = next(c for c in two.cupy_nccl.made if c.rank == fails)
+
+    def failed():
+        raise NcclError(1)
+
+    monkeypatch.setattr(end, "check_async_error", failed)
+    x = two.array(np.ones(4), 0)
+    two.send((1, 0), [x])
+    assert soon(lambda: two.broken and two.lane().fate)
+    (one,) = two.broken
+    assert one[:2] == (NAMES[fails], NAMES[1 - fails])
+    assert one[2].startswith("sends no more from GPU to GPU: NcclError")
+    assert two.send((1, 1), [x]) == [False]
+    assert bits(two.receive((1, 1))[0]) == bits(np.ones(4))
+
+
+def test_a_message_for_a_closed_lane_is_told(make):
+    two = make()
+    two.open()
+    x = two.array(np.ones(4), 0)
+    (own,) = two.tasks[1].lanes._ends.values()
+    for end in own.values():
+        end.close("for the test")
+    two.send((1, 0), [x])
+    assert soon(lambda: two.broken)
+    assert two.broken == [(NAMES[1], NAMES[0], "has sent over a lane that is closed")]
+
+
+def test_a_lane_that_was_closed_meanwhile_is_an_error_of_the_sender(make):
+    two = make()
+    two.open()
+    place = as_device(f"{NAMES[0]}/device:gpu:0")
+    past = two.tasks[0].past_host(NAMES[1], place, 1, two.array(np.ones(4), 0), np.float64)
+    two.lane().close("it has failed")
+    with pytest.raises(TaskLostError, match=f"the way to {NAMES[1]} has failed"):
+        two.tasks[0].send(NAMES[1], (1, 0), [past])
+
+
+def test_a_lane_ends_with_its_connection_and_the_next_one_has_another(make, monkeypatch):
+    two = make()
+    two.open()
+    first = two.lane()
+    with monkeypatch.context() as patched:
+        # The receiver takes no more from the lane, as a process that stands still.
+        over = threading.Event()
+        patched.setattr(lanes._ReceivingEnd, "_begin", lambda *args: over.wait(SECONDS))
+        two.send((1, 0), [two.array(np.ones(4), 0)])
+        two.tasks[0].links[0].close()
+        assert soon(lambda: first.fate == "the connection has ended")
+        assert soon(lambda: two.broken)
+        over.set()
+    assert soon(lambda: not any(made.comm for made in two.cupy_nccl.made))
+    two.open()
+    assert two.lane() is not first
+    assert two.send((2, 0), [two.array(np.ones(4), 0)]) == [True]
+    assert bits(two.receive((2, 0))[0]) == bits(np.ones(4))
+
+
+def test_a_peer_that_never_connects_holds_up_nothing(make, monkeypatch):
+    two = make()
+    stuck = threading.Event()
+    communicator = two.cupy_nccl.NcclCommunicator
+
+    def connecting(count, unique_id, rank):
+        if rank:
+            stuck.wait(SECONDS)
+        return communicator(count, unique_id, rank)
+
+    monkeypatch.setattr(two.cupy_nccl, "NcclCommunicator", connecting)
+    for number in range(5):
+        assert two.send((1, number), [two.array(np.ones(4), 0)]) == [False]
+        assert bits(two.receive((1, number))[0]) == bits(np.ones(4))
+    stuck.set()
+    two.open()
