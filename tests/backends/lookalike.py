@@ -177,7 +177,7 @@ class Lookalike(types.ModuleType):
         self.count, self.synchronized, self.emptied = count, [], []
         self.thread = _Thread()
         self.pool = Pool(self)
-        self.launches, self.arrays = [], weakref.WeakSet()
+        self.launches, self.arrays, self.many = [], [], 100
         self.texts, self.graph_launches = [], 0
         self.pools = weakref.WeakSet()  # of graphs
         self.streams = Streams(self)
@@ -233,11 +233,14 @@ class Lookalike(types.ModuleType):
     def remember(self, array):
         array.tick = next(self.ticks)  # what makes it comes before
         with self.lock:
-            self.arrays.add(array)
+            self.arrays.append(weakref.ref(array))
+            if len(self.arrays) > self.many:
+                self.arrays = [own for own in self.arrays if own() is not None]
+                self.many = 2 * len(self.arrays) + 100
 
     def all_arrays(self):
         with self.lock:
-            return list(self.arrays)
+            return [array for own in self.arrays if (array := own()) is not None]
 
     def check_address(self, address):
         """What a kernel is given has to be memory of an array, or of a graph's, that is there."""

@@ -17,6 +17,7 @@ import socket
 import struct
 import sys
 import threading
+import traceback
 import types
 from contextlib import suppress
 from queue import SimpleQueue
@@ -40,6 +41,7 @@ class _Thread(threading.local):
 
 def misused(words):
     """What a GPU would answer with wrong numbers or a crash."""
+    traceback.print_stack()
     print(f"misuse of NCCL: {words}", file=sys.stderr, flush=True)
     os._exit(70)
 

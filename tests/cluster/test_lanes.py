@@ -1,5 +1,6 @@
 """Lanes between GPUs of a look-alike: bits, order, threads, and what happens when one fails."""
 
+import itertools
 import sys
 import threading
 import time
@@ -23,6 +24,7 @@ from tests.backends.lookalike_nccl import Nccl, NcclError
 
 SECONDS = 10.0
 NAMES = ["/job:lane/task:0", "/job:lane/task:1"]
+NUMBERS = itertools.count(1000)  # messages of no run, each with another number
 RNG = np.random.default_rng(0)
 
 
@@ -59,8 +61,8 @@ class Two(NamedTuple):
     def open(self, source=0, gpu=0, target=1):
         """Return when the lane from a task to the other one is open."""
         x = self.array(np.ones(3), gpu)
-        for number in range(10_000):
-            key = (-1000 - number, source, gpu, target)
+        for _ in range(10_000):
+            key = (-next(NUMBERS), source, gpu, target)
             if all(self.send(key, [x], source, gpu, target)):
                 self.receive(key, source)
                 return
