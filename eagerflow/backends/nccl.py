@@ -36,7 +36,7 @@ class Staged(NamedTuple):
 class Nccl:
     """NCCL as CuPy finds it. ``on`` gives the context of a device by its index.
 
-    ``library`` is its name with its version, or "" with what is ``missing``.
+    ``version`` is its name with its version, or "" with what is ``missing``.
     """
 
     def __init__(self, xp: Any, on: Callable[[int], Any]) -> None:
@@ -45,11 +45,11 @@ class Nccl:
             warnings.simplefilter("ignore")
             self._module = load_if_there("cupy.cuda.nccl")
         if self._module is None or not self._module.available:
-            self.library, self.missing = "", INSTALL
+            self.version, self.missing = "", INSTALL
             return
-        version = self._module.get_version()
+        found = self._module.get_version()
         make = "RCCL" if xp.cuda.runtime.is_hip else "NCCL"
-        self.library = f"{make} {version // 10000}.{version // 100 % 100}.{version % 100}"
+        self.version = f"{make} {found // 10000}.{found // 100 % 100}.{found % 100}"
         self.missing = ""
 
     def place(self, index: int) -> str:

@@ -102,7 +102,8 @@ class _End:
             end = connect()
             end.meet(self.sends)
             self._wait(end)
-            self.is_open = True
+            with self._change:
+                self.is_open = not self.fate
             while True:
                 self._carry(end, self._taken())
         except _LaneClosedError:
@@ -277,7 +278,7 @@ class Lanes:
             )
             self.own[kind] = {
                 "count": count,
-                "library": backend.peers.library,
+                "library": backend.peers.version,
                 "missing": missing,
                 "places": places,
             }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
@@ -27,6 +27,7 @@ _HEAD = (
     "to tasks",
 )
 SLOW = 1.5  # times as long as others, from which a task is called slow
+MAX_PAIRS = 12  # of GPUs that are listed one by one
 _WIDTH, _HEIGHT = 190, 58  # of a task's box
 _ACROSS, _DOWN = 96, 64  # between two boxes
 _BEND = 6  # so many times its bend is an arrow long
@@ -137,23 +138,32 @@ class Status(NamedTuple):
                 received=f"{source} and {target}",
                 expected="devices of " + ", ".join(tasks),
             )
-        way = "shared memory" if first.memory == last.memory else "sockets"
-        for *pair, library, why, _ in first.past_host:
-            if pair == [str(source), str(target)]:
-                return library or f"{way} ({why})"
-        return way
+        by_host = "shared memory" if first.memory == last.memory else "sockets"
+        pair = str(source), str(target)
+        return next((w for *ends, w, _ in self._past_host() if tuple(ends) == pair), by_host)
 
-    def _past_host(self) -> list[str]:
-        """A line for each pair of devices that may do without the host's memory."""
-        return [
-            f"{source} to {target}: {self.transport(source, target)}, {bytes_text(sent)}"
-            for task in self.tasks
-            for source, target, _, _, sent in task.past_host
-        ]
+    def _past_host(self) -> Iterator[tuple[str, str, str, int]]:
+        """Of pairs of devices that may do without the host's memory, what they use, and bytes."""
+        memories = {task.name: task.memory for task in self.tasks}
+        for task in self.tasks:
+            for source, target, library, why, sent in task.past_host:
+                same = task.memory == memories.get(target.rpartition("/device:")[0])
+                by_host = "shared memory" if same else "sockets"
+                yield source, target, library or f"{by_host} ({why})", sent
+
+    def _ways(self) -> list[str]:
+        """A line for each pair of such devices, or for what many pairs use."""
+        pairs = list(self._past_host())
+        if len(pairs) <= MAX_PAIRS:
+            return [f"{a} to {b}: {way}, {bytes_text(sent)}" for a, b, way, sent in pairs]
+        ways: dict[str, list[int]] = {}
+        for _, _, way, sent in pairs:
+            ways.setdefault(way, []).append(sent)
+        return [f"{len(n)} pairs of GPUs: {way}, {bytes_text(sum(n))}" for way, n in ways.items()]
 
     def __str__(self) -> str:
         lines = aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><")
-        return "\n".join([*lines, *self._past_host()])
+        return "\n".join([*lines, *self._ways()])
 
     def __repr__(self) -> str:
         return str(self)

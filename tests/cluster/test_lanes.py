@@ -105,7 +105,7 @@ def make(monkeypatch) -> Callable[..., Two]:
         return Two(tasks, cupy, broken)
 
     yield two
-    for one in made:
+    for one in [*made, *sys.modules["cupy.cuda.nccl"].listening.values()]:
         one.close()
     for name in NAMES:
         remove_task(name)
