@@ -12,6 +12,7 @@ SETTINGS = {
     "EAGERFLOW_CACHE": "the folder of the disk cache; `0`, `off`, `no` or `false`: none",
     "EAGERFLOW_CACHE_MB": "the megabytes that the disk cache may have; 256 if not set",
     "EAGERFLOW_BLAS_KERNELS": "`0`, `off`, `no` or `false`: OpenBLAS keeps the kernels it chose",
+    "EAGERFLOW_NCCL": "`0`, `off`, `no` or `false`: tasks send nothing from GPU to GPU by NCCL",
     "OPENBLAS_CORETYPE": "the processor whose kernels OpenBLAS uses; eagerflow then leaves it so",
     "RAY_ADDRESS": "the Ray cluster of deployments that name none",
     "XDG_CACHE_HOME": "where the folder of the disk cache is, on Linux; `~/.cache` if not set",

@@ -56,6 +56,8 @@ class Backend:
     backend that is not ``host`` are made by ``region_call``."""
     records = False
     """Whether what is started on a device can be recorded (``record``), to be started again."""
+    peers: Any = None
+    """What sends arrays to devices of other processes, without the host's memory; see ``nccl``."""
     marks = False
     """Whether calls return before their work is done, so that ``mark`` has to tell when that is."""
 

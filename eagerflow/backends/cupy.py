@@ -10,7 +10,7 @@ that look-alike too, compiled for the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, cached_property
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ import numpy as np
 from eagerflow.backends.base import PlacedBackend
 from eagerflow.backends.cublaslt import CublasLt, cublaslt
 from eagerflow.backends.cuda_graphs import CudaGraph
+from eagerflow.backends.nccl import Nccl
 from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
 
@@ -172,6 +173,10 @@ class CupyBackend(PlacedBackend):
         with array.device:
             values: np.ndarray[Any, Any] = array.get()
         return values
+
+    @cached_property
+    def peers(self) -> Nccl:
+        return Nccl(self.xp, self.on)
 
     # Memory and time ---------------------------------------------------------------------
 

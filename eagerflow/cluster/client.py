@@ -22,6 +22,7 @@ from weakref import WeakSet
 from eagerflow.cluster.connections import ENDED, Connection, connect, machine_name
 from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.job import Job
+from eagerflow.cluster.lanes import SETTING, Facts
 from eagerflow.cluster.parts import Part
 from eagerflow.cluster.questions import Question, Questions
 from eagerflow.cluster.server import CLIENT
@@ -31,6 +32,7 @@ from eagerflow.devices import Device, add_task, as_device, remove_task
 from eagerflow.errors import SessionError, TaskLostError
 from eagerflow.runtime import threads
 from eagerflow.runtime.channel import as_error
+from eagerflow.settings import switched_off
 from eagerflow.variable import Variable, read_together
 
 __all__ = ["Client", "RemoteTask"]
@@ -68,6 +70,7 @@ class RemoteTask:
         self.lives = 0
         """How many processes have been the task so far."""
         self.address: dict[str, Any] = {}
+        self.past_host: Facts = {}
         self.connection: Connection | None = None
         self.parts: dict[str, int] = {}
         self.times: deque[float] = deque(maxlen=TIMED_RUNS)
@@ -179,6 +182,8 @@ class Client:
             "threads": threads.thread_count(),
             "machine": machine_name(),
             "silence": self._silence,
+            "devices": task.device_counts,
+            "past_host": not switched_off(SETTING),
         }
         answer, _ = self._answer(connection, begin, (), BEGIN_SECONDS)
         self.wait(partial(self._joined, task, connection, address, answer))
@@ -194,6 +199,7 @@ class Client:
             raise EOFError(f"{task.name} has gone again")
         task.connection, task.address = connection, address
         task.pid, task.node = answer["pid"], answer["node"]
+        task.past_host = answer["past_host"]
         task.parts = {}
         task.times.clear()
         task.hangs = False
@@ -212,6 +218,7 @@ class Client:
                 "address": t.address,
                 "devices": t.device_counts,
                 "sharing": machines.count(t.address["machine"]),
+                "past_host": t.past_host,
             }
             for t in there
         }
@@ -630,6 +637,8 @@ class Client:
     def status(self, task: RemoteTask) -> TaskStatus:
         """What a task is doing; of one that is not ready, that alone."""
         facts = task.name, task.state, task.pid, task.node
+        # Who can be reached by a name shares memory with the others of its machine.
+        memory = task.address["machine"] if "name" in task.address else task.name
         connection = task.connection
         try:
             answer, _ = self.ask(task, {"do": "status"}, seconds=STATUS_SECONDS)
@@ -645,6 +654,8 @@ class Client:
             connection.received_bytes,
             answer["sent"],
             median(task.times) if len(task.times) >= MIN_TIMED_RUNS else None,
+            memory=memory,
+            past_host=[tuple(row) for row in answer["past_host"]],
         )
 
     # The end ---------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ class _Dividing:
         dtype = given.dtype.name
         sent_as = self.transfer if self.transfer and dtype == "float32" else dtype
         bucket = self._bucket(i, given, source.task, target.task)
-        bucket.sent.append([ends[0], str(source), sent_as])
+        bucket.sent.append([ends[0], str(source), sent_as, target.type, target.index])
         bucket.received.append([ends[1], str(target), dtype])
 
     def _bucket(self, i: int, value: Value, source: str, target: str) -> _Bucket:
@@ -281,14 +281,14 @@ class _Loading:
         ]
         sends: dict[Any, list[Send]] = {}
         for number, peer, inline, rows in text["sends"]:
-            values = [self.find(v) for v, _, _ in rows]
-            ends = [(as_device(place), as_dtype(dtype)) for _, place, dtype in rows]
+            values = [self.find(value) for value, *_ in rows]
+            ends = [_sent_from(*row) for _, *row in rows]
             sends.setdefault(values[0], []).append(Send(number, peer, inline, values, ends))
         for row, data in zip(text["pieces"], self.graphs, strict=True):
             self._piece(row, data, sends)
         for rest in sends.values():
             for one in rest:
-                place = one.ends[0][0]
+                place = one.ends[0].place
                 self._transfer("send", partial(_send, one), (RUN, *one.values), (), place)
         finals = [self.find(x) for x in text["finals"]]
         assigned = [self.find(x) for x in text["assigned"]]
@@ -346,14 +346,30 @@ def _is_quick(piece: Piece) -> bool:
     return known and piece.seconds(TYPICAL) < QUICK_SECONDS
 
 
+class SentFrom(NamedTuple):
+    """How a value is sent: from where and as which dtype, and the index of the ``target`` where
+    that is a device of the same type, which may be reached without the host's memory.
+    """
+
+    place: Device
+    dtype: Any
+    target: int | None
+
+
+def _sent_from(source: str, dtype: str, kind: str, index: int) -> SentFrom:
+    place = as_device(source)
+    alike = place.backend.peers is not None and place.type == kind
+    return SentFrom(place, as_dtype(dtype), index if alike else None)
+
+
 class Send(NamedTuple):
-    """A message to another task: its number, its values, and for each its device and dtype."""
+    """A message to another task: its number, its values, and how each of them is sent."""
 
     number: int
     peer: str
     inline: bool
     values: list[Any]
-    ends: list[tuple[Device, Any]]
+    ends: list[SentFrom]
 
 
 def _run_and_send(
@@ -368,14 +384,18 @@ def _run_and_send(
 
 def _send(one: Send, given: Sequence[Any]) -> tuple[Any, ...]:
     run, *arrays = given
-    run.send(one.peer, one.number, list(map(_as_sent, arrays, one.ends)))
+    sent = [_as_sent(run, one.peer, x, end) for x, end in zip(arrays, one.ends, strict=True)]
+    run.send(one.peer, one.number, sent)
     return ()
 
 
-def _as_sent(array: Any, end: tuple[Device, Any]) -> Any:
-    place, dtype = end
-    found = place.backend.to_numpy(array)
-    return found if found.dtype == dtype else found.astype(dtype)
+def _as_sent(run: Any, peer: str, array: Any, end: SentFrom) -> Any:
+    if end.target is not None:
+        found = run.past_host(peer, end.place, end.target, array, end.dtype)
+        if found is not None:
+            return found
+    found = end.place.backend.to_numpy(array)
+    return found if found.dtype == end.dtype else found.astype(end.dtype)
 
 
 def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:

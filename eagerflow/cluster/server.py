@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ from eagerflow.cluster.parts import LoadedPart, Receive, load
 from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
 from eagerflow.cluster.transport_timing import round_trips
-from eagerflow.devices import add_task, as_device, device_of, remove_task
+from eagerflow.devices import Device, add_task, as_device, device_of, remove_task
 from eagerflow.errors import FileFormatError, SessionError
 from eagerflow.nn import shards
 from eagerflow.recorder import with_recorder
@@ -77,11 +77,15 @@ class TaskRun(Run):
 
     def _arrived(self, one: Receive, arrays: list[Any]) -> None:
         for (value, dtype), array in zip(one.values, arrays, strict=True):
-            self.arrive(value, array if array.dtype == dtype else array.astype(dtype))
+            self.arrive(value, array if array.dtype == dtype else _cast(array, dtype))
 
     def send(self, peer: str, number: int, arrays: Sequence[Any]) -> None:
         """Send a message with values to another task."""
         self._transport.send(peer, (self.number, number), arrays)
+
+    def past_host(self, peer: str, place: Device, index: int, array: Any, dtype: Any) -> Any:
+        """What is to be sent of an array of a device to one of another task, of the same type."""
+        return self._transport.past_host(peer, place, index, array, dtype)
 
     def send_copies(self) -> None:
         """Send copies of new values to the task that keeps them."""
@@ -246,12 +250,19 @@ class TaskServer:
             if functions is not None:
                 functions[0](threads.thread_count())
         self._heartbeat = Heartbeat(lambda: self.transport.links, message["silence"])
-        return {"pid": os.getpid(), "node": socket.gethostname()}, ()
+        past_host = {}
+        if message["own"] and message["past_host"]:
+            near = "port" not in self.address
+            machine = self.address["machine"]
+            past_host = self.transport.lanes.begin(message["devices"], machine, near)
+        found = {"pid": os.getpid(), "node": socket.gethostname(), "past_host": past_host}
+        return found, ()
 
     def _peers(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """All tasks, with their addresses and devices."""
         tasks = message["tasks"]
         self.transport.move({name: task["address"] for name, task in tasks.items()})
+        self.transport.lanes.peers = {name: task["past_host"] for name, task in tasks.items()}
         if not message["own"]:
             return  # the client is in this process, and has made them known
         for name, task in tasks.items():
@@ -331,7 +342,8 @@ class TaskServer:
             runs = sorted(self._runs)
         held = sum([x.nbytes for x in self.variables.values()]) + self.copies.nbytes
         sent = self.transport.traffic
-        return {"runs": runs, "variables": len(self.variables), "bytes": held, "sent": sent}, ()
+        found = {"runs": runs, "variables": len(self.variables), "bytes": held, "sent": sent}
+        return found | {"past_host": self.transport.lanes.ways()}, ()
 
     # Runs ------------------------------------------------------------------------------------
 
@@ -417,6 +429,12 @@ class TaskServer:
         self.transport.forget(number)
         if run is not None:
             run.cancel(SessionError("the run was cancelled"))
+
+
+def _cast(array: Any, dtype: Any) -> Any:
+    place = device_of(array)
+    with nullcontext() if place is None else place.backend.on(place.index):
+        return array.astype(dtype)
 
 
 def _on_host(array: Any) -> Any:

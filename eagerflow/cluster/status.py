@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
+from eagerflow.devices import Device
 from eagerflow.display import escape
+from eagerflow.errors import ArgumentError
 from eagerflow.graph.text import aligned_columns, bytes_text, seconds_text
 
 __all__ = ["Status", "TaskStatus"]
@@ -25,6 +27,7 @@ _HEAD = (
     "to tasks",
 )
 SLOW = 1.5  # times as long as others, from which a task is called slow
+MAX_PAIRS = 12  # of GPUs that are listed one by one
 _WIDTH, _HEIGHT = 190, 58  # of a task's box
 _ACROSS, _DOWN = 96, 64  # between two boxes
 _BEND = 6  # so many times its bend is an arrow long
@@ -52,6 +55,11 @@ class TaskStatus(NamedTuple):
     """In which it did its part of a run, by the last ones, without what it waited for (median)."""
     others: float | None = None
     """The same of the other tasks of its job (median)."""
+    memory: str = ""
+    """What tells the memories apart that tasks share."""
+    past_host: Sequence[tuple[str, str, str, str, int]] = ()
+    """From each device that may do without the host's memory to each such one of other tasks: the
+    library that is used, or "" and why not, and the bytes that have gone so."""
 
     @property
     def is_slow(self) -> bool:
@@ -110,8 +118,52 @@ class Status(NamedTuple):
         """The names of tasks that take much longer than the others of their jobs."""
         return [task.name for task in self.tasks if task.is_slow]
 
+    def transport(self, source: Device | str, target: Device | str) -> str:
+        """How arrays go from a device to one of another task; ArgumentError for none of tasks here.
+
+        It is the name of a library that goes from GPU to GPU, or else ``"shared memory"`` or
+        ``"sockets"``, behind which stands why GPUs do not do without them.
+
+        >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
+        ...     cluster.status().transport(*cluster.devices())
+        'shared memory'
+        """
+        tasks = {task.name: task for task in self.tasks}
+        ends = [tasks.get(str(place).rpartition("/device:")[0]) for place in (source, target)]
+        first, last = ends
+        if first is None or last is None or first is last:
+            raise ArgumentError(
+                "two devices of different tasks are needed",
+                op="Status.transport",
+                received=f"{source} and {target}",
+                expected="devices of " + ", ".join(tasks),
+            )
+        by_host = "shared memory" if first.memory == last.memory else "sockets"
+        pair = str(source), str(target)
+        return next((w for *ends, w, _ in self._past_host() if tuple(ends) == pair), by_host)
+
+    def _past_host(self) -> Iterator[tuple[str, str, str, int]]:
+        """Of pairs of devices that may do without the host's memory, what they use, and bytes."""
+        memories = {task.name: task.memory for task in self.tasks}
+        for task in self.tasks:
+            for source, target, library, why, sent in task.past_host:
+                same = task.memory == memories.get(target.rpartition("/device:")[0])
+                by_host = "shared memory" if same else "sockets"
+                yield source, target, library or f"{by_host} ({why})", sent
+
+    def _ways(self) -> list[str]:
+        """A line for each pair of such devices, or for what many pairs use."""
+        pairs = list(self._past_host())
+        if len(pairs) <= MAX_PAIRS:
+            return [f"{a} to {b}: {way}, {bytes_text(sent)}" for a, b, way, sent in pairs]
+        ways: dict[str, list[int]] = {}
+        for _, _, way, sent in pairs:
+            ways.setdefault(way, []).append(sent)
+        return [f"{len(n)} pairs of GPUs: {way}, {bytes_text(sum(n))}" for way, n in ways.items()]
+
     def __str__(self) -> str:
-        return "\n".join(aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><"))
+        lines = aligned_columns([_HEAD, *(t.row() for t in self.tasks)], "<<><<<<>><")
+        return "\n".join([*lines, *self._ways()])
 
     def __repr__(self) -> str:
         return str(self)

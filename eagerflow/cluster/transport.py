@@ -10,9 +10,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from eagerflow.cluster.connections import Connection, connect
+from eagerflow.cluster.lanes import Lanes, OnLane
+from eagerflow.devices import Device
 from eagerflow.errors import TaskLostError
 
 __all__ = ["Key", "Transport"]
@@ -39,6 +42,7 @@ class Transport:
     ) -> None:
         self.name = name
         self._broken = broken
+        self.lanes = Lanes(name, broken)
         self.peers: dict[str, dict[str, Any]] = {}
         self._token = token
         self._lock = threading.Lock()
@@ -56,15 +60,35 @@ class Transport:
     def send(self, peer: str, key: Key, arrays: Sequence[Any]) -> None:
         """Send arrays to a task, which may be this one; TaskLostError where it has gone.
 
-        They may be changed as soon as this returns.
+        They may be changed as soon as this returns. Those that ``past_host`` gave go over lanes.
         """
         if peer == self.name:
             self._arrived(key, [x.copy() for x in arrays])
             return
+        message: dict[str, Any] = {"key": key}
+        link = self._reached(peer)
+        if any(isinstance(x, OnLane) for x in arrays):
+            message["lanes"] = self.lanes.announced(link, arrays)
+            arrays = [x for x in arrays if not isinstance(x, OnLane)]
         try:
-            self._link(peer).send({"key": key}, arrays)
+            link.send(message, arrays)
+        except EOFError:
+            raise self._gone(peer) from None
+
+    def past_host(self, peer: str, place: Device, index: int, array: Any, dtype: Any) -> Any:
+        """An array of a device, to be sent to that of a task with an index without a stop in the
+        memory of the hosts; None where that cannot be, or not yet.
+        """
+        return self.lanes.staged(self._reached(peer), place, index, array, dtype)
+
+    def _reached(self, peer: str) -> Connection:
+        try:
+            return self._link(peer)
         except (EOFError, KeyError):
-            raise TaskLostError(f"{peer} has gone while {self.name} was sending to it") from None
+            raise self._gone(peer) from None
+
+    def _gone(self, peer: str) -> TaskLostError:
+        return TaskLostError(f"{peer} has gone while {self.name} was sending to it")
 
     def _link(self, peer: str) -> Connection:
         found = self._links.get(peer)
@@ -73,14 +97,16 @@ class Transport:
                 found = self._links.get(peer)
                 if found is None or not found.is_open:
                     found = connect(self.peers[peer], self._token, self.name, peer)
-                    found.start(self._nothing, self._closed)
+                    found.start(self._answered, self._closed)
                     self._links[peer] = found
         return found
 
-    def _nothing(self, link: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Peers do not answer on a connection of ours: they open their own."""
+    def _answered(self, link: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
+        """Peers answer on a connection of ours where lanes are concerned; else they open theirs."""
+        self.lanes.handle(link, message)
 
     def _closed(self, link: Connection) -> None:
+        self.lanes.lose(link)
         with self._opening:
             broken = self._links.get(link.peer) is link
             if broken:
@@ -106,10 +132,22 @@ class Transport:
     def accept(self, connection: Connection) -> None:
         """Take messages from a task that has connected."""
         self._taken_in.append(connection)
-        connection.start(self._handle, lambda own: self._taken_in.remove(own))
+        connection.start(self._handle, self._left)
+
+    def _left(self, link: Connection) -> None:
+        self._taken_in.remove(link)
+        self.lanes.lose(link)
 
     def _handle(self, link: Connection, message: dict[str, Any], arrays: list[Any]) -> None:
-        self._arrived(tuple(message["key"]), arrays)
+        if "lane" in message:
+            self.lanes.handle(link, message)
+            return
+        key = tuple(message["key"])
+        call = partial(self._arrived, key)
+        if "lanes" not in message:
+            call(arrays)
+        elif not (self.lanes.expect(link, message["lanes"], arrays, call) or self._is_over(key[0])):
+            self._broken(link.peer, "has sent over a lane that is closed")
 
     def _arrived(self, key: Key, arrays: list[Any]) -> None:
         run = key[0]
@@ -168,11 +206,13 @@ class Transport:
     @property
     def traffic(self) -> dict[str, int]:
         """Bytes of arrays sent to each task."""
-        return {peer: link.sent_bytes for peer, link in list(self._links.items())}
+        past = self.lanes.traffic
+        return {p: link.sent_bytes + past.get(p, 0) for p, link in list(self._links.items())}
 
     def close(self) -> None:
         """End all connections."""
         links = self.links
+        self.lanes.close()
         self._links.clear()  # their ends are no news
         for link in [*links, *self._taken_in]:
             link.close()

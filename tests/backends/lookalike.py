@@ -5,10 +5,11 @@ mix with them; each thread has a current device, on which results are made and o
 operands must be; ``asarray`` moves an array to the current device; memory is counted in a
 pool per device, and may be limited. Kernels given as text run on the CPU, compiled by g++; a
 pointer that they are given has to be that of an array of the device that is current. Streams and
-graphs are in ``lookalike_streams``.
+graphs are in ``lookalike_streams``, transfers between processes in ``lookalike_nccl``.
 """
 
 import atexit
+import itertools
 import shutil
 import tempfile
 import threading
@@ -63,10 +64,15 @@ class Device:
     def synchronize(self):
         self.cuda.refuse_waiting()
         self.cuda.synchronized.append(self.id)
+        self.cuda.streams.wait_for_all(self.id)
 
     @property
     def mem_info(self):
         return 600, 1000
+
+    @property
+    def pci_bus_id(self):
+        return self.cuda.buses[self.id]
 
 
 class Pool:
@@ -162,14 +168,16 @@ class Function:
 
 
 class Lookalike(types.ModuleType):
-    """``cupy`` with ``count`` GPUs; a new ``ndarray`` class for each."""
+    """``cupy`` with ``count`` GPUs; a new ``ndarray`` class for each. ``buses`` name the GPUs."""
 
-    def __init__(self, count=2):
+    def __init__(self, count=2, buses=None):
         super().__init__("cupy")
+        self.buses = buses or [f"0000:{i:02x}:00.0" for i in range(count)]
+        self.ticks, self.lock = itertools.count(1), threading.Lock()
         self.count, self.synchronized, self.emptied = count, [], []
         self.thread = _Thread()
         self.pool = Pool(self)
-        self.launches, self.arrays = [], weakref.WeakSet()
+        self.launches, self.arrays, self.many = [], [], 100
         self.texts, self.graph_launches = [], 0
         self.pools = weakref.WeakSet()  # of graphs
         self.streams = Streams(self)
@@ -184,7 +192,9 @@ class Lookalike(types.ModuleType):
             MemoryPool=lambda: PrivatePool(self),
             using_allocator=lambda allocator: Allocator(self, allocator),
             runtime=types.SimpleNamespace(
-                getDeviceCount=self.count_devices, CUDARuntimeError=CUDARuntimeError
+                getDeviceCount=self.count_devices,
+                CUDARuntimeError=CUDARuntimeError,
+                is_hip=False,
             ),
         )
         self.linalg = types.SimpleNamespace()
@@ -217,13 +227,25 @@ class Lookalike(types.ModuleType):
     def wrap(self, values, index, base=None):
         found = self.ndarray.__new__(self.ndarray)
         found.values, found.index, found.base = values, index, base
-        self.arrays.add(found)
+        self.remember(found)
         return found
+
+    def remember(self, array):
+        array.tick = next(self.ticks)  # what makes it comes before
+        with self.lock:
+            self.arrays.append(weakref.ref(array))
+            if len(self.arrays) > self.many:
+                self.arrays = [own for own in self.arrays if own() is not None]
+                self.many = 2 * len(self.arrays) + 100
+
+    def all_arrays(self):
+        with self.lock:
+            return [array for own in self.arrays if (array := own()) is not None]
 
     def check_address(self, address):
         """What a kernel is given has to be memory of an array, or of a graph's, that is there."""
         device = self.thread.device
-        known = [(a.values, a.index) for a in self.arrays]
+        known = [(a.values, a.index) for a in self.all_arrays()]
         known += [(values, device) for pool in self.pools for values in pool.blocks]
         found = {index for values, index in known if holds(values, address)}
         assert device in found, f"no array of the device is at {address}"
@@ -343,10 +365,11 @@ def _array_class(module):
         def __init__(self, shape, dtype, memptr):
             self.values = memptr.values.reshape(shape).view(dtype)
             self.index, self.base = module.thread.device, None
-            module.arrays.add(self)
+            module.remember(self)
 
         shape = property(lambda self: self.values.shape)
         size = property(lambda self: self.values.size)
+        nbytes = property(lambda self: self.values.nbytes)
         ndim = property(lambda self: self.values.ndim)
         dtype = property(lambda self: self.values.dtype)
         strides = property(lambda self: self.values.strides)

@@ -5,9 +5,12 @@ A graph that is launched finds arrays at these addresses again, or refuses: memo
 back by then is none. What was recorded and never computed holds rubbish.
 """
 
+import collections
 import ctypes
 import itertools
+import threading
 import time
+import weakref
 
 import numpy as np
 
@@ -44,7 +47,17 @@ class Streams:
     """The streams of a module: which is current in a thread."""
 
     def __init__(self, module):
-        self.thread, self.default = module.thread, Stream(module, False, 0)
+        self.thread, self.known = module.thread, weakref.WeakValueDictionary()
+        module.streams = self
+        self.starting = collections.defaultdict(threading.Lock)  # what goes to a device, by device
+        self.default = Stream(module, False, 0)
+
+    def wait_for_all(self, device):
+        """Transfers of a device are over; none can begin there meanwhile, as CUDA may have it."""
+        with self.starting[device]:
+            for stream in list(self.known.values()):
+                for op in [op for op in stream.pending if op.device == device]:
+                    op.over.wait()
 
     @property
     def current(self):
@@ -65,6 +78,11 @@ class Stream:
         self.module, self.non_blocking = module, non_blocking
         self.ptr = next(self.numbers) if ptr is None else ptr
         self.recorded, self.before = None, []
+        self.pending, self.waited = [], 0  # transfers, and what it has waited for
+        module.streams.known[self.ptr] = self
+
+    def wait_event(self, event):
+        self.waited = max(self.waited, event.tick)
 
     def __enter__(self):
         self.before.append(self.module.thread.stream)
@@ -95,14 +113,25 @@ class Event:
 
     def __init__(self, module):
         self.module, self.device, self.time = module, None, None
+        self.tick, self.after = 0, []
 
     def record(self, stream=None):
         if self.module.streams.recording is not None:
             raise Misuse("a point in what is being captured, and not in what runs")
         self.device, self.time = self.module.thread.device, time.perf_counter()
+        self.tick = next(self.module.ticks)
+        if stream is not None:
+            stream.pending = [op for op in stream.pending if not op.over.is_set()]
+            self.after = list(stream.pending)
+
+    @property
+    def done(self):
+        return all(op.over.is_set() for op in self.after)
 
     def synchronize(self):
         self.module.refuse_waiting()
+        for op in self.after:
+            op.over.wait()
 
 
 def elapsed_milliseconds(first, last):

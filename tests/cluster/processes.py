@@ -2,7 +2,7 @@
 
 So a task starts in milliseconds, where one of Ray's takes seconds. ``python -m
 tests.cluster.processes`` is the process that they are forked from; it ends with its input, and
-its children with it.
+its children with it. Other modules may be such a process, which prepares its children.
 """
 
 import functools
@@ -22,26 +22,27 @@ SECONDS = 20.0  # in which a killed process has to be gone
 class Nursery:
     """The process that tasks are forked from, as the tests see it."""
 
-    def __init__(self):
+    def __init__(self, module):
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.processes"],
+            [sys.executable, "-m", module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
         self._lock = threading.Lock()
 
-    def born(self, name, token, host):
-        """The pid and the address of a new task."""
+    def born(self, name, token, host, given=None):
+        """The pid and the address of a new task, which gets something to be prepared by."""
+        row = [name, token.hex(), host, given]
         with self._lock:
-            self._process.stdin.write(json.dumps([name, token.hex(), host]).encode() + b"\n")
+            self._process.stdin.write(json.dumps(row).encode() + b"\n")
             self._process.stdin.flush()
             return json.loads(self._process.stdout.readline())
 
 
 @functools.cache
-def nursery():
-    return Nursery()
+def nursery(module="tests.cluster.processes"):
+    return Nursery(module)
 
 
 class ProcessHosts:
@@ -56,8 +57,11 @@ class ProcessHosts:
 
     def start(self, task):
         self.stop(task)
-        self.pids[task.name], address = nursery().born(task.name, self._token, self.host)
+        self.pids[task.name], address = self.born(task)
         return address
+
+    def born(self, task):
+        return nursery().born(task.name, self._token, self.host)
 
     def kill(self, task):
         self.stop(task)
@@ -106,18 +110,19 @@ def serve(name, token, host, output):
         time.sleep(60)
 
 
-def main():
-    """Fork a task for each line of the input."""
+def main(prepare=lambda given: None):
+    """Fork a task for each line of the input; it is prepared by what its line gives."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the system takes them away
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     children = []
     for line in sys.stdin:
-        name, token, host = json.loads(line)
+        name, token, host, given = json.loads(line)
         pid = os.fork()
         if not pid:
             output = os.dup(1)
             for file in (0, 1):
                 os.dup2(os.open(os.devnull, os.O_RDWR), file)
+            prepare(given)
             serve(name, bytes.fromhex(token), host, output)
         children.append(pid)
     for pid in filter(is_there, children):

@@ -147,3 +147,33 @@ def test_costs_are_measured_over_the_tasks_if_none_are_given():
         assert 0 < found.transfer(64, one, two) < found.transfer(1 << 26, one, two) < 60
         assert found.transfer(1 << 20, one, one) == 0
         assert cluster._costs_of(cluster.devices()[:1]) is None
+
+
+def test_the_ways_of_many_gpus_are_counted():
+    names = [f"/job:worker/task:{i}" for i in range(5)]
+    tasks = [
+        TaskStatus(
+            name,
+            "ready",
+            1,
+            "here",
+            memory=str(i < 3),
+            past_host=[
+                (f"{name}/device:gpu:0", f"{other}/device:gpu:0", "" if j else "NCCL 2", "no", 1024)
+                for j, other in enumerate(names)
+                if other != name
+            ],
+        )
+        for i, name in enumerate(names)
+    ]
+    assert str(Status(tasks)).splitlines()[6:] == [
+        "6 pairs of GPUs: shared memory (no), 6.0 KiB",
+        "10 pairs of GPUs: sockets (no), 10.0 KiB",
+        "4 pairs of GPUs: NCCL 2, 4.0 KiB",
+    ]
+    few = Status(tasks[:2])
+    ends = [f"{name}/device:gpu:0" for name in names]
+    assert few.transport(*ends[:2]) == "shared memory (no)"
+    assert few.transport(ends[1], ends[0]) == "NCCL 2"
+    assert f"{ends[1]} to {ends[0]}: NCCL 2, 1.0 KiB" in str(few)
+    assert Status(tasks).transport(ends[0], ends[4]) == "sockets (no)"
