@@ -152,6 +152,7 @@ class _Dividing:
                 str(piece.device),
                 piece.exact,
                 piece.alone,
+                piece.late,
                 piece.priority,
                 [self.number(v) for v in piece.graph.inputs],
                 [self.number(v) for v in piece.graph.outputs],
@@ -306,12 +307,13 @@ class _Loading:
         return landing
 
     def _piece(self, row: Sequence[Any], data: Any, sends: dict[Any, list[Send]]) -> None:
-        number, place, exact, alone, priority, inputs, outputs = row
+        number, place, exact, alone, late, priority, inputs, outputs = row
         graph = decode(bytes(data))
-        piece = Piece(number, as_device(place), exact, alone, list(graph.nodes), priority=priority)
+        nodes = list(graph.nodes)
+        piece = Piece(number, as_device(place), exact, alone, late, nodes, priority=priority)
         piece.graph = graph
         made = tuple(outputs)
-        task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
+        task = piece_task(piece, tuple([self.find(x) for x in inputs]), made, waits=True)
         own = [one for x in made for one in sends.get(x, ()) if one.small]
         # Threads that take messages send none to tasks: each could wait for the other one.
         task.quick = not (alone or own) and _is_quick(piece)

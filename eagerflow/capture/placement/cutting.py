@@ -5,11 +5,15 @@ looked at in the order of their begins; one begins a new piece where it needs a 
 another device has not sent by then, and where waiting for the end of the piece would hold up a
 reader elsewhere. A piece needs from other devices only what was begun before its own first
 group, so pieces cannot wait for each other in a circle.
+
+What writes over a part of a Variable, and nothing else reads, is a piece of its own behind all
+others, so that it can wait for the end of the run and write where the value lies.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,12 +32,14 @@ from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Op
+from eagerflow.ops.creation.cast import to_device
+from eagerflow.plan.in_place import MIN_IN_PLACE_BYTES, write_of
 from eagerflow.plan.plan import Plan
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
 BUCKET_SLACKS = 10  # times as long as that a link may have to carry what a piece sends at its end
-_SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
+_SEND, _RECV, _TO_DEVICE = send.op, recv.op, to_device.op  # type: ignore[attr-defined]
 
 
 class Cut(NamedTuple):
@@ -69,6 +75,7 @@ class Piece:
     device: Device
     exact: bool
     alone: bool = False
+    late: bool = False  # whether its one node's result is a Variable's new value and nothing else
     nodes: list[Node] = field(default_factory=list)
     first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
@@ -135,6 +142,58 @@ def depends_on_threads(node: Node) -> bool:
     return found or any(map(depends_on_threads, nodes_within(*bodies_of(node.attributes))))
 
 
+# Which Variables may be written where they are ---------------------------------------------------
+
+
+class LateWrite(NamedTuple):
+    """A node that writes over a part of a Variable, on its device, for its new value and no more.
+
+    ``moves`` would bring the new value to where it is.
+    """
+
+    node: Node
+    place: int
+    moves: list[Node]
+
+
+def late_writes(graph: Graph, placement: Placement) -> list[LateWrite]:
+    """The writes to parts of Variables that can wait until the run is over."""
+    uses = Counter([*(v for node in graph.nodes for v in node.values()), *graph.all_outputs()])
+    places = {
+        graph.nodes[n]: placement.group_devices[i]
+        for i, group in enumerate(placement.groups)
+        for n in group.nodes
+    }
+    found = []
+    for cell in graph.cells:
+        moves: list[Node] = []
+        node = None if cell.assigned is None else cell.assigned.node
+        while node is not None and node.op is _TO_DEVICE:
+            moves.append(node)
+            node = node.inputs[0].node
+        k = placement.inputs[cell.value]
+        if (
+            node is not None
+            and _writes_part(node, cell.value)
+            and {places[own] for own in (node, *moves)} == {k}
+            and placement.devices[k].backend.host
+            and all(uses[own.outputs[0]] == 1 for own in (node, *moves))
+        ):
+            found.append(LateWrite(node, k, moves))
+    return found
+
+
+def _writes_part(node: Node, array: Value) -> bool:
+    """Whether a node writes over a part of a large array, and where can be told beforehand."""
+    return (
+        node.op.writes is not None
+        and node.inputs[0] is array
+        and nbytes(array) >= MIN_IN_PLACE_BYTES
+        and all(type(x) is Value for x in node.inputs)
+        and write_of(node) is not None
+    )
+
+
 # Cutting -----------------------------------------------------------------------------------------
 
 
@@ -156,6 +215,8 @@ class _Partitioner:
         self.places: dict[Value, int] = dict(placement.inputs)
         taken = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
         self.free_name = FreeNames(taken).take
+        self.late = late_writes(graph, placement)
+        self.apart = {node for one in self.late for node in (one.node, *one.moves)}
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
 
@@ -172,6 +233,9 @@ class _Partitioner:
         for at, i in enumerate(placement.schedule.order):
             group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
+            nodes = [node for node in nodes if node not in self.apart]
+            if not nodes:
+                continue
             alone = self._alone(nodes, k)
             new = [x for x in group.given if self.made_on[x] != k and (x, k) not in self.copies]
             piece = current[k]
@@ -181,9 +245,8 @@ class _Partitioner:
                     self.devices[k],
                     self.exact,
                     alone,
-                    [],
-                    at,
-                    placement.schedule.begins[i],
+                    first=at,
+                    begin=placement.schedule.begins[i],
                 )
                 self.pieces.append(piece)
             piece.alone = piece.alone or alone
@@ -194,6 +257,12 @@ class _Partitioner:
                 end = placement.schedule.ends[i]
                 piece.deadline = min(piece.deadline, max(end + self.slack, needed[i]))
                 piece.sending += sending[i]
+        for node, k, moves in self.late:
+            piece = Piece(len(self.pieces), self.devices[k], self.exact, late=True)
+            self.pieces.append(piece)
+            self._copy(node, k, piece)
+            for move in moves:  # the value is there
+                self.new[move.outputs[0]] = piece.nodes[0].outputs[0]
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:

@@ -29,6 +29,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.graph.walk import renewed
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.plan.part_writes import part_write_of
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
 from eagerflow.profiling.trace import write
@@ -412,12 +413,18 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
     return _Ready(division, program, arrows, [v.constant._array for v in known])
 
 
-def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
-    """A piece as a task of a program, in which its inputs and outputs are these values."""
+def piece_task(
+    piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...], waits: bool = False
+) -> Task:
+    """A piece as a task of a program, in which its inputs and outputs are these values.
+
+    If the program's caller ``waits`` with writes until the run is over, late pieces give PartWrites.
+    """
+    late = part_write_of(piece.graph) if waits and piece.late else None
     return Task(
         f"piece {piece.number}",
         piece.device,
-        partial(_run, piece.plan),
+        late or partial(_run, piece.plan),
         inputs,
         outputs,
         piece.mode,
