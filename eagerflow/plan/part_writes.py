@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow.codegen import kernel
 from eagerflow.graph.graph import Graph
 from eagerflow.plan.in_place import write_of
+from eagerflow.plan.plan import error_of_step
 
 __all__ = ["PartWrite", "copied", "part_write_of", "written"]
 
@@ -45,7 +46,10 @@ def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | 
     def call(arrays: Sequence[Any]) -> list[PartWrite]:
         given = [*arrays, *constants]
         array, *rest = [given[i] for i in order]
-        return [PartWrite(array, *tell(array, *rest))]
+        try:
+            return [PartWrite(array, *tell(array, *rest))]
+        except Exception as error:
+            raise error_of_step(error, node) from error
 
     return call
 
