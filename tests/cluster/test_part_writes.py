@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.cluster import server
 from eagerflow.errors import IndexRangeError, TaskLostError
 from eagerflow.runtime import machine_code
 from tests.cluster.programs import error_of
+from tests.cluster.test_faults import wait_for
 
 needs_code = pytest.mark.skipif(
     not machine_code.available(), reason="there is no machine code without llvmlite"
@@ -100,8 +102,8 @@ def test_a_run_that_fails_anywhere_leaves_the_table_as_it_was(local, table):
 
 def test_who_holds_the_table_keeps_what_it_was(local, table):
     table.write(IDS, -1.0)
-    server = server_of(local)
-    held = dict(server.variables)
+    assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
+    held = dict(server_of(local).variables)
     before = [x.copy() for x in held.values()]
     table.write(IDS, -2.0)
     assert all(map(np.array_equal, held.values(), before))
@@ -144,9 +146,10 @@ def test_runs_at_one_time_write_all_their_rows_or_none(local):
 
 @needs_code
 def test_a_task_that_has_no_memory_for_new_values_ends(local, table, monkeypatch):
-    from eagerflow.cluster import server
-
+    task = local.task(PS)
+    lives = task.lives
     table.write(IDS, -1.0)
+    assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
 
     def written(values):
         raise MemoryError
@@ -155,6 +158,7 @@ def test_a_task_that_has_no_memory_for_new_values_ends(local, table, monkeypatch
     table.write(IDS, -2.0)
     assert type(error_of(lambda: table.values)) is TaskLostError
     monkeypatch.undo()
+    wait_for(lambda: task.lives > lives and task.state == "ready")
     table.variable.assign(table.begin)
     table.write(IDS, -3.0)
     assert (table.values[IDS] == -3.0).all()
