@@ -313,7 +313,7 @@ class _Loading:
         piece = Piece(number, as_device(place), exact, alone, late, nodes, priority=priority)
         piece.graph = graph
         made = tuple(outputs)
-        task = piece_task(piece, tuple([self.find(x) for x in inputs]), made, waits=True)
+        task = piece_task(piece, tuple([self.find(x) for x in inputs]), made)
         own = [one for x in made for one in sends.get(x, ()) if one.small]
         # Threads that take messages send none to tasks: each could wait for the other one.
         task.quick = not (alone or own) and _is_quick(piece)

@@ -1,28 +1,36 @@
-"""Parts of Variables' values that are written when a run of several plans is over.
+"""Parts of Variables' values that are written when nothing can fail any more.
 
-What such a step gives is no new value but what is to be written where: all that may be refused is
-looked at then. Once nothing can fail any more, whoever keeps the values lets them be written; until
-then the old ones are there for all that reads them, and if the run fails they stay. A value that
-somebody else still holds is copied first, and the copy is written over.
+What a step of several plans gives for such a part, or one of eager calls, is no new value but what
+is to be written where: all that may be refused is looked at then. At the end whoever keeps the
+values lets them be written; until then the old ones are there for all that reads them, and if the
+step fails they stay. A value that somebody else still holds is copied first, and the copy is
+written over.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.graph.graph import Graph
-from eagerflow.plan.in_place import write_of
+from eagerflow.plan.in_place import write_of, write_over
 from eagerflow.plan.plan import error_of_step
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import Variable
 
-__all__ = ["PartWrite", "copied", "part_write_of", "written"]
+__all__ = ["PartWrite", "copied", "part_write_of", "put_with_parts", "written"]
 
-REFERENCES = 3
-"""To a value that is written over, if nobody else has any: of who keeps it, the PartWrite, and the
-list of values that the question is about."""
+# References to a value at the moment of the question, if nobody else has any:
+KEPT_REFERENCES = 3
+"""Of who keeps an array, the PartWrite, and the list of arrays that the question is about."""
+TENSOR_REFERENCES = 3
+"""The Variable, and two lists on the way."""
+ARRAY_REFERENCES = 3
+"""The Variable's Tensor, the new one, and the PartWrite."""
 
 
 class PartWrite(NamedTuple):
@@ -31,6 +39,12 @@ class PartWrite(NamedTuple):
     array: Any
     places: Any
     values: Any
+
+    @property
+    def fits(self) -> bool:
+        """Whether the value may be written over where it is, if nobody else holds it."""
+        array = self.array
+        return type(array) is np.ndarray and array.flags.writeable and array.flags.c_contiguous
 
 
 def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | None:
@@ -72,21 +86,55 @@ def written(values: Sequence[Any]) -> list[Any]:
     writes = {i: x for i, x in enumerate(values) if type(x) is PartWrite}
     if not writes:
         return list(values)
-    holders = kernel.team([], 1, REFERENCES, REFERENCES)[1]
+    _, _, holders = _made(1, KEPT_REFERENCES, KEPT_REFERENCES)
     for i, one in writes.items():
         own = [one.array]
         holders.look_at(own, own)
-        fits = one.array.flags.writeable and one.array.flags.c_contiguous
-        if not fits or holders.ask():
+        if not one.fits or holders.ask():
             writes[i] = one._replace(array=np.array(one.array, order="C"))
     _write([*writes.values()])
     return [writes[i].array if i in writes else x for i, x in enumerate(values)]
 
 
+def put_with_parts(
+    variables: Sequence[Variable], tensors: Sequence[Tensor], parts: Mapping[Variable, PartWrite]
+) -> bool:
+    """Give Variables Tensors, and write parts over the values of others, all in one moment.
+
+    Gives whether it was refused, and nothing changed: because somebody else holds what would be
+    written over, or another thread writes.
+    """
+    old = [v.current for v in parts]
+    if not all(t._array is x.array and x.fits for t, x in zip(old, parts.values(), strict=True)):
+        return True
+    new = [new_tensor(t._array, t._kind) for t in old]
+    idle = _idle[len(old)]
+    try:
+        jobs, team, holders = own = idle.pop()
+    except IndexError:
+        jobs, team, holders = own = _made(len(old))
+    for job, one in zip(jobs, parts.values(), strict=True):
+        job.ready(*one)
+    del one
+    holders.look_at(old, [t._array for t in old])
+    refused = write_over([*variables, *parts], [*tensors, *new], holders.ask, team.work)
+    idle.append(own)
+    return refused
+
+
+_idle: defaultdict[int, list[Any]] = defaultdict(list)
+"""By their number, what writes parts of several values and is at no work."""
+
+
+def _made(count: int, tensors: int = TENSOR_REFERENCES, arrays: int = ARRAY_REFERENCES) -> Any:
+    """Jobs, the team that does them, and what asks who holds the values that they write over."""
+    jobs = [kernel.part_job() for _ in range(count)]
+    return jobs, *kernel.team(jobs, count, tensors, arrays)
+
+
 def _write(writes: Sequence[PartWrite]) -> None:
     """Write all, in one call that needs no memory."""
-    jobs = [kernel.part_job() for _ in writes]
-    team, _ = kernel.team(jobs, 1, REFERENCES, REFERENCES)
+    jobs, team, _ = _made(len(writes))
     for job, one in zip(jobs, writes, strict=True):
         job.ready(*one)
     team.work()

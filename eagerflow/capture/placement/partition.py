@@ -29,7 +29,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.graph.walk import renewed
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.plan.part_writes import part_write_of
+from eagerflow.plan.part_writes import PartWrite, copied, part_write_of, put_with_parts
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
 from eagerflow.profiling.trace import write
@@ -278,14 +278,8 @@ class Partition:
         ]
         assigned = [cell.variable for cell in cells if cell.assigned is not None]
         count = len(made)
-        assign_together(
-            {
-                variable: _as_held(variable, array, place)
-                for variable, array, place in zip(
-                    assigned, found[count:], places[count:], strict=True
-                )
-            }
-        )
+        del arrays, tensors  # nobody but the Variables is to hold what is written over
+        _assign(assigned, found[count:], places[count:])
         return made
 
     def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
@@ -351,6 +345,18 @@ class Partition:
         return found
 
 
+def _assign(variables: Sequence[Variable], values: Sequence[Any], places: Sequence[Device]) -> None:
+    """Give Variables new values, or what is to be written over their values, all in one moment."""
+    new = dict(zip(variables, zip(values, places, strict=True), strict=True))
+    parts = {v: x for v, (x, _) in new.items() if type(x) is PartWrite}
+    whole = [v for v in new if v not in parts]
+    if parts and recorder_state()[1] is None:
+        tensors = [v.own(v.fitted(_as_held(v, *new[v]))) for v in whole]
+        if not put_with_parts(whole, tensors, parts):
+            return
+    assign_together({v: _as_held(v, copied(x), place) for v, (x, place) in new.items()})
+
+
 def _as_held(variable: Variable, array: Any, place: Device) -> Tensor:
     """A new value of a Variable: on its own device, where that needs no copy."""
     kind = variable.current._kind
@@ -413,14 +419,12 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
     return _Ready(division, program, arrows, [v.constant._array for v in known])
 
 
-def piece_task(
-    piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...], waits: bool = False
-) -> Task:
+def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
     """A piece as a task of a program, in which its inputs and outputs are these values.
 
-    If the program's caller ``waits`` with writes until the run is over, late pieces give PartWrites.
+    That of a late piece gives a PartWrite, where this machine can do it.
     """
-    late = part_write_of(piece.graph) if waits and piece.late else None
+    late = part_write_of(piece.graph) if piece.late else None
     return Task(
         f"piece {piece.number}",
         piece.device,
