@@ -1,7 +1,8 @@
 """Training steps of a large table along the rows that were looked up, against PyTorch's.
 
 The peer has `Embedding(sparse=True)` with SGD and SparseAdam. Also a step that writes a slice of a
-large Variable, and one that writes scattered elements, against NumPy's own indexed writes.
+large Variable, and one that writes scattered elements, against NumPy's own indexed writes. And rows
+of a table in a task of a cluster (a process that Ray starts), against those of a small one.
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ from harness import agree, arguments, compare, report, save
 import eagerflow as ef
 
 ROWS, WIDTH, LOOKUPS = 1_000_000, 64, 256
+TASK_ROWS, TASK_WIDTH, TASK_LOOKUPS = (100_000, 5_000), 32, 64
 RATE = 0.01
 IDS = np.random.default_rng(0).permutation(ROWS)[:LOOKUPS]
 OPTIMIZERS = {
@@ -84,8 +86,37 @@ def writes(name, index, count, rounds):
     return compare(name, steps, "captured", "NumPy", rounds)
 
 
+def in_task(cluster, rows):
+    """A run of one worker that writes rows of a table in another task, and gives their old sum."""
+    place = str(cluster.devices()[1])
+    with ef.device(place):
+        table = ef.Variable(np.ones((rows, TASK_WIDTH), "float32"), name="table")
+
+    def step(ids, new):
+        with ef.device(place):
+            old = ef.take(table, ids, axis=0).sum()
+            table.assign(table.value.at[ids].set(new))
+        return {"old": old}
+
+    specs = ((TASK_LOOKUPS,), "int64"), ((TASK_LOOKUPS, TASK_WIDTH), "float32")
+    graph = ef.capture.trace(step, *[ef.TensorSpec(*spec) for spec in specs])
+    session = ef.capture.Session(graph, cluster=cluster)
+    new = np.full((TASK_LOOKUPS, TASK_WIDTH), 2.0, "float32")
+    feeds = {"ids": np.random.default_rng(0).permutation(rows)[:TASK_LOOKUPS], "new": new}
+    return lambda: session.run("old", feeds, targets=graph).numpy()
+
+
+def task_writes(rounds):
+    """The row of tables in a task."""
+    with ef.cluster.Cluster({"worker": 2}) as cluster:
+        steps = {f"{rows:,} rows": in_task(cluster, rows) for rows in TASK_ROWS}
+        large, small = steps
+        agree("in a task", {who: [step() for _ in range(2)] for who, step in steps.items()}, 0)
+        return compare("a table in a task", steps, large, small, rounds, target=1.25)
+
+
 def main():
-    """Both tables."""
+    """All tables."""
     given = arguments(__doc__)
     rows = [training(name, given.rounds) for name in OPTIMIZERS]
     scattered = np.random.default_rng(1).permutation(400_000)[:5_000]
@@ -93,6 +124,7 @@ def main():
         writes("a slice of 200,000", slice(0, 200_000), 200_000, given.rounds),
         writes("5,000 elements", scattered, 5_000, given.rounds),
     ]
+    rows.append(task_writes(given.rounds))
     report("steps along rows", rows)
     if given.json:
         save("row_steps", rows, {"torch": torch.__version__})

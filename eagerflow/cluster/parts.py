@@ -160,6 +160,7 @@ class _Dividing:
                 str(piece.device),
                 piece.exact,
                 piece.alone,
+                piece.late,
                 piece.priority,
                 [self.number(v) for v in piece.graph.inputs],
                 [self.number(v) for v in piece.graph.outputs],
@@ -319,9 +320,10 @@ class _Loading:
         return landing
 
     def _piece(self, row: Sequence[Any], data: Any, sends: dict[Any, list[Send]]) -> None:
-        number, place, exact, alone, priority, inputs, outputs, published = row
+        number, place, exact, alone, late, priority, inputs, outputs, published = row
         graph = decode(bytes(data))
-        piece = Piece(number, as_device(place), exact, alone, list(graph.nodes), priority=priority)
+        nodes = list(graph.nodes)
+        piece = Piece(number, as_device(place), exact, alone, late, nodes, priority=priority)
         piece.graph = graph
         piece.published = tuple([graph.outputs[outputs.index(x)] for x in published])
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))

@@ -31,6 +31,7 @@ from eagerflow.cluster.transport_timing import round_trips
 from eagerflow.devices import Device, add_task, as_device, device_of, remove_task
 from eagerflow.errors import FileFormatError, SessionError
 from eagerflow.nn import shards
+from eagerflow.plan.part_writes import copied, written
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime import blas, threads
 from eagerflow.runtime.channel import described
@@ -91,7 +92,7 @@ class TaskRun(Run):
         """Send copies of new values to the task that keeps them."""
         if self._copied is not None:
             peer, number, positions = self._copied
-            values = [_on_host(self.values[self.part.assigned[i]]) for i in positions]
+            values = [_on_host(copied(self.values[self.part.assigned[i]])) for i in positions]
             self._transport.send(peer, (number, self._transport.name), values)
 
     @property
@@ -415,9 +416,18 @@ class TaskServer:
             self._tell({"failed": number, "error": self._told(error)})
 
     def _commit(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """All tasks have done their part of a run: its new values are valid from now on."""
+        """All tasks have done their part of a run: its new values are valid from now on.
+
+        Only this thread gives values to others, so that nobody takes hold of one while it is
+        written. A task without memory for that has old values where others have new ones: it ends.
+        """
         staged = self._staged.pop(message["run"])
-        self.variables.update(zip(message["variables"], staged, strict=True))
+        try:
+            new = written(staged)
+        except MemoryError:
+            self.close()
+            raise
+        self.variables.update(zip(message["variables"], new, strict=True))
 
     def _cancel(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """A run is to end, and nothing of it stays."""

@@ -280,13 +280,13 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
 def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
     """How a step writes over these inputs; None where it cannot."""
     if isinstance(step, Node):
-        write = _write_of(step) if kernel.can_ask() else None
+        write = write_of(step) if kernel.can_ask() else None
         return None if write is None else PartUpdate(graph, step, write)
     call = step.prepare(inplace=list(pairs.items()))
     return KernelUpdate(graph, step, pairs, call) if call.deferred() is not None else None
 
 
-def _write_of(node: Node) -> Any:
+def write_of(node: Node) -> Any:
     """What tells the part of the first input that a node writes over; see ``Op.writes``."""
     write: Any = node.op.writes
     return write(*map(spec_of, node.inputs), **node.attributes)

@@ -238,7 +238,7 @@ class Plan:
         try:
             found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
         except Exception as error:
-            raise self._explained(error) from error
+            raise error_of_step(error, self._failed(error)) from error
         if finish is not None:
             finish(found, commit)
         elif commit is not None:
@@ -301,24 +301,6 @@ class Plan:
             if isinstance(thing, DeviceSegment):
                 thing.release()
 
-    def _explained(self, error: Exception) -> EagerflowError:
-        """The error of a step, with the op and the user's line."""
-        node = self._failed(error)
-        found: EagerflowError
-        match error:
-            case EagerflowError():
-                found = error
-            case MemoryError():
-                found = OutOfMemoryError(refusal_text(error), hint=memory.HINT)
-            case _:
-                kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
-                cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))
-                found = cls(f"{type(error).__name__}: {error}")
-        if node is not None:
-            found.op = found.op or _named(node, found.argument)
-            found.at = found.at or _where(node, whole=True)
-        return found
-
     def _failed(self, error: Exception) -> Step | None:
         trace = error.__traceback__
         found = None
@@ -339,6 +321,24 @@ class Plan:
     def __repr__(self) -> str:
         count = sum(place is not None for place in self._program.places)
         return printable(f"<Plan of {self.graph.name}: {count} steps on {self.device}>")
+
+
+def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
+    """The error of a step, if it is known which, with the op and the user's line."""
+    found: EagerflowError
+    match error:
+        case EagerflowError():
+            found = error
+        case MemoryError():
+            found = OutOfMemoryError(refusal_text(error), hint=memory.HINT)
+        case _:
+            kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
+            cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))
+            found = cls(f"{type(error).__name__}: {error}")
+    if step is not None:
+        found.op = found.op or _named(step, found.argument)
+        found.at = found.at or _where(step, whole=True)
+    return found
 
 
 def _named(place: Step, argument: str | None) -> str:

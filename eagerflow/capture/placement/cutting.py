@@ -6,11 +6,15 @@ another device has not sent by then. A piece needs from other devices only what 
 its own first group, so pieces cannot wait for each other in a circle. Where waiting for the end
 of a piece would hold up a reader elsewhere, or a link would still carry much of it then, a piece
 publishes a value: others get it as soon as it is made.
+
+What writes over a part of a Variable, and nothing else reads, is a piece of its own behind all
+others, so that it can wait for the end of the run and write where the value lies.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -29,12 +33,14 @@ from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Op
+from eagerflow.ops.creation.cast import to_device
+from eagerflow.plan.in_place import MIN_IN_PLACE_BYTES, write_of
 from eagerflow.plan.plan import Plan
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
 MIN_PUBLISHED_SECONDS = 1e-5  # that a link needs for a value, from which it leaves when it is made
-_SEND, _RECV = send.op, recv.op  # type: ignore[attr-defined]
+_SEND, _RECV, _TO_DEVICE = send.op, recv.op, to_device.op  # type: ignore[attr-defined]
 
 
 class Cut(NamedTuple):
@@ -70,6 +76,7 @@ class Piece:
     device: Device
     exact: bool
     alone: bool = False
+    late: bool = False  # whether its one node's result is a Variable's new value and nothing else
     nodes: list[Node] = field(default_factory=list)
     first: int = 0  # where its first group stands in the order of all begins
     begin: float = 0.0
@@ -157,6 +164,58 @@ def depends_on_threads(node: Node) -> bool:
     return found or any(map(depends_on_threads, nodes_within(*bodies_of(node.attributes))))
 
 
+# Which Variables may be written where they are ---------------------------------------------------
+
+
+class LateWrite(NamedTuple):
+    """A node that writes over a part of a Variable, on its device, for its new value and no more.
+
+    ``moves`` would bring the new value to where it is.
+    """
+
+    node: Node
+    place: int
+    moves: list[Node]
+
+
+def late_writes(graph: Graph, placement: Placement) -> list[LateWrite]:
+    """The writes to parts of Variables that can wait until the run is over."""
+    uses = Counter([*(v for node in graph.nodes for v in node.values()), *graph.all_outputs()])
+    places = {
+        graph.nodes[n]: placement.group_devices[i]
+        for i, group in enumerate(placement.groups)
+        for n in group.nodes
+    }
+    found = []
+    for cell in graph.cells:
+        moves: list[Node] = []
+        node = None if cell.assigned is None else cell.assigned.node
+        while node is not None and node.op is _TO_DEVICE:
+            moves.append(node)
+            node = node.inputs[0].node
+        k = placement.inputs[cell.value]
+        if (
+            node is not None
+            and _writes_part(node, cell.value)
+            and {places[own] for own in (node, *moves)} == {k}
+            and placement.devices[k].backend.host
+            and all(uses[own.outputs[0]] == 1 for own in (node, *moves))
+        ):
+            found.append(LateWrite(node, k, moves))
+    return found
+
+
+def _writes_part(node: Node, array: Value) -> bool:
+    """Whether a node writes over a part of a large array, and where can be told beforehand."""
+    return (
+        node.op.writes is not None
+        and node.inputs[0] is array
+        and nbytes(array) >= MIN_IN_PLACE_BYTES
+        and all(type(x) is Value for x in node.inputs)
+        and write_of(node) is not None
+    )
+
+
 # Cutting -----------------------------------------------------------------------------------------
 
 
@@ -170,7 +229,8 @@ class _Partitioner:
         self.exact = exact
         self.devices = placement.devices
         self.nodes: list[Node] = []
-        self.numbers: dict[Node, int] = {}  # of those of pieces, in the graph
+        self.order = {node: n for n, node in enumerate(graph.nodes)}
+        self.numbers: dict[Node, int] = {}  # of the nodes of pieces, in the graph
         self.cuts: list[Cut] = []
         self.pieces: list[Piece] = []
         self.new: dict[Value, Value] = {}  # a value of the graph as it is where it was made
@@ -179,6 +239,8 @@ class _Partitioner:
         self.places: dict[Value, int] = dict(placement.inputs)
         taken = {v.name for v in all_values(graph)} | {node.name for node in graph.nodes}
         self.free_name = FreeNames(taken).take
+        self.late = late_writes(graph, placement)
+        self.apart = {node for one in self.late for node in (one.node, *one.moves)}
         self.makers = {v: i for i, group in enumerate(placement.groups) for v in group.made}
         self.made_on |= {v: placement.group_devices[i] for v, i in self.makers.items()}
 
@@ -194,6 +256,9 @@ class _Partitioner:
         for at, i in enumerate(placement.schedule.order):
             group, k = placement.groups[i], placement.group_devices[i]
             nodes = [self.before.nodes[n] for n in group.nodes]
+            nodes = [node for node in nodes if node not in self.apart]
+            if not nodes:
+                continue
             alone = self._alone(nodes, k)
             new = [x for x in group.given if self.made_on[x] != k and (x, k) not in self.copies]
             piece = current[k]
@@ -203,16 +268,21 @@ class _Partitioner:
                     self.devices[k],
                     self.exact,
                     alone,
-                    [],
-                    at,
-                    placement.schedule.begins[i],
+                    first=at,
+                    begin=placement.schedule.begins[i],
                 )
                 self.pieces.append(piece)
             piece.alone = piece.alone or alone
             piece.priority = max(piece.priority, placement.ranks[i])
             piece.end = placement.schedule.ends[i]
-            for n, node in zip(group.nodes, nodes, strict=True):
-                self._copy(n, node, k, piece)
+            for node in nodes:
+                self._copy(node, k, piece)
+        for node, k, moves in self.late:
+            piece = Piece(len(self.pieces), self.devices[k], self.exact, late=True)
+            self.pieces.append(piece)
+            self._copy(node, k, piece)
+            for move in moves:  # the value is there
+                self.new[move.outputs[0]] = piece.nodes[0].outputs[0]
         return self._finish()
 
     def _alone(self, nodes: Sequence[Node], k: int) -> bool:
@@ -269,7 +339,7 @@ class _Partitioner:
 
     # Nodes -----------------------------------------------------------------------------------
 
-    def _copy(self, n: int, node: Node, k: int, piece: Piece) -> None:
+    def _copy(self, node: Node, k: int, piece: Piece) -> None:
         """The node on its device, with what it reads from elsewhere received."""
         inputs = tuple([self.at(x, k) if type(x) is Value else x for x in node.inputs])
         made = node.like(inputs)
@@ -277,7 +347,7 @@ class _Partitioner:
         self.new.update(zip(node.outputs, made.outputs, strict=True))
         self.places.update(dict.fromkeys(made.outputs, k))
         self.nodes.append(made)
-        self.numbers[made] = n
+        self.numbers[made] = self.order[node]
         piece.nodes.append(made)
 
     def at(self, value: Value, k: int) -> Value:

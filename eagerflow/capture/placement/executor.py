@@ -283,7 +283,9 @@ class Program:
                 raise one.error
             finally:
                 one.error = None  # its traceback holds the run
-        return [one.values[x] for x in self.finals], one.events
+        found = [one.values[x] for x in self.finals]
+        one.values.clear()  # a thread may still have to let go of the run
+        return found, one.events
 
     def _alone(self, arrays: Sequence[Any]) -> tuple[list[Any], list[Event]]:
         """A run of the only task, in the thread that asks for it: there is nothing to overlap."""

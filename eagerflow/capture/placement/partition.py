@@ -29,6 +29,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.graph.walk import renewed
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.plan.part_writes import PartWrite, copied, part_write_of, put_with_parts
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
 from eagerflow.profiling.trace import write
@@ -277,14 +278,8 @@ class Partition:
         ]
         assigned = [cell.variable for cell in cells if cell.assigned is not None]
         count = len(made)
-        assign_together(
-            {
-                variable: _as_held(variable, array, place)
-                for variable, array, place in zip(
-                    assigned, found[count:], places[count:], strict=True
-                )
-            }
-        )
+        del arrays, tensors  # nobody but the Variables is to hold what is written over
+        _assign(assigned, found[count:], places[count:])
         return made
 
     def sizes_of(self, arrays: Sequence[Any]) -> dict[str, int]:
@@ -350,6 +345,18 @@ class Partition:
         return found
 
 
+def _assign(variables: Sequence[Variable], values: Sequence[Any], places: Sequence[Device]) -> None:
+    """Give Variables new values, or what is to be written over their values, all in one moment."""
+    new = dict(zip(variables, zip(values, places, strict=True), strict=True))
+    parts = {v: x for v, (x, _) in new.items() if type(x) is PartWrite}
+    whole = [v for v in new if v not in parts]
+    if parts and recorder_state()[1] is None:
+        tensors = [v.own(v.fitted(_as_held(v, *new[v]))) for v in whole]
+        if not put_with_parts(whole, tensors, parts):
+            return
+    assign_together({v: _as_held(v, copied(x), place) for v, (x, place) in new.items()})
+
+
 def _as_held(variable: Variable, array: Any, place: Device) -> Tensor:
     """A new value of a Variable: on its own device, where that needs no copy."""
     kind = variable.current._kind
@@ -413,13 +420,18 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
 
 
 def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
-    """A piece as a task of a program, in which its inputs and outputs are these values."""
+    """A piece as a task of a program, in which its inputs and outputs are these values.
+
+    That of a late piece gives a PartWrite, where this machine can do it.
+    """
     names = dict(zip(piece.graph.outputs, outputs, strict=True))
     at_end = [i for i, v in enumerate(piece.graph.outputs) if v not in piece.published]
+    late = part_write_of(piece.graph) if piece.late else None
+    whole = partial(_run_whole, piece.plan)
     return Task(
         f"piece {piece.number}",
         piece.device,
-        partial(_run, piece.plan, at_end) if piece.published else partial(_run_whole, piece.plan),
+        late or (partial(_run, piece.plan, at_end) if piece.published else whole),
         inputs,
         tuple([outputs[i] for i in at_end]),
         piece.mode,

@@ -1,0 +1,140 @@
+"""Parts of Variables' values that are written when nothing can fail any more.
+
+What a step of several plans gives for such a part, or one of eager calls, is no new value but what
+is to be written where: all that may be refused is looked at then. At the end whoever keeps the
+values lets them be written; until then the old ones are there for all that reads them, and if the
+step fails they stay. A value that somebody else still holds is copied first, and the copy is
+written over.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.codegen import kernel
+from eagerflow.graph.graph import Graph
+from eagerflow.plan.in_place import write_of, write_over
+from eagerflow.plan.plan import error_of_step
+from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.variable import Variable
+
+__all__ = ["PartWrite", "copied", "part_write_of", "put_with_parts", "written"]
+
+# References to a value at the moment of the question, if nobody else has any:
+KEPT_REFERENCES = 3
+"""Of who keeps an array, the PartWrite, and the list of arrays that the question is about."""
+TENSOR_REFERENCES = 3
+"""The Variable, and two lists on the way."""
+ARRAY_REFERENCES = 3
+"""The Variable's Tensor, the new one, and the PartWrite."""
+
+
+class PartWrite(NamedTuple):
+    """A value of which a part is to be written over: where runs of elements begin, and these."""
+
+    array: Any
+    places: Any
+    values: Any
+
+    @property
+    def fits(self) -> bool:
+        """Whether the value may be written over where it is, if nobody else holds it."""
+        array = self.array
+        return type(array) is np.ndarray and array.flags.writeable and array.flags.c_contiguous
+
+
+def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | None:
+    """What makes a PartWrite of the inputs of a graph's only node; None where none can be asked."""
+    if not kernel.can_ask():
+        return None
+    (node,) = graph.nodes
+    tell = write_of(node)
+    known = [v for v in node.inputs if v.constant is not None]
+    constants = [v.constant._array for v in known]
+    order = [[*graph.inputs, *known].index(v) for v in node.inputs]
+
+    def call(arrays: Sequence[Any]) -> list[PartWrite]:
+        given = [*arrays, *constants]
+        array, *rest = [given[i] for i in order]
+        try:
+            return [PartWrite(array, *tell(array, *rest))]
+        except Exception as error:
+            raise error_of_step(error, node) from error
+
+    return call
+
+
+def copied(value: Any) -> Any:
+    """A value as it will be, without a change to the one that is there."""
+    if type(value) is not PartWrite:
+        return value
+    made = value._replace(array=np.array(value.array, order="C"))
+    _write([made])
+    return made.array
+
+
+def written(values: Sequence[Any]) -> list[Any]:
+    """Values of which those that are PartWrites are written now, where nobody else holds them.
+
+    The caller is who keeps them, in one place each, and gives them to no other thread meanwhile.
+    Raises MemoryError, with nothing written, if there is none for copies.
+    """
+    writes = {i: x for i, x in enumerate(values) if type(x) is PartWrite}
+    if not writes:
+        return list(values)
+    _, _, holders = _made(1, KEPT_REFERENCES, KEPT_REFERENCES)
+    for i, one in writes.items():
+        own = [one.array]
+        holders.look_at(own, own)
+        if not one.fits or holders.ask():
+            writes[i] = one._replace(array=np.array(one.array, order="C"))
+    _write([*writes.values()])
+    return [writes[i].array if i in writes else x for i, x in enumerate(values)]
+
+
+def put_with_parts(
+    variables: Sequence[Variable], tensors: Sequence[Tensor], parts: Mapping[Variable, PartWrite]
+) -> bool:
+    """Give Variables Tensors, and write parts over the values of others, all in one moment.
+
+    Gives whether it was refused, and nothing changed: because somebody else holds what would be
+    written over, or another thread writes.
+    """
+    old = [v.current for v in parts]
+    if not all(t._array is x.array and x.fits for t, x in zip(old, parts.values(), strict=True)):
+        return True
+    new = [new_tensor(t._array, t._kind) for t in old]
+    idle = _idle[len(old)]
+    try:
+        jobs, team, holders = own = idle.pop()
+    except IndexError:
+        jobs, team, holders = own = _made(len(old))
+    for job, one in zip(jobs, parts.values(), strict=True):
+        job.ready(*one)
+    del one
+    holders.look_at(old, [t._array for t in old])
+    refused = write_over([*variables, *parts], [*tensors, *new], holders.ask, team.work)
+    idle.append(own)
+    return refused
+
+
+_idle: defaultdict[int, list[Any]] = defaultdict(list)
+"""By their number, what writes parts of several values and is at no work."""
+
+
+def _made(count: int, tensors: int = TENSOR_REFERENCES, arrays: int = ARRAY_REFERENCES) -> Any:
+    """Jobs, the team that does them, and what asks who holds the values that they write over."""
+    jobs = [kernel.part_job() for _ in range(count)]
+    return jobs, *kernel.team(jobs, count, tensors, arrays)
+
+
+def _write(writes: Sequence[PartWrite]) -> None:
+    """Write all, in one call that needs no memory."""
+    jobs, team, _ = _made(len(writes))
+    for job, one in zip(jobs, writes, strict=True):
+        job.ready(*one)
+    team.work()

@@ -1,0 +1,164 @@
+"""Rows of tables that lie in tasks: written where they are, and only once a run has succeeded."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.cluster import server
+from eagerflow.errors import IndexRangeError, TaskLostError
+from eagerflow.runtime import machine_code
+from tests.cluster.programs import error_of
+from tests.cluster.test_faults import wait_for
+
+needs_code = pytest.mark.skipif(
+    not machine_code.available(), reason="there is no machine code without llvmlite"
+)
+ROWS, WIDTH, COUNT = 4000, 16, 5
+WORKER, PS = "/job:worker/task:0", "/job:ps/task:0"
+
+
+class Table:
+    """A table in the task ps, and a session that writes rows of it and reads the old ones."""
+
+    def __init__(self, cluster, name="table"):
+        self.begin = np.arange(ROWS * WIDTH, dtype="float32").reshape(ROWS, WIDTH)
+        with ef.device(PS):
+            self.variable = ef.Variable(self.begin, name=name)
+
+        def step(ids, rows, last):
+            with ef.device(WORKER):
+                checked = ef.ones(3)[last]
+            with ef.device(PS):
+                old = ef.take(self.variable, ids, axis=0)
+                self.variable.assign(self.variable.value.at[ids].set(rows))
+            return {"old": old, "checked": checked}
+
+        self.graph = ef.capture.trace(
+            step,
+            ef.TensorSpec((COUNT,), "int64"),
+            ef.TensorSpec((COUNT, WIDTH), "float32"),
+            ef.TensorSpec((), "int64"),
+        )
+        self.name = name
+        self.session = ef.capture.Session(self.graph, cluster=cluster)
+
+    def write(self, ids, value, last=0):
+        """Write rows; gives the old ones."""
+        rows = np.full((COUNT, WIDTH), value, "float32")
+        feeds = {"ids": np.array(ids), "rows": rows, "last": last}
+        return self.session.run(["old", "checked"], feeds, targets=self.graph)[0].numpy()
+
+    @property
+    def values(self):
+        return self.session.variables[self.name].numpy()
+
+
+@pytest.fixture
+def table(local):
+    made = Table(local)
+    yield made
+    made.session.close()
+
+
+def server_of(cluster):
+    """The server of the task ps, which is in this process."""
+    return cluster._hosts.server(cluster.task(PS))
+
+
+def address(cluster):
+    """Where the table lies."""
+    (array,) = [x for x in server_of(cluster).variables.values() if x.shape == (ROWS, WIDTH)]
+    return array.ctypes.data
+
+
+IDS = [3, -1, 3, 0, 77]
+
+
+@needs_code
+def test_rows_are_written_where_they_are(local, table):
+    wanted = table.begin.copy()
+    np.testing.assert_array_equal(table.write(IDS, -1.0), table.begin[IDS])
+    lies = address(local)
+    for value in (-2.0, -3.0, -4.0):
+        assert (table.write(IDS, value) == value + 1).all(), "the old rows were read"
+        assert address(local) == lies
+    wanted[IDS] = -4.0
+    np.testing.assert_array_equal(table.values, wanted)
+
+
+def test_a_run_that_fails_anywhere_leaves_the_table_as_it_was(local, table):
+    table.write(IDS, -1.0)
+    before = table.values
+    error = error_of(lambda: table.write([0, 1, ROWS, 3, 4], -2.0))
+    assert type(error) is IndexRangeError
+    assert "test_part_writes.py" in error.at
+    assert type(error_of(lambda: table.write(IDS, -2.0, last=99))) is IndexRangeError
+    np.testing.assert_array_equal(table.values, before)
+    table.write(IDS, -3.0)
+    assert (table.values[IDS] == -3.0).all()
+
+
+def test_who_holds_the_table_keeps_what_it_was(local, table):
+    table.write(IDS, -1.0)
+    assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
+    held = dict(server_of(local).variables)
+    before = [x.copy() for x in held.values()]
+    table.write(IDS, -2.0)
+    assert all(map(np.array_equal, held.values(), before))
+    assert (table.values[IDS] == -2.0).all()
+
+
+def test_runs_at_one_time_write_all_their_rows_or_none(local):
+    one = Table(local)
+    other = ef.capture.Session(one.graph, cluster=local)
+
+    def write(session, first, errors):
+        rows = np.full((COUNT, WIDTH), -1.0, "float32")
+        try:
+            for i in range(first, 200, 2):
+                ids = np.arange(COUNT) + COUNT * i
+                feeds = {"ids": ids, "rows": rows, "last": 0}
+                session.run("old", feeds, targets=one.graph)
+        except Exception as error:
+            errors.append(error)
+
+    errors = []
+    threads = [
+        threading.Thread(target=write, args=(session, first, errors))
+        for first, session in enumerate((one.session, other))
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+    # Of two that began with the same value the later one counts, as with other Variables.
+    written = (one.values == -1.0).reshape(-1, COUNT * WIDTH)
+    assert set(written.sum(1)) == {0, COUNT * WIDTH}
+    assert written[198:200].any(), "the last run of all began with all that had ended before"
+    assert not written[200:].any()
+    np.testing.assert_array_equal(one.values[200 * COUNT :], one.begin[200 * COUNT :])
+    one.session.close()
+    other.close()
+
+
+@needs_code
+def test_a_task_that_has_no_memory_for_new_values_ends(local, table, monkeypatch):
+    task = local.task(PS)
+    lives = task.lives
+    table.write(IDS, -1.0)
+    assert (table.values[IDS] == -1.0).all(), "that run is over in the task too"
+
+    def written(values):
+        raise MemoryError
+
+    monkeypatch.setattr(server, "written", written)
+    table.write(IDS, -2.0)
+    assert type(error_of(lambda: table.values)) is TaskLostError
+    monkeypatch.undo()
+    wait_for(lambda: task.lives > lives and task.state == "ready")
+    table.variable.assign(table.begin)
+    table.write(IDS, -3.0)
+    assert (table.values[IDS] == -3.0).all()

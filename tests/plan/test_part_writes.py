@@ -1,0 +1,122 @@
+"""Parts of values that are written when a run is over: where they are, or over copies."""
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.errors import IndexRangeError
+from eagerflow.plan import part_writes
+from eagerflow.plan.part_writes import copied, part_write_of, written
+from eagerflow.runtime import machine_code
+
+needs_code = pytest.mark.skipif(
+    not machine_code.available(), reason="there is no machine code without llvmlite"
+)
+ROWS, WIDTH = 40, 3
+IDS = np.array([3, -1, 3, 7])
+
+
+def write_graph():
+    specs = [((ROWS, WIDTH), "float32"), ((len(IDS), WIDTH), "float32"), ((len(IDS),), "int64")]
+    return ef.capture.trace(
+        lambda table, rows, ids: table.at[ids].set(rows), *[ef.TensorSpec(*s) for s in specs]
+    )
+
+
+def told(table, ids=IDS):
+    """What is to be written over a table, and what it will be."""
+    rows = np.arange(len(ids) * WIDTH, dtype="float32").reshape(-1, WIDTH) + 1
+    (found,) = part_write_of(write_graph())([table, rows, ids])
+    wanted = table.copy()
+    wanted[ids] = rows
+    return found, wanted
+
+
+class Kept(dict):
+    """Who keeps one value."""
+
+    def take(self, one):
+        (self["table"],) = written([one])
+
+
+@needs_code
+def test_a_part_is_written_where_nobody_else_holds_the_value():
+    kept = Kept(table=np.zeros((ROWS, WIDTH), "float32"))
+    address = kept["table"].ctypes.data
+    one, wanted = told(kept["table"])
+    assert not kept["table"].any(), "nothing is written before"
+    kept.take(one)
+    assert kept["table"].ctypes.data == address
+    np.testing.assert_array_equal(kept["table"], wanted)
+
+
+@needs_code
+@pytest.mark.parametrize("hold", [lambda x: x, lambda x: x[1:], lambda x: memoryview(x)])
+def test_who_holds_the_value_keeps_what_it_was(hold):
+    kept = Kept(table=np.ones((ROWS, WIDTH), "float32"))
+    held = hold(kept["table"])
+    one, wanted = told(kept["table"])
+    kept.take(one)
+    assert (np.asarray(held) == 1).all()
+    np.testing.assert_array_equal(kept["table"], wanted)
+
+
+@needs_code
+@pytest.mark.parametrize("make", [np.asfortranarray, lambda x: np.frombuffer(x.tobytes(), x.dtype)])
+def test_what_cannot_be_written_over_is_copied(make):
+    begin = np.arange(ROWS * WIDTH, dtype="float32").reshape(ROWS, WIDTH)
+    kept = Kept(table=make(begin).reshape(ROWS, WIDTH))
+    one, wanted = told(kept["table"])
+    kept.take(one)
+    np.testing.assert_array_equal(kept["table"], wanted)
+
+
+@needs_code
+def test_two_writes_that_began_with_one_value_are_each_those_of_that_value():
+    kept = Kept(table=np.zeros((ROWS, WIDTH), "float32"))
+    first, one = told(kept["table"], IDS[:1].repeat(4))
+    second, other = told(kept["table"], IDS[3:].repeat(4))
+    kept.take(first)
+    del first
+    np.testing.assert_array_equal(kept["table"], one)
+    kept.take(second)
+    np.testing.assert_array_equal(kept["table"], other)
+
+
+@needs_code
+def test_a_copy_leaves_the_value_as_it_is():
+    table = np.zeros((ROWS, WIDTH), "float32")
+    one, wanted = told(table)
+    np.testing.assert_array_equal(copied(one), wanted)
+    assert not table.any()
+    assert copied(table) is table
+
+
+@needs_code
+def test_nothing_is_written_where_there_is_no_memory_for_a_copy(monkeypatch):
+    kept = [np.zeros((ROWS, WIDTH), "float32") for _ in range(2)]
+    held = kept[1]
+    writes = [told(x)[0] for x in kept]
+
+    def array(*args, **named):
+        raise MemoryError
+
+    monkeypatch.setattr(part_writes.np, "array", array)
+    with pytest.raises(MemoryError):
+        written(writes)
+    assert not kept[0].any()
+    assert not held.any()
+
+
+@needs_code
+def test_an_index_out_of_range_is_refused_before_with_op_and_line():
+    with pytest.raises(IndexRangeError, match="index 99") as raised:
+        told(np.zeros((ROWS, WIDTH), "float32"), np.array([3, 99, 0, 0]))
+    assert raised.value.op == "index_set"
+    assert "test_part_writes.py" in raised.value.at
+
+
+def test_without_machine_code_there_are_none(monkeypatch):
+    monkeypatch.setattr(part_writes.kernel, "can_ask", lambda: False)
+    assert part_write_of(write_graph()) is None
+    assert written([1, 2]) == [1, 2]
