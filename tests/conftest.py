@@ -25,6 +25,9 @@ if "EAGERFLOW_CACHE" not in os.environ:
     os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp(prefix="eagerflow-tests-")
     atexit.register(shutil.rmtree, os.environ["EAGERFLOW_CACHE"], ignore_errors=True)
 
+# Tests start hundreds of programs: each of them would compile all that it imports once more.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 TESTS = pathlib.Path(__file__).parent
 
 # What the quick part leaves out, for it runs in many environments: it keeps each n-th case of
@@ -138,13 +141,24 @@ EXTENDED = {
 }
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Without walks of the collector, which find nothing: all that is made here stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark what SLOW and EXTENDED name, before -m is looked at."""
     seen = collections.Counter()
+    folder = f"{TESTS}{os.sep}"
     for item in items:
         name = getattr(item, "originalname", None) or item.name
-        place = f"{item.path.relative_to(TESTS).as_posix()}::{name}"
+        place = f"{str(item.path).removeprefix(folder).replace(os.sep, '/')}::{name}"
         for table, key, mark in ((SLOW, name, "slow"), (EXTENDED, place, "soak")):
             if key in table:
                 step = table[key]
