@@ -39,9 +39,18 @@ class Nursery:
             return json.loads(self._process.stdout.readline())
 
 
+_nursery = threading.Lock()
+
+
 @functools.cache
-def nursery():
+def _made():
     return Nursery()
+
+
+def nursery():
+    """The one of this process, for tasks that threads start at once."""
+    with _nursery:
+        return _made()
 
 
 class ProcessHosts:
