@@ -10,6 +10,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,6 +25,9 @@ settings.load_profile("soak" if os.environ.get("EAGERFLOW_SOAK") == "1" else "ci
 if "EAGERFLOW_CACHE" not in os.environ:
     os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp(prefix="eagerflow-tests-")
     atexit.register(shutil.rmtree, os.environ["EAGERFLOW_CACHE"], ignore_errors=True)
+
+# Tests start hundreds of programs: each of them would compile all that it imports once more.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 TESTS = pathlib.Path(__file__).parent
 
@@ -111,46 +115,91 @@ SLOW = {
     "test_wrong_gradient_rules_are_found": 6,
 }
 
-# What the suite keeps each n-th case of; the others are in its extended part. Each of them took
-# ten seconds or more, and their cases are alike: an op, a processor, a random program each.
+# What the suite keeps each n-th case of; the others are in its extended part. Their cases are
+# alike, an op, a processor, a random program each, and they took most of the time. The first case
+# that is kept depends on the name, so that tests with the same cases do not all keep the same.
 EXTENDED = {
-    "backends/test_strict.py::test_op_needs_only_the_standard": 2,
+    "backends/test_cublaslt.py::test_steps_with_epilogues": 2,
+    "backends/test_cupy_plans.py::test_regions_give_what_eager_gives": 3,
+    "backends/test_strict.py::test_composed_function_stays_on_the_operands_device": 3,
+    "backends/test_strict.py::test_op_needs_only_the_standard": 3,
+    "capture/guards/test_ledger.py::test_random_functions_are_never_stale": 3,
+    "capture/passes/test_equality.py::test_gradients_of_samples": 3,
+    "capture/passes/test_equality.py::test_samples": 3,
     "capture/test_kept_graphs.py::test_calls_that_are_traced_anew_leave_nothing": 2,
-    "capture/test_op_samples.py::test_gradients": 2,
-    "capture/test_op_samples.py::test_values": 2,
-    "capture/test_programs.py::test_programs": 2,
+    "capture/test_op_samples.py::test_gradients": 3,
+    "capture/test_op_samples.py::test_units": 3,
+    "capture/test_op_samples.py::test_values": 3,
+    "capture/test_programs.py::test_programs": 4,
+    "cluster/test_data_parallel.py::test_steps_are_those_of_the_whole_batch": 2,
+    "cluster/test_same_training.py::test_tasks_train_to_the_bits_of_devices": 2,
+    "cluster/test_tables.py::test_steps_are_those_of_the_whole_batch": 2,
+    "codegen/test_llvm.py::test_bits_depend_neither_on_threads_nor_on_the_run": 3,
     "codegen/test_llvm.py::test_narrower_machines": 2,
-    "codegen/test_random_regions.py::test_regions_are_within_bounds_and_of_the_same_bits": 2,
-    "fusion/test_groups.py::test_every_rule_computes_its_op_as_machine_code": 2,
-    "fusion/test_groups.py::test_every_rule_computes_its_op_on_tiles": 2,
-    "nn/test_cases.py::test_training": 2,
+    "codegen/test_llvm.py::test_regions_give_what_numpy_gives": 3,
+    "codegen/test_random_regions.py::test_regions_are_within_bounds_and_of_the_same_bits": 3,
+    "fusion/test_groups.py::test_every_rule_computes_its_op_as_machine_code": 3,
+    "fusion/test_groups.py::test_every_rule_computes_its_op_on_tiles": 3,
+    "fusion/test_groups.py::test_random_programs_as_machine_code": 2,
+    "fusion/test_groups.py::test_random_programs_on_tiles": 3,
+    "fusion/test_lowering.py::test_every_rule_keeps_special_numbers": 3,
+    "nn/test_cases.py::test_captured_and_symbolic": 2,
+    "nn/test_cases.py::test_saved_and_loaded": 2,
+    "nn/test_cases.py::test_training": 3,
+    "nn/test_configuration.py::test_every_layer_in_a_model": 2,
     "nn/test_loader.py::test_state_goes_on_with_the_batches_that_would_have_come": 3,
-    "nn/test_networks.py::test_it_learns": 2,
-    "nn/test_programs.py::test_captured_training_is_eager_training": 2,
-    "onnx/writing/test_free_sizes.py::test_any_number_of_rows": 2,
-    "onnx/writing/test_ops.py::test_every_dtype": 2,
-    "onnx/writing/test_ops.py::test_every_opset": 3,
+    "nn/test_losses.py::test_captured": 2,
+    "nn/test_metrics.py::test_captured": 2,
+    "nn/test_networks.py::test_a_saved_one_predicts_and_trains_on_with_the_same_bits": 2,
+    "nn/test_networks.py::test_eager_captured_loaded_and_partitioned_are_the_same": 3,
+    "nn/test_networks.py::test_it_learns": 3,
+    "nn/test_networks.py::test_one_graph_takes_batches_of_any_size": 2,
+    "nn/test_programs.py::test_captured_training_is_eager_training": 4,
+    "nn/test_saving.py::test_every_layer_in_a_file": 2,
+    "onnx/reading/test_mutants.py::test_mutants": 2,
+    "onnx/reading/test_node_tests.py::test_node_tests": 2,
+    "onnx/writing/test_free_sizes.py::test_any_number_of_rows": 3,
+    "onnx/writing/test_networks.py::test_networks": 2,
+    "onnx/writing/test_ops.py::test_every_dtype": 4,
+    "onnx/writing/test_ops.py::test_every_opset": 5,
+    "onnx/writing/test_ops.py::test_reference_evaluator": 2,
+    "onnx/writing/test_ops.py::test_units_in_the_last_place": 3,
     "ops/linear_algebra/test_linear_algebra.py::test_bits_of_products_do_not_depend_on_the_threads"
     "_of_blas": 2,
+    "plan/test_lowering.py::test_loops_and_branches_as_deep_as_files_hold": 2,
     "plan/test_recurrent_steps.py::test_other_processors_and_no_compiler": 3,
-    "primitives/test_attention.py::test_results_and_gradients": 2,
+    "plan/test_recurrent_steps.py::test_what_the_ops_take": 2,
+    "primitives/test_attention.py::test_results_and_gradients": 3,
     "primitives/test_integer_products.py::test_other_processors": 2,
+    "standalone/test_every_op.py::test_samples_of": 3,
+    "standalone/test_networks.py::test_networks_of_the_literature": 2,
 }
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Without walks of the collector, which find nothing: all that is made here stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark what SLOW and EXTENDED name, before -m is looked at."""
-    seen = collections.Counter()
+    seen = collections.Counter({(key, "soak"): zlib.crc32(key.encode()) for key in EXTENDED})
+    folder = f"{TESTS}{os.sep}"
     for item in items:
         name = getattr(item, "originalname", None) or item.name
-        place = f"{item.path.relative_to(TESTS).as_posix()}::{name}"
-        for table, key, mark in ((SLOW, name, "slow"), (EXTENDED, place, "soak")):
-            if key in table:
-                step = table[key]
-                if not step or seen[key] % step:
-                    item.add_marker(mark)
-                seen[key] += 1
+        place = f"{str(item.path).removeprefix(folder).replace(os.sep, '/')}::{name}"
+        for step, mark in ((EXTENDED.get(place, 1), "soak"), (SLOW.get(name, 1), "slow")):
+            left_out = not step or seen[place, mark] % step
+            seen[place, mark] += 1
+            if left_out:
+                item.add_marker(mark)
+                break  # the quick part keeps some of what the suite does
 
 
 @pytest.fixture(autouse=True)

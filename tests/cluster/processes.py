@@ -40,9 +40,18 @@ class Nursery:
             return json.loads(self._process.stdout.readline())
 
 
+_nurseries = threading.Lock()
+
+
 @functools.cache
-def nursery(module="tests.cluster.processes"):
+def _made(module):
     return Nursery(module)
+
+
+def nursery(module="tests.cluster.processes"):
+    """The one of this process and of a module, for tasks that threads start at once."""
+    with _nurseries:
+        return _made(module)
 
 
 class ProcessHosts:

@@ -58,7 +58,7 @@ def mapped(op, sample, axes):
 @check(excuse=either(lacks("batch"), no_data))
 def batch(op):
     """vmap computes what a loop over the examples does, whichever arguments are batched."""
-    for group in spread(variants(op, EXAMPLES), 6):
+    for group in spread(variants(op, EXAMPLES), 4):
         for where in batches(group[0], op.family == "random"):
             with about(op, group[0]):
                 check_batch(op, group, where)

@@ -67,7 +67,7 @@ def reference(op):
 def captured(op):
     """A graph gives what the eager call does, with sizes that are known and that are not."""
     succeeded = refused = 0
-    for sample in spread(samples(op, main_dtype(op)), 6):
+    for sample in spread(samples(op, main_dtype(op)), 3):
         with about(op, sample):
             wanted = run(op, sample)
             rtol = max(tolerance(y.dtype) for y in wanted) * 100
@@ -103,7 +103,7 @@ def traced(op, sample, free):
 
 def gradient(op):
     """The whole Jacobian, in both modes, is that of central differences; twice for one sample."""
-    chosen = derivatives.cases(op, FLOAT64, 4)
+    chosen = derivatives.cases(op, FLOAT64, 3)
     derivatives.check_samples(op, chosen, order=1)
     several = [s for s in sorted(chosen, key=derivatives.elements) if derivatives.elements(s) > 1]
     derivatives.check_samples(op, several[:1], order=2)
@@ -116,7 +116,7 @@ def complex_gradient(op):
 
 def batch(op):
     """vmap computes what a loop over the examples does, whichever arguments are batched."""
-    for group in spread(passes.variants(op, passes.EXAMPLES), 4):
+    for group in spread(passes.variants(op, passes.EXAMPLES), 3):
         for where in passes.batches(group[0]):
             with about(op, group[0]):
                 passes.check_batch(op, group, where)

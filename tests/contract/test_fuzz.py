@@ -12,9 +12,9 @@ from tests.contract.cases import SOAK, shipped
 from tests.contract.composed import ALL
 from tests.structure.sources import ROOT
 
-CALLS = 2_000 if SOAK else 100  # of each op
-CHUNK = 4 if SOAK else 60  # ops of a process; to begin takes as long as 20 of them
-COMPOSED_CALLS = 2_000 if SOAK else 40
+CALLS = 2_000 if SOAK else 50  # of each op
+CHUNK = 4 if SOAK else 90  # ops of a process; to begin takes as long as 20 of them
+COMPOSED_CALLS = 2_000 if SOAK else 25
 NAMES = [op.name for op in shipped()]
 COMPOSED_NAMES = [op.name for op in ALL]
 CASES = [

@@ -14,8 +14,8 @@ from tests.contract.checks import CHECKS
 from tests.contract.planted import planted, rule_bugs
 from tests.contract.test_fuzz import fuzzed
 
-RULE_BUGS = 300 if SOAK else 100
-RULE_OPS = None if SOAK else 50
+RULE_BUGS = 300 if SOAK else 60
+RULE_OPS = None if SOAK else 30
 AT_LEAST = 0.95
 
 

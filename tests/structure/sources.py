@@ -38,6 +38,17 @@ def readme_block(text, mark):
     return found.group(1) if found else None
 
 
+def statements(tree):
+    """All statements of a tree in any depth: far fewer nodes than ``ast.walk`` goes through."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        for part in ("body", "orelse", "finalbody", "handlers", "cases"):
+            found = getattr(node, part, ())
+            yield from found
+            waiting += found
+
+
 def docstring_lines(node):
     """How many lines the docstring of a module, class or function fills."""
     first = node.body[0] if node.body else None

@@ -1,6 +1,7 @@
 """Imports go down: a module imports only from its own level or below, at module level."""
 
 import ast
+import functools
 import graphlib
 import itertools
 
@@ -131,13 +132,16 @@ class ImportFinder(ast.NodeVisitor):
 
 def find_imports(sources):
     """Path to its imports of our own package, for every file of a source map."""
-    modules = {module_name(path) for path in sources}
-    imports = {}
-    for path, text in sources.items():
-        finder = ImportFinder(path, modules)
-        finder.visit(ast.parse(text, path))
-        imports[path] = finder.found
-    return imports
+    modules = frozenset(map(module_name, sources))
+    return {path: imports_of(path, text, modules) for path, text in sources.items()}
+
+
+@functools.cache
+def imports_of(path, text, modules):
+    """The imports of one file; three tests ask for those of the whole package."""
+    finder = ImportFinder(path, modules)
+    finder.visit(ast.parse(text, path))
+    return finder.found
 
 
 def level_violations(sources):

@@ -1,9 +1,16 @@
 """Size budgets: files, functions and the core stay small enough to read."""
 
 import ast
+import textwrap
 import warnings
 
-from tests.structure.sources import docstring_lines, module_name, package_sources, read_sources
+from tests.structure.sources import (
+    docstring_lines,
+    module_name,
+    package_sources,
+    read_sources,
+    statements,
+)
 from tests.structure.test_levels import LEVELS
 
 FILE_LINES = 800  # from here on, look for two concepts
@@ -47,7 +54,7 @@ def function_sizes(sources):
             node.name,
         )
         for path, text in sources.items()
-        for node in ast.walk(ast.parse(text, path))
+        for node in statements(ast.parse(text, path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     return sorted(sizes, reverse=True)
@@ -109,6 +116,7 @@ def test_planted_long_file_is_found():
 
 def test_planted_long_function_is_found():
     docstring = '    """' + "words\n" * 50 + '    """\n'
+    deep = "try:\n    pass\nfinally:\n    with a:\n        pass\n    match a:\n        case 1:\n"
     fits = "def f():\n" + docstring + "    x = 1\n" * (FUNCTION_LINES - 1)
     late = "class A:\n    async def g(self):\n" + "        x = 1\n" * FUNCTION_LINES
     assert long_functions({"a.py": fits}) == []
@@ -116,6 +124,8 @@ def test_planted_long_function_is_found():
     assert problem.startswith("a.py:1: f has 61 lines")
     (problem,) = long_functions({"a.py": late})
     assert problem.startswith("a.py:2: g has 61 lines")
+    (problem,) = long_functions({"a.py": deep + textwrap.indent(late, " " * 12)})
+    assert problem.startswith("a.py:9: g has 61 lines")
 
 
 def test_core_counts_its_modules_and_no_others():

@@ -133,7 +133,7 @@ def run(mutate, count):
 @pytest.mark.parametrize("mutate", [of_bytes, of_fields])
 @pytest.mark.parametrize("part", range(4))
 def test_mutants(mutate, part):
-    run(mutate, 1000 + part)
+    run(mutate, 700 + part)
 
 
 @pytest.mark.soak
