@@ -37,7 +37,7 @@ def test_a_training_goes_on(tmp_path, eager, fresh):
         ef.random.seed(2)
         model, rows = network(), Rows()
         model.run_eagerly = eager
-    assert checkpoint.restore(model, rows) == (path, 7, 3)
+    assert checkpoint.restore(model, rows) == (path, 7, 3, None)
     steps(model, rows, 7)
     assert bits_of(model) == right
 
