@@ -26,6 +26,7 @@ from eagerflow.cluster.lanes import SETTING, Facts
 from eagerflow.cluster.parts import Part
 from eagerflow.cluster.questions import Question, Questions
 from eagerflow.cluster.server import CLIENT
+from eagerflow.cluster.shadows import is_owned
 from eagerflow.cluster.status import TaskStatus
 from eagerflow.cluster.variables import Held, HeldVariables, by_task
 from eagerflow.devices import Device, add_task, as_device, remove_task
@@ -583,14 +584,14 @@ class Client:
         """Bring the newest values of Variables, or of all, from tasks into the client.
 
         TaskLostError where one was lost, TimeoutError where a task does not answer for so many
-        ``seconds``: when the others are there.
+        ``seconds``: when the others are there. Where it is all, those of strategies may be lost.
         """
         newer = self.wait(partial(self.variables.newer, variables))
         elsewhere = self.wait(partial(_take_kept, newer))
         problem = self._fetch(elsewhere, _take, seconds)
         for held in newer:
             variable = held.variable()
-            if variable is not None:
+            if variable is not None and (variables is not None or not is_owned(variable)):
                 held.check(variable.current)
         if problem is not None:
             raise problem

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from eagerflow.cluster.copying import Copying
 from eagerflow.cluster.replication import OVER_REPLICAS, Replication, Shadow
 from eagerflow.cluster.row_access import accesses_rows, rows_read
+from eagerflow.cluster.shadows import owned
 from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
@@ -92,7 +93,7 @@ class Compute(Replication):
         """A Variable of the worker's own, for a value between two of its graphs."""
         place = self.devices[self._worker]
         name = self.names.take(f"replica_{self._worker}/{name}")
-        variable = Variable(zeros(like.shape, like.dtype), name, False, device=place)
+        variable = owned(Variable(zeros(like.shape, like.dtype), name, False, device=place))
         cell = Cell(name, variable, like.like(None, name))
         cell.value.device = place
         return cell

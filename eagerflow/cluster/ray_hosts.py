@@ -154,8 +154,9 @@ class RayHosts:
                 raise SessionError("the cluster has been closed", op="Cluster")
             found = self._actors.get(task.name)
             if found is None:
+                is_own = self._started and self._address is None
                 options: dict[str, Any] = {
-                    "num_cpus": 1,
+                    "num_cpus": 0 if is_own else 1,  # ours has as many tasks as are added
                     "max_restarts": -1,
                     "max_task_retries": -1,
                     "max_concurrency": 2,

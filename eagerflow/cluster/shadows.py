@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -18,9 +19,23 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, assign_together
 
-__all__ = ["Shadows", "Whole"]
+__all__ = ["Shadows", "Whole", "is_owned", "owned"]
 
 _KEYS = 0x9E3779B97F4A7C15  # steps between the keys of replicas: odd, so that all differ
+
+
+_owned: WeakValueDictionary[int, Variable] = WeakValueDictionary()
+
+
+def owned(variable: Variable) -> Variable:
+    """The Variable, which is a strategy's own: who leaves a cluster does not miss it."""
+    _owned[id(variable)] = variable
+    return variable
+
+
+def is_owned(variable: Variable) -> bool:
+    """Whether a Variable is a strategy's own."""
+    return id(variable) in _owned
 
 
 class Whole(NamedTuple):
@@ -55,9 +70,9 @@ class Shadows:
         own = self._of.setdefault(variable, {})
         found = own.get(r)
         if found is None:
-            found = own[r] = Variable(
-                variable.current, f"{variable.name}@{r}", False, device=self._devices[r]
-            )
+            name = f"{variable.name}@{r}"
+            made = Variable(variable.current, name, False, device=self._devices[r])
+            found = own[r] = owned(made)
             found.is_random_state = variable.is_random_state
             self._new.add(found)
         return found

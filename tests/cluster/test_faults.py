@@ -111,6 +111,24 @@ def test_a_value_that_the_client_has_too_is_not_lost(processes):
     assert float(session.variables["n"]) == 2.0
 
 
+@pytest.mark.parametrize(
+    "more", [{}, {"mode": "asynchronous", "staleness": 2}, {"backup_workers": 1}]
+)
+def test_what_strategies_have_for_themselves_is_missed_by_nobody(processes, more):
+    """Gradients, copies of weights and counts of metrics were merged, or are made anew."""
+    model = ef.nn.Sequential([ef.nn.layers.Dense(4), ef.nn.layers.Dense(2)])
+    model.compile("adam", "mse", metrics=["mae"])
+    rng = np.random.default_rng(0)
+    x, y = (rng.standard_normal((16, n)).astype("float32") for n in (3, 2))
+    strategy = ef.cluster.ParameterServer(processes, **more)
+    model.fit(x, y, batch_size=8, epochs=2, verbose=0, strategy=strategy)
+    worker = processes.task("/job:worker/task:1")
+    os.kill(worker.pid, signal.SIGKILL)
+    wait_for(lambda: worker.lives == 2 and worker.state == "ready")
+    processes.client.pull()  # as who leaves the cluster does
+    model.fit(x, y, batch_size=8, verbose=0, strategy=strategy)
+
+
 def wait_for(condition):
     end = time.monotonic() + SECONDS
     while not condition():

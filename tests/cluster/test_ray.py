@@ -43,6 +43,15 @@ def test_tasks_give_way_to_others_no_more_than_this_process(cluster):
     assert {os.getpriority(os.PRIO_PROCESS, t.pid) for t in cluster.tasks} == {own}
 
 
+def test_a_machine_takes_more_tasks_than_it_has_cores(cluster):
+    ray = extras.load_if_there("ray")
+    assert ray.available_resources()["CPU"] == ray.cluster_resources()["CPU"]
+    added = cluster.add("worker")
+    assert added.state == "ready"
+    cluster.drain(added.name)
+    assert gone(added.pid)
+
+
 def test_training_is_that_of_one_device(cluster):
     x, labels = digits()
     results = []
