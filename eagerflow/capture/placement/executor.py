@@ -1,9 +1,10 @@
 """The executor: one thread and one ready queue for each device, and dependency counts.
 
 A program is a list of tasks: pieces of a graph that wait for nothing in between, and transfers.
-A task is put into its device's queue when the last task that it waits for has ended, so no
-thread ever waits for another device, and nothing can block for good. Of the tasks that are
-ready, those of earlier runs come first, then those with the most work behind them.
+A task is put into its device's queue when the last task that it waits for has ended, or has
+published what it waits for, so no thread ever waits for another device, and nothing can block for
+good. Of the tasks that are ready, those of earlier runs come first, then those with the most work
+behind them.
 
 A logical CPU device is its share of the machine's cores. Where there are several, pieces run
 side by side with their own share of threads and BLAS at one thread. Products have other bits
