@@ -325,7 +325,8 @@ class _Loading:
         nodes = list(graph.nodes)
         piece = Piece(number, as_device(place), exact, alone, late, nodes, priority=priority)
         piece.graph = graph
-        piece.published = tuple([graph.outputs[outputs.index(x)] for x in published])
+        values = dict(zip(outputs, graph.outputs, strict=True))
+        piece.published = tuple([values[x] for x in published])
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))
         own = [one for x in task.outputs for one in sends.get(x, ()) if one.inline]
         # Threads that take messages send none to tasks: each could wait for the other one. And what

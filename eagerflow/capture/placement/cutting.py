@@ -119,19 +119,20 @@ class Piece:
 
     def seconds(self, model: CostModel) -> float:
         """What the piece takes, by a model."""
-        return sum(self._step_seconds(model))
+        return sum(self.step_seconds(model))
 
-    def remaining(self, model: CostModel) -> dict[Value, float]:
+    def remaining(self, step_seconds: Sequence[float]) -> dict[Value, float]:
         """For each value that it publishes, the seconds from when it is made to the end."""
         found: dict[Value, float] = {}
-        taken = self._step_seconds(model) if self.published else []
-        rest = 0.0
-        for step, seconds in zip(reversed(self.steps), reversed(taken), strict=False):
-            found.update((v, rest) for v in step.outputs if v in self.published)
-            rest += seconds
+        published, rest = set(self.published), 0.0
+        if published:
+            for step, seconds in zip(reversed(self.steps), reversed(step_seconds), strict=True):
+                found.update((v, rest) for v in step.outputs if v in published)
+                rest += seconds
         return found
 
-    def _step_seconds(self, model: CostModel) -> list[float]:
+    def step_seconds(self, model: CostModel) -> list[float]:
+        """What each of its steps takes, by a model."""
         name = f"{self.device} alone" if self.alone else str(self.device)
         name = name if name in model.devices else str(self.device)
         return [model.step(step, name) for step in self.steps]

@@ -425,13 +425,13 @@ def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashab
     That of a late piece gives a PartWrite, where this machine can do it.
     """
     names = dict(zip(piece.graph.outputs, outputs, strict=True))
-    at_end = [i for i, v in enumerate(piece.graph.outputs) if v not in piece.published]
+    published = set(piece.published)
+    at_end = [i for i, v in enumerate(piece.graph.outputs) if v not in published]
     late = part_write_of(piece.graph) if piece.late else None
-    whole = partial(_run_whole, piece.plan)
     return Task(
         f"piece {piece.number}",
         piece.device,
-        late or (partial(_run, piece.plan, at_end) if piece.published else whole),
+        late or partial(_run, piece.plan, at_end),
         inputs,
         tuple([outputs[i] for i in at_end]),
         piece.mode,
@@ -441,14 +441,10 @@ def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashab
     )
 
 
-def _run_whole(plan: Plan, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    return plan.run(arrays)  # which is another method while there is a profile
-
-
-def _run(plan: Plan, at_end: Sequence[int], arrays: Sequence[Any]) -> list[Any]:
-    """What is not published is made when the piece is over."""
-    found = plan.run(arrays)
-    return [found[i] for i in at_end]
+def _run(plan: Plan, at_end: Sequence[int], arrays: Sequence[Any]) -> Sequence[Any]:
+    """What is not published is given when the piece is over."""
+    found = plan.run(arrays)  # which is another method while there is a profile
+    return found if len(at_end) == len(found) else [found[i] for i in at_end]
 
 
 def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:

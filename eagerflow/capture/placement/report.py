@@ -65,12 +65,14 @@ def _several(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
-def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostModel) -> float:
+def predicted(
+    pieces: Sequence[Piece], step_seconds: Sequence[Sequence[float]], model: CostModel
+) -> float:
     """Seconds of a run, if each device takes its ready piece with the most work behind it."""
     numbers = {place: k for k, place in enumerate(dict.fromkeys(p.device for p in pieces))}
     alone = {p.number for p in pieces if p.alone}
     crowd = model.crowd if len(numbers) > 1 else 1.0
-    remaining = [p.remaining(model) for p in pieces]
+    remaining = [p.remaining(own) for p, own in zip(pieces, step_seconds, strict=True)]
     follows: list[dict[int, float]] = [{} for _ in pieces]
     for p in pieces:
         for before, values in p.waits.items():
@@ -81,7 +83,7 @@ def predicted(pieces: Sequence[Piece], seconds: Sequence[float], model: CostMode
             follows[before][p.number] = model.latency * told - early
     found = list_schedule(
         [numbers[p.device] for p in pieces],
-        [t if i in alone else t * crowd for i, t in enumerate(seconds)],
+        [sum(own) * (1.0 if i in alone else crowd) for i, own in enumerate(step_seconds)],
         [p.priority for p in pieces],
         follows,
         [0.0] * len(pieces),
@@ -113,12 +115,12 @@ def cost_report(
 ) -> CostReport:
     """What a graph in pieces costs, by the model."""
     pieces = division.pieces
-    seconds = [p.seconds(model) for p in pieces]
+    step_seconds = [p.step_seconds(model) for p in pieces]
     names = [str(d) for d in devices]
     own = {name: [p for p in pieces if str(p.device) == name] for name in names}
     work = dict.fromkeys(names, 0.0)
-    for p, taken in zip(pieces, seconds, strict=True):
-        work[str(p.device)] += taken
+    for p, taken in zip(pieces, step_seconds, strict=True):
+        work[str(p.device)] += sum(taken)
     exact = any(p.exact for p in pieces)
     steps = graph.nodes if exact else fuse(graph)
     ones = {name: sum(model.step(s, name) for s in steps) for name in names}
@@ -127,7 +129,7 @@ def cost_report(
         {name: len(own[name]) for name in names},
         sum(c.bytes for c in division.cuts),
         len(division.cuts),
-        predicted(pieces, seconds, model),
+        predicted(pieces, step_seconds, model),
         ones[alone],
         alone,
         work,

@@ -425,18 +425,20 @@ def test_predicted_times_follow_the_pieces(three_cpus):
             self.number, self.device, self.waits = number, device, {i: ["made"] for i in after}
             self.alone, self.priority, self.rest = alone, 0.0, rest
 
-        def remaining(self, model):
+        def remaining(self, step_seconds):
             return {"made": self.rest} if self.rest else {}
 
     model = CostModel({"*": Rates()}, latency=0.5, run=0.0)
     side_by_side = [Fake(0, "a"), Fake(1, "b"), Fake(2, "a", (0, 1))]
-    assert predicted(side_by_side, [1.0, 2.0, 1.0], model) == 3.5  # 2 on b, a hop, 1 on a
+    assert (
+        predicted(side_by_side, [[1.0], [0.5, 1.5], [1.0]], model) == 3.5
+    )  # 2 on b, a hop, 1 on a
     published = [Fake(0, "a", rest=2.5), Fake(1, "b", (0,))]
-    assert predicted(published, [3.0, 4.0], model) == 5.0  # made at 0.5, a hop, 4 on b
+    assert predicted(published, [[3.0], [4.0]], model) == 5.0  # made at 0.5, a hop, 4 on b
     one = [Fake(0, "a"), Fake(1, "a", (0,))]
-    assert predicted(one, [1.0, 2.0], model) == 3.0
+    assert predicted(one, [[1.0], [2.0]], model) == 3.0
     alone = [Fake(0, "a", alone=True), Fake(1, "b", alone=True)]
-    assert predicted(alone, [1.0, 2.0], model) == 3.0
+    assert predicted(alone, [[1.0], [2.0]], model) == 3.0
 
 
 @pytest.mark.parametrize(("bandwidth", "count"), [(math.inf, 0), (1e12, 0), (2e9, 8)])
