@@ -1,6 +1,7 @@
 """Profiles of devices whose calls return before their work is done."""
 
 import sys
+import time
 
 import pytest
 
@@ -50,3 +51,21 @@ def test_a_time_that_is_told_wrongly_would_show(gpus, monkeypatch, wrong):
         ef.exp(x)
     first, second = sorted(p.events, key=lambda event: event.begin)
     assert (first.begin == p.begin == second.begin) == wrong
+
+
+def test_a_thread_that_is_held_up_beside_a_mark_moves_no_work(gpus, monkeypatch):
+    real, looks = device_events.clock, []
+
+    def held_up():
+        looks.append(real())
+        if len(looks) == 2:
+            time.sleep(0.05)
+        return real()
+
+    x = ef.ones((8, 8), device="gpu:1")
+    monkeypatch.setattr(device_events, "clock", held_up)
+    with ef.profile(1, 1) as p:
+        ef.tanh(x)
+    assert len(looks) > 2
+    (event,) = p.events
+    assert p.begin < event.begin < event.end < p.end, "and not pushed against the end"
