@@ -7,12 +7,16 @@ as they lie in memory on all machines that Python's wheels are made for.
 
 from __future__ import annotations
 
+import array
 import json
+import os
 import socket
 import struct
 import threading
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from time import monotonic
 from typing import Any
 
@@ -25,9 +29,18 @@ from eagerflow.errors import EagerflowError
 __all__ = ["Channel", "as_error", "described"]
 
 _LENGTH = struct.Struct("<I")
-_SMALL = 1 << 16  # bytes up to which what is sent is joined first: one system call for all
+_SMALL = 1 << 16  # bytes up to which a message is sent, and taken, with one system call
 _PIECE = 1 << 22  # bytes between two looks at the clock
+_FILE_SPACE = socket.CMSG_SPACE(struct.calcsize("i")) if hasattr(socket, "CMSG_SPACE") else 0
+_CLOSED_ON_EXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _encode = json.JSONEncoder(separators=(",", ":")).encode
+_decode = json.JSONDecoder().decode
+
+
+@cache
+def _name(dtype: np.dtype[Any]) -> str:
+    """NumPy makes the name anew each time, which takes longer than to send it."""
+    return dtype.name
 
 
 class Channel:
@@ -51,11 +64,15 @@ class Channel:
         """Held by whoever sends or receives: another thread does not close the file meanwhile."""
         self.sent_at = self.received_at = monotonic()
         """When the system last took something to send, and when something last came."""
+        self._memory = memoryview(bytearray(_SMALL))
+        self._begin = self._end = 0  # of what has come into it and is not taken yet
+        self._files: deque[int] = deque()
+        self._brings_files = connection.family == getattr(socket, "AF_UNIX", None)
 
     def send(self, message: dict[str, Any], arrays: Sequence[Any] = ()) -> None:
         """Send a message; TimeoutError where the other end does not read it."""
         kept = [np.ascontiguousarray(x) for x in arrays]
-        rows = [[x.dtype.name, x.shape] for x in arrays]
+        rows = [[_name(x.dtype), x.shape] for x in arrays]
         text = _encode(message | {"arrays": rows} if rows else message).encode()
         data: list[Any] = [x.reshape(-1).view(np.uint8).data for x in kept]
         head = _LENGTH.pack(len(text)) + text
@@ -79,33 +96,71 @@ class Channel:
         With a ``limit`` of bytes a longer message, or one with arrays, ends the connection: so
         who is not known yet cannot ask for memory.
         """
-        (length,) = _LENGTH.unpack(self._read(bytearray(_LENGTH.size)))
-        if limit is not None and length > limit:
-            raise EOFError("the other process sends more than it may")
-        message = _parsed(self._read(bytearray(length)))
+        if limit is not None:
+            return self._short(limit), []
+        (length,) = _LENGTH.unpack(self._taken(_LENGTH.size))
+        message = _parsed(self._taken(length))
         arrays = []
-        for name, shape in message.pop("arrays", ()) if limit is None else ():
-            array = np.empty(shape, as_dtype(name))
-            self._read(array.reshape(-1).view(np.uint8))
-            arrays.append(array)
+        for name, shape in message.pop("arrays", ()):
+            found = np.empty(shape, as_dtype(name))
+            self._fill(found.reshape(-1).view(np.uint8).data)
+            arrays.append(found)
         return message, arrays
 
-    def _read(self, memory: Any) -> Any:
-        """Fill memory with what comes."""
-        view = memoryview(memory)
+    def _short(self, limit: int) -> dict[str, Any]:
+        """The next message, and nothing of what comes behind it: no file is taken from a stranger."""
+        (length,) = _LENGTH.unpack(self._exactly(memoryview(bytearray(_LENGTH.size))))
+        if length > limit:
+            raise EOFError("the other process sends more than it may")
+        return _parsed(self._exactly(memoryview(bytearray(length))))
+
+    def _taken(self, count: int) -> memoryview:
+        """The next bytes, until something more is taken."""
+        begin = self._begin
+        if count > _SMALL:
+            return self._fill(memoryview(bytearray(count)))
+        if self._end - begin < count:
+            rest = self._end - begin
+            self._memory[:rest] = self._memory[begin : self._end]
+            self._begin, self._end, begin = 0, rest, 0
+            while self._end < count:
+                self._end += self._some(self._memory[self._end :])
+        self._begin = begin + count
+        return self._memory[begin : self._begin]
+
+    def _fill(self, view: memoryview) -> memoryview:
+        """Memory, filled with the next bytes."""
+        here = min(len(view), self._end - self._begin)
+        view[:here] = self._memory[self._begin : self._begin + here]
+        self._begin += here
+        if here < len(view):
+            self._exactly(view[here:])
+        return view
+
+    def _exactly(self, view: memoryview) -> memoryview:
+        """Memory, filled with what comes; it is no file's place."""
         done = 0
+        while done < len(view):
+            done += self._some(view[done:], plain=True)
+        return view
+
+    def _some(self, view: memoryview, plain: bool = False) -> int:
+        """How many bytes have come into memory, at least one; files are kept."""
         try:
-            while done < len(view):
-                count = self.socket.recv_into(view[done:])
-                if not count:
-                    raise EOFError("the other process has gone")
-                done += count
-                self.received_at = monotonic()
+            if plain or not self._brings_files:
+                count = self.socket.recv_into(view)
+            else:
+                count, told, _, _ = self.socket.recvmsg_into([view], _FILE_SPACE, _CLOSED_ON_EXEC)
+                for _, _, data in told:
+                    self._files.extend(array.array("i", data))
         except TimeoutError:
             raise
         except OSError:
             raise EOFError("the other process has gone") from None
-        return memory
+        if not count:
+            raise EOFError("the other process has gone")
+        self.received_at = monotonic()
+        return count
 
     def send_file(self, file: int) -> None:
         """Give the other end an open file, behind a message that told of it."""
@@ -118,10 +173,10 @@ class Channel:
 
     def receive_file(self) -> int:
         """The file that was sent behind the last message."""
-        data, files, _, _ = socket.recv_fds(self.socket, 1, 1)
-        if not data or not files:
-            raise EOFError("the other process has gone")
-        return files[0]
+        self._taken(1)
+        if not self._files:
+            raise EOFError("the other process has sent no file")
+        return self._files.popleft()
 
     def is_there(self) -> bool:
         """Whether the other end is still open; for one that says nothing unasked."""
@@ -141,12 +196,14 @@ class Channel:
             self.socket.shutdown(socket.SHUT_RDWR)
         with self.lock:
             self.socket.close()
+            while self._files:
+                os.close(self._files.popleft())
 
 
-def _parsed(text: bytearray) -> dict[str, Any]:
+def _parsed(text: memoryview) -> dict[str, Any]:
     """The object of a JSON text; EOFError where it is none, as nothing can follow on it."""
     try:
-        found = json.loads(text)
+        found = _decode(str(text, "utf-8"))
     except (ValueError, RecursionError):
         found = None
     if type(found) is not dict:
