@@ -21,8 +21,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from eagerflow.cluster import segments
 from eagerflow.dtypes import as_dtype
+from eagerflow.runtime import shared_memory
 from eagerflow.runtime.channel import Channel
 
 __all__ = ["Connection", "Listener", "connect", "machine_name"]
@@ -31,7 +31,6 @@ GREETING_SECONDS = 10.0
 SEND_SECONDS = 60
 MAX_GREETING_BYTES = 2048
 MAX_GREETINGS = 64  # that are under way at once
-SHARED_BYTES = 1 << 15  # from which an array goes through shared memory; see the benchmark
 ENDED = "has ended, or cannot be reached"
 _SIGN, _ASK, _ANSWER = "sign", 0, 1  # of life: a message of its own
 _log = logging.getLogger("eagerflow.cluster")
@@ -43,7 +42,7 @@ class Connection:
 
     ``ended`` is called once, when the other end has gone or ``close`` was called. Several threads
     may send. Large arrays go through shared memory where both ends are on one machine; what has
-    come so is to be kept with ``segments.settled``.
+    come so is read only, and is to be kept with ``settled`` where it is kept long.
 
     The end that has opened it may ask for signs of life, with ``silence``. The other one gives
     them in the thread that takes messages, and never asks: were both to send from there, each
@@ -60,7 +59,8 @@ class Connection:
         self._asked: float | None = None  # since when an answer is due
         self.sent_bytes = self.received_bytes = 0
         self._shares = shares
-        self._outgoing, self._incoming = segments.Outgoing(), segments.Incoming()
+        self._outgoing = shared_memory.Outgoing(_process_of(channel) if shares else 0)
+        self._incoming = shared_memory.Incoming()
         self._sending = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -78,7 +78,7 @@ class Connection:
         try:
             with self._sending:
                 self.sent_bytes += size
-                if not self._shares or size < SHARED_BYTES:
+                if not self._shares or size < shared_memory.MIN_BYTES:
                     self.channel.send(message, arrays)
                 else:
                     self._send_shared(message, arrays)
@@ -87,34 +87,29 @@ class Connection:
             raise
 
     def _send_shared(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        plain, rows, files = [], [], []
-        try:
-            for position, array in enumerate(arrays):
-                if array.nbytes < SHARED_BYTES:
-                    plain.append(array)
-                    continue
-                number, size, file = self._outgoing.put(array)
-                new = size if file >= 0 else 0
-                rows.append([position, number, array.dtype.name, array.shape, new])
-                if file >= 0:
-                    files.append(file)
-            more: dict[str, Any] = {"shared": rows}
-            if dropped := self._outgoing.surplus():
-                more["dropped"] = dropped
-            self.channel.send(message | more, plain)
-            for file in files:
-                self.channel.send_file(file)
-        finally:
-            for file in files:
-                os.close(file)
+        plain, rows = [], []
+        for position, array in enumerate(arrays):
+            if array.nbytes < shared_memory.MIN_BYTES:
+                plain.append(array)
+            else:
+                place = self._outgoing.put(array)
+                rows.append([position, place, array.dtype.name, array.shape])
+        new = self._outgoing.file()
+        more: dict[str, Any] = {"shared": rows}
+        if new is not None:
+            more["memory"] = new[1]
+        self.channel.send(message | more, plain)
+        if new is not None:
+            self.channel.send_file(new[0])
 
     def _receive(self) -> tuple[dict[str, Any], list[Any]]:
         message, arrays = self.channel.receive()
-        for position, number, name, shape, new in message.pop("shared", ()):
-            if new:
-                self._incoming.add(number, new, self.channel.receive_file())
-            arrays.insert(position, self._incoming.array(number, shape, as_dtype(name)))
-        self._incoming.drop(message.pop("dropped", []))
+        size = message.pop("memory", None)
+        if size is not None:
+            self._incoming.map(self.channel.receive_file(), size)
+        for position, place, name, shape in message.pop("shared", ()):
+            place = shared_memory.Place(*place)
+            arrays.insert(position, self._incoming.array(place, shape, as_dtype(name)))
         self.received_bytes += sum([x.nbytes for x in arrays])
         return message, arrays
 
@@ -139,6 +134,7 @@ class Connection:
             self.close()
             with self._sending:
                 self.channel.close()  # which nobody uses any more
+                self._outgoing.close()
             ended(self)
 
     def silence(self, now: float, since: float) -> float:
@@ -186,6 +182,13 @@ class Connection:
         """Wait for the end of its thread."""
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(seconds)
+
+
+def _process_of(channel: Channel) -> int:
+    """The process at the other end of a connection within this machine."""
+    told = channel.socket.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    found: int = struct.unpack("3i", told)[0]
+    return found
 
 
 # Greetings ---------------------------------------------------------------------------------------
@@ -245,7 +248,7 @@ class Listener:
         self._pending = threading.Semaphore(MAX_GREETINGS)
         self._sockets: list[tuple[socket.socket, bool]] = []
         self.address: dict[str, Any] = {"machine": machine_name()}
-        if segments.are_there() and hasattr(socket, "AF_UNIX"):
+        if shared_memory.are_there() and hasattr(socket, "AF_UNIX"):
             name = f"\0eagerflow-{secrets.token_hex(16)}"
             found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             found.bind(name)

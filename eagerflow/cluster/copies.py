@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
+from eagerflow.runtime.shared_memory import settled
 
 __all__ = ["Copies"]
 

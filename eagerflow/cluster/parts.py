@@ -26,6 +26,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Value
 from eagerflow.op import Missing
+from eagerflow.runtime import shared_memory
 
 __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 
@@ -255,6 +256,7 @@ class _Loading:
         self.entries: list[Any] = [RUN]
         self.same: dict[Any, Any] = {}  # of what is moved, the value that has its memory
         self.published = {x for *_, own in text["pieces"] for x in own}
+        self.sent = {x for *_, rows in text["sends"] for x, *_ in rows}
 
     def find(self, value: Any) -> Any:
         """The value whose memory one has."""
@@ -327,6 +329,7 @@ class _Loading:
         piece.graph = graph
         values = dict(zip(outputs, graph.outputs, strict=True))
         piece.published = tuple([values[x] for x in published])
+        piece.memory = {v: shared_memory.empty for x, v in values.items() if x in self.sent}
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))
         own = [one for x in task.outputs for one in sends.get(x, ()) if one.inline]
         # Threads that take messages send none to tasks: each could wait for the other one. And what

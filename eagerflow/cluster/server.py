@@ -25,7 +25,6 @@ from eagerflow.cluster.connections import Connection, Listener
 from eagerflow.cluster.copies import Copies
 from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.parts import LoadedPart, Receive, load
-from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
 from eagerflow.cluster.transport_timing import round_trips
 from eagerflow.devices import Device, add_task, as_device, device_of, remove_task
@@ -35,6 +34,7 @@ from eagerflow.plan.part_writes import copied, written
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime import blas, threads
 from eagerflow.runtime.channel import described
+from eagerflow.runtime.shared_memory import settled
 
 __all__ = ["CLIENT", "TaskServer"]
 

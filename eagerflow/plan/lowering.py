@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from math import isfinite, prod
@@ -90,6 +90,7 @@ class Program:
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
         self.published: dict[Value, int] = {}  # what is told as soon as it is made
+        self.memory: Mapping[Value, Callable[..., Any]] = {}  # what gives that of some finals
         self.products: list[ProductChoice] = []
         self._own: set[str] = set()  # names that were given
         self._free_name = FreeNames(RESERVED).take
@@ -180,6 +181,7 @@ class Lowering:
         self.depth = depth
         ends = graph.all_inputs(), graph.all_outputs()
         self.lifetimes = Lifetimes(steps, *ends, is_loop if program.segments else None)
+        self.memory = {self.lifetimes.root(v): own for v, own in program.memory.items()}
         self.held: dict[Value, Buffer] = {}  # by the value that stands for its group
         self.sizes: dict[Value, int] = {}  # bytes of what was written there
         self.loose: dict[Value, list[str]] = {}  # names of arrays that a step has allocated
@@ -252,7 +254,9 @@ class Lowering:
         """An expression for fresh memory of a value's shape and dtype, or of rows of such."""
         dtype = self.program.known(value.dtype.name, value.dtype, ("dtype", value.dtype))
         own, name = self.program.device.backend, "empty"
-        if own.host and nbytes(value) * prod(rows) >= MIN_POOLED_BYTES:
+        if own.host and (given := self.memory.get(self.lifetimes.root(value))) is not None:
+            name = self.program.known("allocate", given)
+        elif own.host and nbytes(value) * prod(rows) >= MIN_POOLED_BYTES:
             name = self.program.known("pool_empty", own.empty)
         return f"{name}({self.attribute('shape', (*rows, *value.shape))}, {dtype})"
 

@@ -19,6 +19,7 @@ from eagerflow.codegen import kernel
 from eagerflow.graph.graph import Graph
 from eagerflow.plan.in_place import write_of, write_over
 from eagerflow.plan.plan import error_of_step
+from eagerflow.runtime.shared_memory import is_here
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
 
@@ -44,7 +45,8 @@ class PartWrite(NamedTuple):
     def fits(self) -> bool:
         """Whether the value may be written over where it is, if nobody else holds it."""
         array = self.array
-        return type(array) is np.ndarray and array.flags.writeable and array.flags.c_contiguous
+        is_plain = type(array) is np.ndarray and array.flags.writeable and array.flags.c_contiguous
+        return is_plain and not is_here(array)
 
 
 def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import linecache
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -36,7 +36,7 @@ from eagerflow.plan.renewals import Renewal
 from eagerflow.plan.segments import PythonPart
 from eagerflow.profiling.profile import Profile
 from eagerflow.profiling.rows import step_place, step_source
-from eagerflow.runtime import buffers as memory
+from eagerflow.runtime import buffers
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
 
@@ -61,7 +61,7 @@ def _buffers_of(program: Program) -> tuple[Any, ...]:
     block: Any = None
     first = 0
     if size:
-        allocate = memory.empty if own.host else own.empty
+        allocate = buffers.empty if own.host else own.empty
         block = allocate((size + ALIGNMENT_BYTES,), np.dtype(np.uint8))
         first = -own.address(block) % ALIGNMENT_BYTES
     arrays = [
@@ -112,6 +112,7 @@ class Plan:
     arrays for the graph's entries, and gives those of its finals; nothing is checked or assigned.
     Of values that are ``published`` it tells as soon as it has made them: the first of what it is
     given then is a function that is called with the position of such a value and its array.
+    ``memory`` has what gives the memory of some finals on the host, called as ``np.empty`` is.
     Several threads may run a plan at once: each run has buffers of its own. Errors of the ops
     name the user's line.
 
@@ -132,11 +133,12 @@ class Plan:
         device: Device,
         exact: bool = False,
         published: Sequence[Value] = (),
+        memory: Mapping[Value, Callable[..., Any]] | None = None,
     ) -> None:
         self.graph = graph
         self.device = device
         try:
-            self._program = lower(graph, order, device, exact, published)
+            self._program = lower(graph, order, device, exact, published, memory)
         except EagerflowError:
             raise
         except MemoryError as error:
@@ -254,7 +256,7 @@ class Plan:
                 f"the buffers of the plan do not fit into memory: {refusal_text(error)}",
                 op=self.graph.name,
                 expected=f"{self.buffer_bytes:,} bytes",
-                hint=memory.HINT,
+                hint=buffers.HINT,
             ) from error
 
     def function(self, *arrays: Any) -> tuple[Any, ...]:
@@ -330,7 +332,7 @@ def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
         case EagerflowError():
             found = error
         case MemoryError():
-            found = OutOfMemoryError(refusal_text(error), hint=memory.HINT)
+            found = OutOfMemoryError(refusal_text(error), hint=buffers.HINT)
         case _:
             kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
             cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from eagerflow.devices import Device
 from eagerflow.fusion.kernels import Step
@@ -21,10 +22,12 @@ def lower(
     device: Device,
     exact: bool = False,
     published: Sequence[Value] = (),
+    memory: Mapping[Value, Callable[..., Any]] | None = None,
 ) -> Program:
     """The program of a concrete graph; ``order`` gives the steps of it and of its bodies."""
     program = Program(device, order, exact)
     program.published = {v: i for i, v in enumerate(published)}
+    program.memory = memory or {}
     steps: Sequence[Step] = order(graph)
     updates: dict[Step, Update] = {}
     if device.backend.host:

@@ -108,7 +108,7 @@ class Channel:
         return message, arrays
 
     def _short(self, limit: int) -> dict[str, Any]:
-        """The next message, and nothing of what comes behind it: no file is taken from a stranger."""
+        """The next message, and nothing of what is behind it: strangers bring no files."""
         (length,) = _LENGTH.unpack(self._exactly(memoryview(bytearray(_LENGTH.size))))
         if length > limit:
             raise EOFError("the other process sends more than it may")

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import eagerflow as ef
-from eagerflow.cluster import client, ray_hosts, segments
+from eagerflow.cluster import client, ray_hosts
 from eagerflow.errors import (
     ArgumentError,
     DeviceError,
@@ -16,6 +16,7 @@ from eagerflow.errors import (
     SessionError,
     ShapeError,
 )
+from eagerflow.runtime import shared_memory
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.processes import ProcessHosts
 from tests.cluster.programs import check_random_programs, error_of, training_step
@@ -244,7 +245,7 @@ def test_large_values_cross_through_shared_memory(processes):
 
 
 def test_over_ports_without_shared_memory_it_is_the_same(monkeypatch):
-    monkeypatch.setattr(segments, "are_there", lambda: False)
+    monkeypatch.setattr(shared_memory, "are_there", lambda: False)
     with _cluster("local", monkeypatch) as cluster:
         assert cluster.tasks[0].address["host"] == "127.0.0.1"
         assert "name" not in cluster.tasks[0].address

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -87,6 +87,8 @@ class Piece:
     """Of each piece that it waits for, what it reads of it."""
     published: tuple[Value, ...] = ()
     """What others get before the end, in the order in which it is made."""
+    memory: Mapping[Value, Callable[..., Any]] | None = None
+    """What gives the memory of some results, if they are not to lie as all others do."""
 
     @cached_property
     def steps(self) -> Sequence[Step]:
@@ -102,6 +104,7 @@ class Piece:
             self.device,
             self.exact,
             self.published,
+            self.memory,
         )
 
     def _steps_of(self, graph: Graph) -> Sequence[Step]:

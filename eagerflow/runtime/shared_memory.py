@@ -1,0 +1,326 @@
+"""Memory that the processes of a machine share: large arrays go from one to another by their place.
+
+Each process has one file without a name, mapped once, so that nothing is left behind when it is
+killed. Of this come segments: a head, and behind it an array. Others get the file, and then where
+arrays lie in it: one that was made there is read where it is, any other is copied there first.
+
+Each byte of a segment's head is a loan: that of the process itself, and one for each time that
+somebody was told of the array. The owner sets it before, whoever has the loan clears it after the
+last use, and where none is set the segment is free. Between these and the other side's look lie a
+system call or the interpreter's lock, which order memory. Loans of processes that are dead end.
+
+What is lent is read only, and the owner does not write over it either: to others it is as good as
+a copy.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import mmap
+import os
+import threading
+import weakref
+from collections import deque
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from eagerflow.runtime import buffers
+
+__all__ = ["MIN_BYTES", "Incoming", "Outgoing", "Place", "are_there", "empty", "is_here", "settled"]
+
+MIN_BYTES = 1 << 15  # from which an array goes this way; see benchmarks/cluster_transport.py
+MAX_FREE_BYTES = 256 << 20  # that a process keeps for arrays to come
+HEAD_BYTES = mmap.PAGESIZE  # before the array, which so is aligned
+CLASS_BITS = 2  # 4 sizes of segments for each power of two
+MAX_BYTES = 1 << 42  # that addresses are kept for
+_FREE, _USED = 0, 1
+
+
+def are_there() -> bool:
+    """Whether this system has open files without names."""
+    return hasattr(os, "memfd_create")
+
+
+class Place(NamedTuple):
+    """Where an array is lent: the loan's byte, and the first one of the array."""
+
+    loan: int
+    begin: int
+
+
+class _Segment:
+    """A part of a process's shared memory: its head, and room for an array."""
+
+    __slots__ = ("begin", "memory", "size")
+
+    def __init__(self, memory: mmap.mmap, begin: int, size: int) -> None:
+        self.memory, self.begin, self.size = memory, begin, size
+
+    @property
+    def is_free(self) -> bool:
+        """Whether there are no loans of it."""
+        return self.memory.find(b"\1", self.begin, self.begin + HEAD_BYTES) < 0
+
+    def loan(self) -> int | None:
+        """A byte of its head for one more loan, set; None if there is none left."""
+        found = self.memory.find(b"\0", self.begin + 1, self.begin + HEAD_BYTES)
+        if found < 0:
+            return None
+        self.memory[found] = _USED
+        return found
+
+
+def _lent(memory: mmap.mmap, loan: int, begin: int, shape: Any, dtype: Any) -> Any:
+    """An array that lies in memory; its loan ends when it and all made of it have gone.
+
+    NumPy may leave out arrays between a view and its memory, but not who has the memory: this is
+    an object of its own for each loan.
+    """
+    count = math.prod(shape)
+    whole = (ctypes.c_ubyte * (count * dtype.itemsize)).from_buffer(memory, begin)
+    weakref.finalize(whole, _give_back, memory, loan, os.getpid()).atexit = False
+    return np.frombuffer(whole, dtype, count).reshape(shape)
+
+
+def _give_back(memory: mmap.mmap, loan: int, process: int) -> None:
+    if os.getpid() == process:  # and not a copy of it in a child
+        memory[loan] = _FREE
+
+
+class _SharedMemory:
+    """A process's memory that others can read, and what of it is in use."""
+
+    def __init__(self) -> None:
+        self.file = os.memfd_create("eagerflow", os.MFD_CLOEXEC)
+        self.size = min(4 * (buffers.memory_of_machine() or MAX_BYTES), MAX_BYTES)
+        while True:
+            try:
+                os.ftruncate(self.file, self.size)  # pages are taken by ``_new`` alone
+                self.memory = mmap.mmap(self.file, self.size)
+                break
+            except (OSError, OverflowError):
+                if self.size <= 1 << 30:
+                    os.close(self.file)
+                    raise
+                self.size >>= 1
+        self.address = ctypes.addressof(ctypes.c_ubyte.from_buffer(self.memory))
+        self.lock = threading.Lock()
+        self._end = 0
+        self._holes: dict[int, list[int]] = {}  # by size, where segments were given up
+        self._sized: dict[int, deque[_Segment]] = {}
+        self._at: dict[int, _Segment] = {}  # by where their arrays begin
+        self._holders: dict[int, Outgoing] = {}  # of loans, by their bytes
+        self._orphans: list[tuple[int, int]] = []  # loans of who has gone, with their processes
+
+    def empty(self, shape: Any, dtype: Any) -> Any:
+        """An array of arbitrary values; OSError or MemoryError where there is no room."""
+        wanted = math.prod(shape) * dtype.itemsize
+        step = max(1 << ((wanted - 1).bit_length() - CLASS_BITS - 1), mmap.PAGESIZE)
+        size = HEAD_BYTES + -(-wanted // step) * step
+        with self.lock:
+            segment = self._free(size) or self._new(size)
+            self.memory[segment.begin] = _USED
+        return _lent(self.memory, segment.begin, segment.begin + HEAD_BYTES, shape, dtype)
+
+    def _free(self, size: int) -> _Segment | None:
+        """A free segment: the one that has waited longest, so that few are looked at."""
+        own = self._sized.get(size)
+        for _ in range(len(own or ())):
+            own.rotate(-1)  # type: ignore[union-attr]
+            if own[-1].is_free:  # type: ignore[index]
+                return own[-1]  # type: ignore[index]
+        return None
+
+    def _new(self, size: int) -> _Segment:
+        self._end_orphans()
+        self._give_up_surplus()
+        holes = self._holes.get(size)
+        begin = holes[-1] if holes else self._end
+        if begin + size > self.size:
+            raise MemoryError("there are no addresses left for shared memory")
+        os.posix_fallocate(self.file, begin, size)  # an error here is better than a signal later
+        if holes:
+            holes.pop()
+        else:
+            self._end += size
+        found = _Segment(self.memory, begin, size)
+        self._sized.setdefault(size, deque()).append(found)
+        self._at[begin + HEAD_BYTES] = found
+        return found
+
+    def _give_up_surplus(self) -> None:
+        """Give free segments beyond what is kept back to the system."""
+        free = [s for own in self._sized.values() for s in own if s.is_free]
+        total = sum(s.size for s in free)
+        for segment in free:
+            if total <= MAX_FREE_BYTES:
+                break
+            total -= segment.size
+            self._sized[segment.size].remove(segment)
+            del self._at[segment.begin + HEAD_BYTES]
+            self.memory.madvise(mmap.MADV_REMOVE, segment.begin, segment.size)
+            self._holes.setdefault(segment.size, []).append(segment.begin)
+
+    def lend(self, array: Any, to: Outgoing) -> Place | None:
+        """A loan of an array that lies here; None where that cannot be."""
+        begin = _address(array) - self.address
+        segment = self._at.get(begin)
+        if segment is None or not array.flags.c_contiguous:
+            return None
+        with self.lock:
+            loan = segment.loan()
+            if loan is not None:
+                self._holders[loan] = to
+        return None if loan is None else Place(loan, begin)
+
+    def holds(self, array: Any) -> bool:
+        """Whether an array lies here."""
+        return 0 <= _address(array) - self.address < self._end
+
+    def leave(self, holder: Outgoing, process: int) -> None:
+        """Somebody has gone, or cannot be reached any more: its loans end when it is dead."""
+        with self.lock:
+            own = [loan for loan, other in self._holders.items() if other is holder]
+            for loan in own:
+                del self._holders[loan]
+            self._orphans += [(loan, process) for loan in own if self.memory[loan]]
+            self._end_orphans()
+
+    def _end_orphans(self) -> None:
+        dead = {process for _, process in self._orphans if _is_dead(process)}
+        for loan, process in self._orphans:
+            if process in dead and loan not in self._holders:  # it was given back, and lent again
+                self.memory[loan] = _FREE
+        self._orphans = [row for row in self._orphans if row[1] not in dead]
+
+
+def _address(array: Any) -> int:
+    found: int = array.__array_interface__["data"][0]
+    return found
+
+
+def _is_dead(process: int) -> bool:
+    """Whether a process has ended, for sure."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in b"ZX"
+    except FileNotFoundError:
+        return os.path.exists("/proc/self/stat") and process > 0
+    except OSError:
+        return False
+
+
+_own: _SharedMemory | None = None
+_making = threading.Lock()
+
+
+def _memory() -> _SharedMemory:
+    global _own
+    found = _own
+    if found is None:
+        with _making:
+            found = _own = _own or _SharedMemory()
+    return found
+
+
+def _in_child() -> None:
+    """The memory is the parent's."""
+    global _own, _making
+    _own, _making = None, threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+def empty(shape: Any, dtype: Any) -> Any:
+    """An array of arbitrary values, in memory that others can read if there is such.
+
+    ``shape`` and ``dtype`` are as for ``np.empty``, whose memory small arrays have.
+
+    >>> empty((2, 3), np.dtype("float32")).shape
+    (2, 3)
+    """
+    if math.prod(shape) * dtype.itemsize < MIN_BYTES or not are_there():
+        return buffers.empty(shape, dtype)
+    try:
+        return _memory().empty(shape, dtype)
+    except (OSError, MemoryError):
+        return buffers.empty(shape, dtype)
+
+
+def is_here(array: Any) -> bool:
+    """Whether others may read an array where it lies: then nobody writes over it."""
+    return _own is not None and _own.holds(array)
+
+
+def settled(array: Any) -> Any:
+    """The array, copied where it lies in shared memory: for what is kept long."""
+    base = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    owner = base.obj if isinstance(base, memoryview) else base
+    return array.copy() if isinstance(owner, ctypes.Array) else array
+
+
+class Outgoing:
+    """One end of a connection that lends arrays to a process."""
+
+    def __init__(self, process: int) -> None:
+        self._process = process
+        self._memory: _SharedMemory | None = None
+        """What the other end has got the file of."""
+
+    def file(self) -> tuple[int, int] | None:
+        """The file of this process's memory, to be sent first, and its size; None if it was."""
+        if self._memory is not None:
+            return None
+        self._memory = _memory()
+        return self._memory.file, self._memory.size
+
+    def put(self, array: Any) -> Place:
+        """Where an array is lent, which is copied if it does not lie in shared memory.
+
+        Raises OSError or MemoryError where there is no room.
+        """
+        own = _memory()
+        found = own.lend(array, self)
+        if found is None:
+            copy = own.empty(array.shape, array.dtype)
+            copy[...] = array
+            found = own.lend(copy, self)
+            assert found is not None
+        return found
+
+    def close(self) -> None:
+        """The other end has gone, or cannot be reached any more."""
+        if self._memory is not None:
+            self._memory.leave(self, self._process)
+
+
+class Incoming:
+    """The other end: a process's memory, as another one sees it."""
+
+    def __init__(self) -> None:
+        self._memory: mmap.mmap | None = None
+
+    def map(self, file: int, size: int) -> None:
+        """Take the file that comes first; EOFError where it is shorter than its sender says."""
+        try:
+            if os.fstat(file).st_size < size:  # a look beyond its end would end this process
+                raise EOFError("the other process says more of its memory than there is")
+            self._memory = mmap.mmap(file, size)
+        finally:
+            os.close(file)
+
+    def array(self, place: Place, shape: Any, dtype: Any) -> Any:
+        """The array at a place, read only; its loan ends when nothing made of it is left."""
+        if self._memory is None:
+            raise EOFError("the other process lends arrays without memory")
+        if not 0 <= place.loan < place.begin < len(self._memory):
+            raise EOFError("the other process lends what it does not have")
+        found = _lent(self._memory, *place, shape, dtype)
+        found.flags.writeable = False
+        return found
