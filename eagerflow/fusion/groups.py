@@ -624,14 +624,19 @@ def into_of(node: Node) -> Into | None:
 
 
 def native_rows(steps: Sequence[Step], is_loop: IsLoop | None = None) -> list[list[Step]]:
-    """Steps beside each other that machine code can do; views do not part them."""
+    """Steps beside each other that machine code can do; views and fills do not part them."""
     found: list[list[Step]] = [[]]
     for step in steps:
         if not isinstance(step, Node) or into_of(step) is not None or (is_loop and is_loop(step)):
             found[-1].append(step)
-        elif step.op.family != "shape" and not is_part(step):
+        elif step.op.family != "shape" and not is_part(step) and not waits_for_nothing(step):
             found.append([])
     return found
+
+
+def waits_for_nothing(node: Node) -> bool:
+    """Whether a node fills an array with one number, and reads none."""
+    return bool(node.op.fills) and not any(True for _ in node.values())
 
 
 def is_part(node: Node) -> bool:

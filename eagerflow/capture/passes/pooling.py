@@ -70,12 +70,12 @@ class _Behind(Sweep):
         return True
 
     def _moves(self, y: Value) -> bool:
-        """Whether a relu's result is read by poolings and their gradients alone."""
-        if not y.shape or y.dtype.kind != "f":
+        """Whether a relu's result is read by poolings and their gradients alone, where it is."""
+        if not y.shape or y.dtype.kind != "f" or y.node is None:
             return False
         poolings = 0
         for node in self.users[y]:
-            if node is None or node.device is not None or node.inputs[0] is not y:
+            if node is None or node.device != y.node.device or node.inputs[0] is not y:
                 return False
             if node.op.call is max_pool:
                 poolings += 1
