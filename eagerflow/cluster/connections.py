@@ -25,7 +25,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.runtime import shared_memory
 from eagerflow.runtime.channel import Channel
 
-__all__ = ["Connection", "Listener", "connect", "machine_name"]
+__all__ = ["Connection", "Listener", "connect", "is_near", "machine_name"]
 
 GREETING_SECONDS = 10.0
 SEND_SECONDS = 60
@@ -300,9 +300,14 @@ def _prepare(found: socket.socket, near: bool) -> None:
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
+def is_near(address: dict[str, Any]) -> bool:
+    """Whether a task with this address can be reached within this machine."""
+    return "name" in address and address["machine"] == machine_name()
+
+
 def connect(address: dict[str, Any], token: bytes, name: str, peer: str) -> Connection:
     """A connection to a task; EOFError where it cannot be reached or does not know the token."""
-    near = "name" in address and address["machine"] == machine_name()
+    near = is_near(address)
     try:
         if near:
             found = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -27,6 +27,7 @@ from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Value
 from eagerflow.op import Missing
 from eagerflow.runtime import shared_memory
+from eagerflow.runtime.shared_memory import MIN_BYTES as MIN_SHARED_BYTES
 
 __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 
@@ -248,8 +249,10 @@ class LoadedPart(NamedTuple):
 class _Loading:
     """A part on its way to a program."""
 
-    def __init__(self, text: Mapping[str, Any], arrays: Sequence[Any]) -> None:
-        self.text = text
+    def __init__(
+        self, text: Mapping[str, Any], arrays: Sequence[Any], is_near: Callable[[str], bool]
+    ) -> None:
+        self.text, self.is_near = text, is_near
         count = len(text["pieces"])
         self.graphs, self.constants = arrays[:count], arrays[count:]
         self.tasks: list[Task] = []
@@ -286,6 +289,8 @@ class _Loading:
         for number, peer, inline, rows in text["sends"]:
             values = [self.find(value) for value, *_ in rows]
             ends = [_sent_from(*row) for _, *row in rows]
+            # What others read where it lies is told of sooner than another thread is woken.
+            inline = inline or (self.is_near(peer) and all(end.place.backend.host for end in ends))
             sends.setdefault(values[0], []).append(Send(number, peer, inline, values, ends))
         for row, data in zip(text["pieces"], self.graphs, strict=True):
             self._piece(row, data, sends)
@@ -329,17 +334,20 @@ class _Loading:
         piece.graph = graph
         values = dict(zip(outputs, graph.outputs, strict=True))
         piece.published = tuple([values[x] for x in published])
-        piece.memory = {v: shared_memory.empty for x, v in values.items() if x in self.sent}
+        large = [v for x, v in values.items() if x in self.sent and nbytes(v) >= MIN_SHARED_BYTES]
+        piece.memory = dict.fromkeys(large, shared_memory.empty)
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))
-        own = [one for x in task.outputs for one in sends.get(x, ()) if one.inline]
+        made = (*task.outputs, *task.published)
+        own = [one for x in made for one in sends.get(x, ()) if one.inline]
         # Threads that take messages send none to tasks: each could wait for the other one. And what
         # waits for another piece's middle is not run there.
         held_up = alone or own or published or not self.published.isdisjoint(task.inputs)
         task.quick = not held_up and _is_quick(piece)
         if own:
-            places = {x: i for i, x in enumerate(task.outputs)}
-            at = [(one, [places[x] for x in one.values]) for one in own]
-            task.call = partial(_run_and_send, task.call, at)
+            early = [one for one in own if one.values[0] in task.published]
+            late = [one for one in own if one.values[0] not in task.published]
+            at_end, on_the_way = _places(late, task.outputs), _places(early, task.published)
+            task.call = partial(_run_and_send, task.call, at_end, on_the_way)
             task.inputs = (*task.inputs, RUN)
             for one in own:
                 sends[one.values[0]].remove(one)
@@ -378,14 +386,49 @@ class Send(NamedTuple):
     ends: list[SentFrom]
 
 
+_Placed = list[tuple[Send, list[int]]]
+"""Messages, with the places of their values among those that a piece makes."""
+
+
+def _places(sends: Iterable[Send], values: Sequence[Any]) -> _Placed:
+    at = {x: i for i, x in enumerate(values)}
+    return [(one, [at[x] for x in one.values]) for one in sends]
+
+
 def _run_and_send(
-    call: Callable[..., Any], sends: Iterable[tuple[Send, list[int]]], given: Sequence[Any]
+    call: Callable[..., Any], at_end: _Placed, on_the_way: _Placed, given: Sequence[Any]
 ) -> Sequence[Any]:
+    """Run a piece, and send what it makes: as soon as it is published, or when it is over."""
     *arrays, run = given
+    failed: list[Exception] = []
+    if on_the_way:
+        arrays[0] = partial(_publish_and_send, arrays[0], run, on_the_way, {}, failed)
     found: Sequence[Any] = call(arrays)
-    for one, places in sends:
+    if failed:
+        raise failed[0]
+    for one, places in at_end:
         _send(one, (run, *[found[i] for i in places]))
     return found
+
+
+def _publish_and_send(
+    publish: Callable[[int, Any], None],
+    run: Any,
+    sends: _Placed,
+    made: dict[int, Any],
+    failed: list[Exception],
+    position: int,
+    array: Any,
+) -> None:
+    """Send the messages of which this was the last value; an error is not that of its op."""
+    made[position] = array
+    for one, places in sends:
+        if position in places and all(i in made for i in places):
+            try:
+                _send(one, (run, *[made[i] for i in places]))
+            except Exception as error:
+                failed.append(error)
+    publish(position, array)
 
 
 def _send(one: Send, given: Sequence[Any]) -> tuple[Any, ...]:
@@ -409,6 +452,11 @@ def _received(place: Device, arrays: Sequence[Any]) -> list[Any]:
     return [place.backend.receive(x, place.index) for x in arrays]
 
 
-def load(text: Mapping[str, Any], arrays: Sequence[Any]) -> LoadedPart:
-    """A part as a program; FileFormatError for what is no saved graph."""
-    return _Loading(text, arrays).loaded()
+def load(
+    text: Mapping[str, Any], arrays: Sequence[Any], is_near: Callable[[str], bool]
+) -> LoadedPart:
+    """A part as a program; FileFormatError for what is no saved graph.
+
+    ``is_near`` says whether a task shares memory with this one.
+    """
+    return _Loading(text, arrays, is_near).loaded()

@@ -282,7 +282,7 @@ class TaskServer:
     def _load(self, number: int, text: dict[str, Any], arrays: list[Any]) -> None:
         """Load a part, and begin the runs that wait for it; if it fails, each of them says why."""
         try:
-            part: LoadedPart | Exception = load(text, arrays)
+            part: LoadedPart | Exception = load(text, arrays, self.transport.is_near)
         except Exception as error:
             part = error
         with self._lock:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from eagerflow.cluster.connections import Connection, connect
+from eagerflow.cluster.connections import Connection, connect, is_near
 from eagerflow.cluster.lanes import Lanes, OnLane
 from eagerflow.devices import Device
 from eagerflow.errors import TaskLostError
@@ -74,6 +74,10 @@ class Transport:
             link.send(message, arrays)
         except EOFError:
             raise self._gone(peer) from None
+
+    def is_near(self, peer: str) -> bool:
+        """Whether another task reads what is sent to it where it lies."""
+        return peer != self.name and is_near(self.peers.get(peer, {}))
 
     def past_host(self, peer: str, place: Device, index: int, array: Any, dtype: Any) -> Any:
         """An array of a device, to be sent to that of a task with an index without a stop in the
