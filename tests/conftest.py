@@ -1,7 +1,6 @@
 """For all tests: the same examples in every run, and no network."""
 
 import atexit
-import faulthandler
 import gc
 import os
 import pathlib
@@ -13,6 +12,8 @@ import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests import hangs
 
 settings.register_profile(
     "ci",
@@ -29,8 +30,10 @@ if "EAGERFLOW_CACHE" not in os.environ:
     os.environ["EAGERFLOW_CACHE"] = tempfile.mkdtemp(prefix="eagerflow-tests-")
     atexit.register(shutil.rmtree, os.environ["EAGERFLOW_CACHE"], ignore_errors=True)
 
-# Tests start hundreds of programs: each of them would compile all that it imports once more.
+# Tests start hundreds of programs: each of them would compile all that it imports once more; and
+# each run all tests, which pytest rewrites.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 TESTS = pathlib.Path(__file__).parent
 
@@ -51,6 +54,8 @@ EXTENDED = {
 # take more than a second a case.
 SLOW = set(lines("slow.txt"))
 QUICK = 5
+
+WATCH = pytest.StashKey[hangs.Watch]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -98,11 +103,26 @@ def left(items, mark, share):
     return [item for item in items if item in kept]
 
 
-@pytest.fixture(autouse=True)
-def as_long_as_it_takes(request):
-    """No limit of time for what is run on demand."""
-    if request.node.get_closest_marker("soak"):
-        faulthandler.cancel_dump_traceback_later()
+def pytest_configure(config):
+    """Tests that hang end their process: they fail, and others go on."""
+    config.stash[WATCH] = hangs.Watch()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item, nextitem):
+    """What is run on demand has any time, and so has what comes after the last test."""
+    watch = item.config.stash[WATCH]
+    watch.begin(limited=not item.get_closest_marker("soak"))
+    try:
+        return (yield)
+    finally:
+        if nextitem is None:
+            watch.end()
+
+
+def pytest_exception_interact(node):
+    """A debugger may be at work from here on; pytest has ended the watch already."""
+    node.config.stash[WATCH].end()
 
 
 @pytest.fixture(autouse=True, scope="module")
