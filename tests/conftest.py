@@ -38,22 +38,21 @@ sys.dont_write_bytecode = False
 TESTS = pathlib.Path(__file__).parent
 
 
-def lines(name):
-    """The lines of a table beside this file."""
-    return (TESTS / name).read_text().splitlines()
+def steps(name):
+    """A table beside this file: which each n-th case is kept of a test, or none where n is 0."""
+    lines = (TESTS / name).read_text(encoding="utf-8").splitlines()
+    return {test: int(step) for test, step in (line.rsplit(" ", 1) for line in lines)}
 
 
 # What the suite keeps each n-th case of; the others are in its extended part, -m soak. Their cases
 # are alike, an op, a processor, a random program each, and they took most of the time.
-EXTENDED = {
-    test: int(step) for test, step in (line.rsplit(" ", 1) for line in lines("extended.txt"))
-}
+EXTENDED = steps("extended.txt")
 
 # The quick part runs in many environments: it is there to find in what Pythons and NumPys differ.
-# Of what the suite keeps it has each n-th case of every test, and none of those in slow.txt, which
-# take more than a second a case.
-SLOW = set(lines("slow.txt"))
-QUICK = 5
+# Of what the suite keeps it has each fifth case of every test, but all that asks how these behave,
+# and nothing that takes more than a second.
+QUICK = steps("quick.txt")
+FIFTH = 5
 
 WATCH = pytest.StashKey[hangs.Watch]()
 
@@ -71,32 +70,26 @@ def pytest_collection():
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     """Mark what the suite and its quick part leave out, before -m is looked at."""
-    suite = left([item for item in items if not item.get_closest_marker("soak")], "soak", extended)
-    left(suite, "slow", lambda test, case: (test, 0 if test in SLOW else QUICK))
+    suite = [item for item in items if not item.get_closest_marker("soak")]
+    left(left(suite, "soak", EXTENDED, 1), "slow", QUICK, FIFTH)
 
 
-def extended(test, case):
-    """What is counted together, a test or those of its cases whose names begin alike, and n."""
-    counted = case if case in EXTENDED else test
-    return counted, EXTENDED.get(counted, 1)
-
-
-def left(items, mark, share):
+def left(items, mark, table, otherwise):
     """The items without the mark: each n-th case of a test, at least one, or none where n is 0.
 
-    Which one is the first depends on the name, so that tests with the same cases do not all keep
-    the same.
+    A line of the table is about a test or about its cases whose names begin alike. Which one is the
+    first depends on the name, so that tests with the same cases do not all keep the same.
     """
     folder, groups = f"{TESTS}{os.sep}", {}
     for item in items:
         file = str(item.path).removeprefix(folder).replace(os.sep, "/")
         test, case = getattr(item, "originalname", None) or item.name, item.name.partition("-")[0]
-        groups.setdefault(share(f"{file}::{test}", f"{file}::{case}"), []).append(item)
+        name = f"{file}::{case if f'{file}::{case}' in table else test}"
+        groups.setdefault(name, []).append(item)
     kept = set()
-    for (name, step), cases in groups.items():
-        kept.update(
-            cases[zlib.crc32(name.encode()) % min(step, len(cases)) :: step] if step else ()
-        )
+    for name, cases in groups.items():
+        if step := table.get(name, otherwise):
+            kept.update(cases[zlib.crc32(name.encode()) % min(step, len(cases)) :: step])
     for item in items:
         if item not in kept:
             item.add_marker(mark)
