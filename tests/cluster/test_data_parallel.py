@@ -74,7 +74,7 @@ def test_steps_are_those_of_the_whole_batch(name):
     assert_same(trained(make, batches, 3), trained(make, batches), 1e-7)  # float32 in its slots
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=4), st.integers(1, 4))
 def test_any_numbers_of_examples_and_replicas(sizes, count):
     batches = [batch(n) for n in sizes]

@@ -62,7 +62,7 @@ def test_steps_are_those_of_the_whole_batch(name):
     assert_same(trained_on(make, batches, strategy(3)), trained_on(make, batches), 1e-7)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(
     st.lists(st.integers(1, 9), min_size=1, max_size=3),
     st.integers(1, 4),

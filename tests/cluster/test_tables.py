@@ -123,7 +123,7 @@ def test_steps_are_those_of_the_whole_batch(kind, name):
     assert bool(own.tables.places) == (name in BY_ROWS)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 @given(
     st.integers(1, 9),
     st.lists(st.integers(1, 6), min_size=1, max_size=3),

@@ -14,8 +14,8 @@ from tests.contract.checks import CHECKS
 from tests.contract.planted import planted, rule_bugs
 from tests.contract.test_fuzz import fuzzed
 
-RULE_BUGS = 300 if SOAK else 60
-RULE_OPS = None if SOAK else 30
+RULE_BUGS = 300 if SOAK else 40
+RULE_OPS = None if SOAK else 16
 AT_LEAST = 0.95
 
 

@@ -182,9 +182,9 @@ def test_nesting_has_no_bottom():
 def test_a_hundred_thousand_nodes_print_in_linear_time():
     short, long = chain(2_000), chain(100_000)
 
-    def seconds(graph):
+    def seconds(graph, times):
         best = float("inf")
-        for _ in range(3):
+        for _ in range(times):
             start = time.process_time()
             words = str(graph)
             best = min(best, time.process_time() - start)
@@ -192,4 +192,4 @@ def test_a_hundred_thousand_nodes_print_in_linear_time():
         return best
 
     # 50 times the nodes; a quadratic algorithm would take 2,500 times as long.
-    assert seconds(long) < 400 * seconds(short)
+    assert seconds(long, 1) < 400 * seconds(short, 3)

@@ -102,7 +102,7 @@ def test_wrong_uses(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the worker forks")
-@pytest.mark.parametrize("kills", [20, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [10, pytest.param(200, marks=pytest.mark.soak)])
 def test_killed_trainings_go_on(tmp_path, kills):
     done = subprocess.run(
         [sys.executable, "-m", "tests.nn.checkpoint_worker", str(kills), "0", str(tmp_path)],

@@ -102,7 +102,7 @@ def gradients(step, x, carry, reverse):
 
 
 @given(st.sampled_from(STEPS), st.integers(1, 12), st.booleans(), st.integers(0, 2**32 - 1))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_scans_and_their_gradients(step, length, reverse, seed):
     rng = np.random.default_rng(seed)
     x = ef.tensor(rng.standard_normal((length, 3, WIDTH)).astype("float32"))

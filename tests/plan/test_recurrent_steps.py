@@ -111,7 +111,7 @@ def test_what_the_ops_take(cell, size, given):
 
 
 @needs_segments
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     st.sampled_from(CELL_NAMES),
     st.tuples(st.integers(1, 12), st.integers(1, 6), st.integers(1, 9), st.integers(1, 60)),

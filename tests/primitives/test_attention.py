@@ -131,7 +131,7 @@ def test_results_and_gradients(case, dtype, way):
     check(case.results(way), case.expected())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(data=st.data())
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
 def test_any_shapes_and_masks(data):

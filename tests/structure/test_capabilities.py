@@ -13,7 +13,7 @@ def types_asked_for(sources):
     return [
         f"{path}:{node.lineno}"
         for path, text in sources.items()
-        if not path.startswith(NAMED)
+        if not path.startswith(NAMED) and any(name in text for name in TYPES)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant) and node.value in TYPES
     ]

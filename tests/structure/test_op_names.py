@@ -14,7 +14,7 @@ def op_names(sources):
     return [
         f"{path}:{node.lineno}"
         for path, text in sources.items()
-        if not path.startswith(DEFINING)
+        if not path.startswith(DEFINING) and ("ops[" in text or "op.name" in text)
         for node in ast.walk(ast.parse(text, path))
         if is_lookup(node) or is_comparison(node)
     ]

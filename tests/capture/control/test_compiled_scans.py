@@ -80,7 +80,7 @@ def fresh_plans():
 # The same as steps one by one ---------------------------------------------------------------------
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     st.sampled_from(sorted(BODIES)),
     st.integers(1, 4),

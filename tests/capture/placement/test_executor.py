@@ -1,6 +1,5 @@
 """The executor: order, overlap, errors, threads, and no deadlock."""
 
-import faulthandler
 import gc
 import itertools
 import json
@@ -34,18 +33,9 @@ from tests.capture.placement.several_devices import (
     random_program,
     three_cpus,
 )
+from tests.hangs import LIMIT
 
 __all__ = ["far", "three_cpus"]
-
-LIMIT = 300  # seconds after which a test is thought to hang, also on a busy machine
-
-
-@pytest.fixture(autouse=True)
-def watchdog():
-    """Ends the process with all stacks where a test hangs."""
-    faulthandler.dump_traceback_later(LIMIT, exit=True)
-    yield
-    faulthandler.cancel_dump_traceback_later()
 
 
 def number(i):

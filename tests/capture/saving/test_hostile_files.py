@@ -23,8 +23,8 @@ from tests.capture.saving.nested_op import test_call
 from tests.capture.saving.saved_programs import PROGRAMS, branch, dense
 from tests.structure.sources import ROOT
 
-MUTANTS = 10_000
-RUN = 1_000  # of them are run as well
+MUTANTS = 4_000
+RUN = 400  # of them are run as well
 SECONDS = 2.0  # of one core, for one file: a file of 60 MB takes 0.7 where nothing else runs
 MEMORY = 64 << 20  # beside twice the file
 WRITING = {"pack", "encode_plain", "_encode_dim", "encode_structure", "_encode_key"}
@@ -178,7 +178,7 @@ def worker(*arguments):
 
 
 def test_loading_runs_nothing_and_opens_one_file(tmp_path):
-    (found,) = worker("watch", 0, 400, tmp_path)
+    (found,) = worker("watch", 0, 200, tmp_path)
     print(f"{found['events']:,} events")
     assert found["bad"] == []
     assert found["events"] > 1000

@@ -227,7 +227,7 @@ def inputs(rng, missing):
     return x
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 6),
@@ -253,7 +253,7 @@ def test_trees_of_numbers(seed, count, modes, missing, joined, targets):
     compare(data, inputs(rng, missing))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 6),
@@ -280,7 +280,7 @@ def test_trees_of_classes(seed, count, kind, classes, positive):
     compare(data, inputs(rng, False), ["y1"] if classes == 2 else None)
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     st.integers(0, 2**32 - 1),
     st.sampled_from(["NONE", "LOGISTIC", "SOFTMAX", "SOFTMAX_ZERO"]),
