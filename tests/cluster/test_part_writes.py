@@ -146,7 +146,9 @@ def test_runs_at_one_time_write_all_their_rows(local):
 
 @pytest.fixture
 def redundant():
-    with ef.cluster.Cluster({"worker": 2, "ps": 1}, local=True, costs=COSTS, redundant=True) as made:
+    with ef.cluster.Cluster(
+        {"worker": 2, "ps": 1}, local=True, costs=COSTS, redundant=True
+    ) as made:
         yield made
 
 
