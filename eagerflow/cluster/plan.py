@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.communication import recv, send
@@ -106,7 +107,7 @@ class ClusterPlan:
         ready = self.ready(sizes)
         count = len(graph.outputs)
         job = Job(ready.parts, graph.cells, ready.places, arrays, count, ready.twins)
-        with Turn(self._written):
+        with Turn(self._written) if self._written else nullcontext():
             self._client.run(job)
         place = current_device()
         if place.task:  # what is fetched comes to this process

@@ -27,7 +27,7 @@ from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.parts import LoadedPart, Receive, load
 from eagerflow.cluster.segments import settled
 from eagerflow.cluster.transport import Transport
-from eagerflow.cluster.transport_timing import round_trips
+from eagerflow.cluster.transport_timing import lane_round_trips, round_trips
 from eagerflow.devices import Device, add_task, as_device, device_of, remove_task
 from eagerflow.errors import FileFormatError, SessionError
 from eagerflow.nn import shards
@@ -338,9 +338,17 @@ class TaskServer:
         return {"rates": {suffix: asdict(own) for suffix, own in found.items()}}, ()
 
     def _measure(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """Seconds in which numbers of bytes go to another task, and the word that they came."""
-        peer, count = message["peer"], message["count"]
-        taken = [round_trips(self.transport, peer, size, count) for size in message["sizes"]]
+        """Seconds in which numbers of bytes go to another task, and the word that they came.
+
+        Between ``ends``, a device and the index of one there, they go past the hosts.
+        """
+        to, count, ends = (self.transport, message["peer"]), message["count"], message["ends"]
+        if ends is None:
+            taken = [round_trips(*to, size, count) for size in message["sizes"]]
+        else:
+            place, index = as_device(ends[0]), ends[1]
+            sizes = message["sizes"]
+            taken = [lane_round_trips(*to, place, index, size, count) for size in sizes]
         return {"seconds": taken}, ()
 
     def _status(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
