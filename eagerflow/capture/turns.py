@@ -68,9 +68,11 @@ _turns: list[Turn] = []
 
 
 def _after_fork() -> None:
-    """In a child only the thread that forked lives on."""
+    """In a child only the thread that forked lives on: nobody else has a turn, or waits for one."""
     own = get_ident()
     _turns[:] = [turn for turn in _turns if turn._thread == own]
+    for turn in _turns:
+        turn._waiting.clear()
 
 
 if hasattr(os, "register_at_fork"):

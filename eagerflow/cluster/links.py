@@ -83,7 +83,7 @@ def _lane(client: Client, source: Device, target: Device) -> Link | None:
     back = _hosts(client, target, source).latency
     ends = [str(source), target.index]
     times = _times(client, source, target, LARGE_LANE_BYTES, ends)
-    if not times:
+    if len(times) < 2:
         return None
     small, large = times
     rate = LARGE_LANE_BYTES / max(large - small, 1e-6)
@@ -91,7 +91,7 @@ def _lane(client: Client, source: Device, target: Device) -> Link | None:
 
 
 def _times(client: Client, source: Device, target: Device, large: int, ends: Any) -> list[float]:
-    """Seconds for few bytes and for many, there and back; nothing where the way does not open."""
+    """Seconds for few bytes and for many, there and back; not both where the way is not open."""
     message = {
         "do": "measure",
         "peer": target.task,

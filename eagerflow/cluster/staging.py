@@ -158,10 +158,11 @@ class _JointPush(_OnServers, Push):
 
     def _own(self, cell: Cell, r: int) -> Value:
         """What a worker has changed for itself: what it has staged, if it counts."""
-        home = self.default
+        home, new = self.default, cell.assigned
+        assert new is not None
         staged = self.read_kept(cell.value, self._computed[r].staged[cell.variable], home)
         own, name = self._cell(cell, r), f"replica_{r}/{cell.name}/counted"
         inputs = self._counts(r, home), staged, own.value
-        found: Value = self.call(cell.assigned, where, inputs, home, name)
+        found: Value = self.call(new, where, inputs, home, name)
         own.assigned = found
         return found

@@ -37,7 +37,7 @@ def lane_round_trips(
 ) -> list[float]:
     """The same of bytes on a device, to that of a task with an index, past the hosts' memory.
 
-    Nothing where that way has not opened in time.
+    Nothing where that way has not opened in time, or has closed.
     """
     array = source.backend.receive(np.zeros(size, np.uint8), source.index)
 
@@ -58,7 +58,10 @@ def _timed(transport: Transport, peer: str, sent: Callable[[], Any], count: int)
         number, done = next(_numbers), SimpleQueue[Any]()
         transport.receive((-number,), done.put)
         begin = perf_counter()
-        transport.send(peer, (PING, transport.name, -number), [sent()])
+        array = sent()
+        if array is None:
+            return []
+        transport.send(peer, (PING, transport.name, -number), [array])
         try:
             done.get(timeout=SECONDS)
         except Empty:
