@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
 from eagerflow.capture.placement.partition import partition
+from eagerflow.capture.turns import Turn, written_by
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
 from eagerflow.graph.graph import Graph
@@ -27,7 +28,7 @@ class Part(NamedTuple):
 
     run: Any  # a Replay, or a partition of the graph
     graph: Graph
-    assigns: bool
+    written: frozenset[Variable]  # by a run that takes no turn itself
 
 
 class _Tables:
@@ -202,8 +203,8 @@ class Session:
         part = self._part(tuple(wanted), tuple(given), tuple(goals))
         flat = [value for keys, value in given.items() for _ in keys]
         inputs = check_inputs(part.graph, flat)
-        if part.assigns:
-            with Locked(self._lock):
+        if part.written:
+            with Turn(part.written):
                 found = part.run.run(inputs)
         else:
             found = part.run.run(inputs)
@@ -329,7 +330,8 @@ class Session:
             outputs.replaced(new),
             [cell.replaced(new) for cell in cells],
         )
-        return Part(self._runner(graph), graph, any(c.assigned is not None for c in cells))
+        written = frozenset() if self.cluster is not None else written_by(cells)
+        return Part(self._runner(graph), graph, written)
 
     def _runner(self, graph: Graph) -> Any:
         if self.cluster is not None:
@@ -388,8 +390,10 @@ class Session:
         """Let go of graphs, plans and Variables; runs raise SessionError from now on."""
         with Locked(self._lock):
             tables, self._tables, self._open = self._tables, _Tables(), False
+        variables = list(tables.variables.values())
+        with Turn(frozenset(variables)):  # after runs that have begun
             if self.cluster is not None and self.cluster.is_open:
-                self.cluster.pull(list(tables.variables.values()))
+                self.cluster.pull(variables)
 
     def __enter__(self) -> Self:
         self._check_open("be entered")

@@ -14,7 +14,7 @@ import sys
 import threading
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
@@ -219,16 +219,16 @@ class _Try:
 
 
 class _Prepared(NamedTuple):
-    """A step for parts of some sizes: those of the workers, and the pushes made so far.
+    """A step for parts of some sizes: those of the workers, and the push of what counts.
 
-    ``mirrored`` are the Variables that servers have shadows of.
+    ``local`` are the Variables that each worker changes for itself, ``joint`` is the push's graph.
     """
 
     graphs: list[Graph | None]
     parts: dict[int, _Part]
     local: list[Variable]
-    mirrored: list[Variable]
-    pushes: dict[tuple[int, ...], tuple[Replicated, Any]]
+    joint: Replicated
+    push: Any
 
 
 class BackedStep:
@@ -267,25 +267,34 @@ class BackedStep:
     ) -> dict[int, Any]:
         """Try to make a step; the outputs of the workers that have counted."""
         shadows, backups, parts = self._strategy.shadows, self._backups, prepared.parts
-        shadows.push(prepared.local, prepared.mirrored)
+        shadows.push(prepared.local, prepared.joint.mirrored)
         asked = backups.asked([*parts])
         this = _Try(len(asked), backups.enough([*parts]))
         for r in asked:
             backups.threads.give(r, partial(this.lead, r, parts[r], inputs[r]))
         outputs = this.first()
         try:
-            self._push(prepared, sorted(outputs), sizes).run([])
+            prepared.push.run(self._shares(parts, outputs, sizes))
         except TaskLostError:
-            for r in outputs:
-                parts[r].renew()
+            for part in parts.values():
+                part.renew()
             raise
         shadows.note(prepared.local)
-        shadows.note(prepared.mirrored)
+        shadows.note(prepared.joint.mirrored)
         backups.note(sorted(outputs), parts)
         return outputs
 
+    def _shares(
+        self, parts: Iterable[int], counted: Collection[int], sizes: Sequence[int]
+    ) -> list[Any]:
+        """The shares of the workers in the mean, nought for those that do not count."""
+        total = sum(sizes[r] for r in counted)
+        is_mean = self._strategy.loss == "mean"
+        each = {r: sizes[r] / total if is_mean else 1.0 for r in counted}
+        return [np.array(each.get(r, 0.0)) for r in parts]
+
     def _ready(self, graphs: list[Graph | None]) -> _Prepared:
-        """What is made of a step for these parts, with room for another push."""
+        """What is made of a step for these parts."""
         own = self._strategy
         key = tuple(map(id, graphs))
         found = self._kept.get(key)
@@ -294,20 +303,19 @@ class BackedStep:
             while len(self._kept) >= MAX_KEPT_GRAPHS:
                 self._forget(self._kept.pop(next(iter(self._kept))))
             found = self._kept[key] = self._made(graphs)
-        elif len(found.pushes) >= MAX_KEPT_GRAPHS:
-            own.merge()
-            own.forget(found.pushes.pop(next(iter(found.pushes)))[0])
         return found
 
     def _made(self, graphs: list[Graph | None]) -> _Prepared:
         own = self._strategy
         self._warn_of_tables(first_of(graphs))
         parts = {r: _Part(own, graph, r) for r, graph in enumerate(graphs) if graph is not None}
-        # With all of them it makes the shadows that any push needs: later ones come amid a step.
-        whole = self._joint(parts, [1] * own.replicas)
+        assert own.homes is not None
+        computed = {r: part.computed for r, part in parts.items()}
+        joint = joint_push(computed, own.devices, own.shadows, own.homes)
+        own.remember(joint)
         local = dict.fromkeys(v for part in parts.values() for v in part.local)
         self._backups.graphs += [graph for part in parts.values() for graph in part.graphs]
-        return _Prepared(graphs, parts, [*local], [*whole.mirrored], {})
+        return _Prepared(graphs, parts, [*local], joint, own.partition_once(joint.graph))
 
     def _warn_of_tables(self, graph: Graph) -> None:
         """Say, once for each, which tables are sent whole for a few rows."""
@@ -326,26 +334,7 @@ class BackedStep:
             warnings.warn_explicit(words, UserWarning, *place)
 
     def _forget(self, prepared: _Prepared) -> None:
-        for found, _ in prepared.pushes.values():
-            self._strategy.forget(found)
+        self._strategy.forget(prepared.joint)
         gone = {id(graph) for part in prepared.parts.values() for graph in part.graphs}
         graphs = self._backups.graphs
         graphs[:] = [graph for graph in graphs if id(graph) not in gone]
-
-    def _push(self, prepared: _Prepared, counted: Sequence[int], sizes: Sequence[int]) -> Any:
-        """What makes valid what these workers have computed."""
-        found = prepared.pushes.pop(tuple(counted), None)
-        if found is None:
-            made = self._joint({r: prepared.parts[r] for r in counted}, sizes)
-            found = made, self._strategy.partition_once(made.graph)
-            self._strategy.remember(made)
-        prepared.pushes[tuple(counted)] = found  # as the one that was used last
-        return found[1]
-
-    def _joint(self, parts: Mapping[int, _Part], sizes: Sequence[int]) -> Replicated:
-        own = self._strategy
-        assert own.homes is not None
-        total = sum(sizes[r] for r in parts)
-        shares = {r: sizes[r] / total if own.loss == "mean" else 1.0 for r in parts}
-        computed = {r: part.computed for r, part in parts.items()}
-        return joint_push(computed, shares, own.devices, own.shadows, own.homes)

@@ -401,6 +401,7 @@ class Client:
             raise SessionError(f"{part.task} is no task of the cluster any more", op="Session.run")
         number = self._registered(task, part)
         held = self._stored(task, job, part.variables)
+        job.held.update(zip(part.variables, held, strict=True))
         message = {
             "do": "run",
             "run": job.number,
@@ -410,7 +411,9 @@ class Client:
         }
         copies = job.copies.get(task.name)
         if copies is not None:
-            message["copied"] = [copies.holder, job.copies_number, copies.positions]
+            own = [(at, job.held[part.assigned[at]]) for at in copies.positions]
+            fit = [(at, one.is_copied_by(copies.holder)) for at, one in own]
+            message["copied"] = [copies.holder, job.copies_number, fit]
         self._tell(task, message, [job.inputs[i] for i in part.feeds])
 
     def _registered(self, task: RemoteTask, part: Part) -> int:
@@ -458,7 +461,7 @@ class Client:
             place = job.places[i]
             held = self.variables.get(variable)
             if held is not None and held.place is not place:
-                if held.newer and held.known is tensor:
+                if (held.newer and held.known is tensor) or self._is_written(held):
                     raise SessionError(
                         f"the Variable {variable.name!r} lies on {held.place}, and not on {place}",
                         op="Session.run",
@@ -480,6 +483,10 @@ class Client:
             for held, tensor in stale:
                 held.stored(tensor)
         return found
+
+    def _is_written(self, held: Held) -> bool:
+        """Whether a run is under way that gives a Variable a new value."""
+        return any(held in job.written() for job in list(self._jobs.values()))
 
     def _computed(self, job: Job, name: str, seconds: float, arrays: list[Any]) -> None:
         """A task has done its part; called by the thread of its connection."""
@@ -518,14 +525,9 @@ class Client:
                 if part.assigned:
                     self._commit(job, part)
             for i, array in job.states.items():
-                state = self.variables.get(job.cells[i - job.count].variable)
-                if state is not None:
-                    state.take(array.copy())
+                job.held[i - job.count].take(array.copy())
         finally:
             job.done.put(None)
-
-    def _held(self, job: Job, cell: int) -> Held | None:
-        return self.variables.get(job.cells[cell].variable)
 
     def _commit_copies(self, job: Job) -> None:
         """Let those who keep copies of new values take them as valid, and know who they are."""
@@ -535,13 +537,11 @@ class Client:
             own = job.copies.get(part.task)
             copied = {part.assigned[at] for at in own.positions} if own else set()
             for i in part.assigned:
-                held = self._held(job, i)
-                if held is None:
-                    continue
+                held = job.held[i]
                 holder = own.holder if own and i in copied else None
                 if held.holder != holder:
                     left.append((held.holder, held.key))
-                held.holder = holder
+                held.holder, held.copy_fits = holder, holder is not None
                 if own and i in copied:
                     keys.setdefault(own.holder, {}).setdefault(part.task, []).append(held.key)
         for name, rows in keys.items():
@@ -550,17 +550,15 @@ class Client:
         self._forget_copies(left)
 
     def _commit(self, job: Job, part: Part) -> None:
-        held = [self._held(job, i) for i in part.assigned]
-        keys = [one.key for one in held if one is not None]
+        held = [job.held[i] for i in part.assigned]
         try:
-            message = {"do": "commit", "run": job.number, "variables": keys}
+            message = {"do": "commit", "run": job.number, "variables": [one.key for one in held]}
             self._tell(self.tasks[part.task], message)
         except TaskLostError:
             pass  # with its values, as ``_gone`` will say
         for i, one in zip(part.assigned, held, strict=True):
-            if one is not None:
-                one.made(job.number)
-                one.twin = self._held(job, job.twins[i]) if i in job.twins else None
+            one.made(job.number)
+            one.twin = job.held[job.twins[i]] if i in job.twins else None
 
     def _fail(self, job: Job, error: BaseException) -> None:
         """A run ends with an error, if it has not ended yet: nothing of it stays anywhere."""

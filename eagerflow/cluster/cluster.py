@@ -15,8 +15,9 @@ from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.cluster import ray_hosts
 from eagerflow.cluster.client import READY, Client, RemoteTask
 from eagerflow.cluster.hosts import LocalHosts
-from eagerflow.cluster.links import measured
+from eagerflow.cluster.links import link_between, measured
 from eagerflow.cluster.plan import ClusterPlan
+from eagerflow.cluster.simulation.machines import Link
 from eagerflow.cluster.status import Status, compared
 from eagerflow.cluster.variables import Held
 from eagerflow.devices import HOST_TYPE, Device, as_device, knows_task
@@ -375,6 +376,30 @@ class Cluster(ScopeGuard):
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables, which tasks hold, into this process."""
         self.client.pull(variables)
+
+    def link(self, source: Device | str, target: Device | str) -> Link:
+        """What joins two devices of different tasks, as it is measured: for ``Machines``.
+
+        Between GPUs that NCCL connects it is that way, else the one by the memory of the hosts.
+        Measured once for each two machines and each of these ways, so NCCL's by the first two
+        GPUs that are asked for. ArgumentError for others than two devices of different tasks,
+        DeviceError for what is no device.
+
+        >>> with ef.cluster.Cluster({"worker": 2}, local=True) as cluster:
+        ...     ef.cluster.Machines(2, link=cluster.link(*cluster.devices())).link.latency > 0
+        True
+        """
+        known = {str(d): d for d in self.devices()}
+        ends = [known.get(str(as_device(d))) for d in (source, target)]
+        first, last = ends
+        if first is None or last is None or first.task == last.task:
+            raise ArgumentError(
+                "two devices of different tasks are needed",
+                op="Cluster.link",
+                received=f"{source} and {target}",
+                expected="two of " + ", ".join(known),
+            )
+        return link_between(self.client, first, last)
 
     def _costs_of(
         self, devices: Sequence[Device], given: CostModel | None = None

@@ -3,6 +3,9 @@
 A task sends new values to the one that keeps copies before it says that it has done its part of a
 run. They are valid with the same word of the client that makes the values themselves valid, so
 that values and copies are those of one run, whoever is lost at whatever moment.
+
+Of a value of which a part is written over, that part alone is sent where the client knows that the
+copy is what the value was before.
 """
 
 from __future__ import annotations
@@ -10,12 +13,43 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from eagerflow.cluster.transport import Transport
+from eagerflow.plan.part_writes import PartWrite
 from eagerflow.runtime.shared_memory import settled
 
-__all__ = ["Copies"]
+__all__ = ["Copies", "packed"]
+
+
+class _Runs(NamedTuple):
+    """What is to be written over a copy: where runs of elements begin, and these."""
+
+    places: Any
+    values: Any
+
+    def over(self, copy: Any) -> Any:
+        """The copy with them, of several at one place the last; IndexError for places beyond it."""
+        own = copy if copy.flags.writeable and copy.flags.c_contiguous else copy.copy()
+        windows = sliding_window_view(own.reshape(-1), self.values.shape[1], writeable=True)
+        windows[self.places] = self.values
+        return own
+
+
+def packed(values: Sequence[Any]) -> list[Any]:
+    """What is sent of new values: the first array says how many of the others each of them has."""
+    parts = [[x.places, x.values] if type(x) is PartWrite else [x] for x in values]
+    return [np.array([*map(len, parts)], np.uint8), *(x for own in parts for x in own)]
+
+
+def _unpacked(arrays: Sequence[Any]) -> list[Any]:
+    """The values, or what is to be written over copies of them, from what was sent."""
+    counts, *rest = map(settled, arrays)
+    each = iter(rest)
+    return [_Runs(next(each), next(each)) if count == 2 else next(each) for count in counts]
 
 
 class Copies:
@@ -47,14 +81,18 @@ class Copies:
         with self._lock:
             staged = self._staged.get(number)
             if staged is not None:
-                staged[task] = list(map(settled, arrays))
+                staged[task] = _unpacked(arrays)
         self._tell({"kept": run, "of": task})
 
     def commit(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        """The new values of a run are valid from now on."""
+        """The new values of a run are valid from now on.
+
+        Only this thread looks at copies, so nobody sees one that is half written.
+        """
         staged = self._staged.pop(message["number"])
         for task, keys in message["keys"].items():
-            self._values.update(zip(keys, staged[task], strict=True))
+            for key, new in zip(keys, staged[task], strict=True):
+                self._values[key] = new.over(self._values[key]) if type(new) is _Runs else new
         self._transport.forget(message["number"])
 
     def drop(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:

@@ -8,6 +8,7 @@ from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 from eagerflow.cluster.parts import Part
+from eagerflow.cluster.variables import Held
 from eagerflow.devices import Device
 from eagerflow.graph.ir import Cell
 
@@ -41,6 +42,8 @@ class Job:
         self.parts, self.cells, self.places, self.inputs = parts, cells, places, inputs
         self.count = count
         self.twins = twins
+        self.held: dict[int, Held] = {}
+        """The Variables of cells, by position, as tasks hold them."""
         self.outputs: dict[int, Any] = {}
         self.assigns = any(part.assigned for part in parts)
         self.number = 0
@@ -71,6 +74,11 @@ class Job:
             holder = holder_of(part.task) if positions else None
             if holder is not None:
                 self.copies[part.task] = CopiesOf(holder, positions)
+
+    def written(self) -> list[Held]:
+        """The Variables that get new values from it, of those parts that have begun."""
+        every = (i for part in self.parts for i in part.assigned)
+        return [self.held[i] for i in every if i in self.held]
 
     def kept_by(self) -> dict[str, list[str]]:
         """The tasks whose new values each holder keeps."""

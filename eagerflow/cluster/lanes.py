@@ -39,7 +39,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError, TaskLostError
 from eagerflow.settings import set_unless_said, switched_off
 
-__all__ = ["SETTING", "Facts", "Lanes", "OnLane"]
+__all__ = ["SETTING", "Facts", "Lanes", "OnLane", "refused"]
 
 SETTING = "EAGERFLOW_NCCL"
 EAGER_LOOKS = 200  # whether something is over, one right after the other; then with pauses
@@ -48,6 +48,18 @@ NONE = "another kind of device"
 _log = logging.getLogger("eagerflow.cluster")
 Facts = dict[str, dict[str, Any]]
 """Of the types of devices of a task: the library that goes past the host, and where they are."""
+
+
+def refused(own: Facts, other: Facts, source: Device, index: int) -> str:
+    """Why two tasks have no lane from a device to one of the same type; "" where they may."""
+    here, there = own.get(source.type), other.get(source.type)
+    if here is None or there is None:
+        return NONE
+    if here["missing"] or there["missing"]:
+        return str(here["missing"] or there["missing"])
+    if here["library"] != there["library"]:
+        return f"{here['library']} here, {there['library']} there"
+    return "both are one GPU" if here["places"][source.index] == there["places"][index] else ""
 
 
 class OnLane(NamedTuple):
@@ -286,17 +298,11 @@ class Lanes:
 
     def refusal(self, peer: str, source: Device, index: int) -> str:
         """Why no lane can go from a device to that of a task with an index; "" where one can."""
-        own, other = self.own.get(source.type), self.peers.get(peer, {}).get(source.type)
-        if own is None or other is None:
-            return NONE
-        if own["missing"] or other["missing"]:
-            return str(own["missing"] or other["missing"])
-        if own["library"] != other["library"]:
-            return f"{own['library']} here, {other['library']} there"
-        if own["places"][source.index] == other["places"][index]:
-            return "both are one GPU"
+        why = refused(self.own, self.peers.get(peer, {}), source, index)
         found = self._out.get((peer, source, index))
-        return "" if found is None or not found.fate else f"{own['library']}: {found.fate}"
+        if why or found is None or not found.fate:
+            return why
+        return f"{self.own[source.type]['library']}: {found.fate}"
 
     def ways(self) -> list[tuple[str, str, str, str, int]]:
         """From each device to each of other tasks that has a library: its name, or why not, and

@@ -1,20 +1,27 @@
-"""Links: what the devices of tasks can do, and what it costs to send between them, by timing."""
+"""Links: what the devices of tasks can do, and what it costs to send between them, by timing.
+
+Between GPUs of two tasks that a library connects (``lanes.py``) a link has a rate of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 from eagerflow.capture.placement.calibration import as_rates
 from eagerflow.capture.placement.cost_model import CostModel, Rates
 from eagerflow.cluster.client import Client
+from eagerflow.cluster.lanes import refused
+from eagerflow.cluster.simulation.machines import Link
 from eagerflow.devices import Device
 
-__all__ = ["measured"]
+__all__ = ["link_between", "measured"]
 
 SMALL_BYTES, LARGE_BYTES, COUNT = 64, 1 << 20, 9
-_known: dict[tuple[str, ...], list[float]] = {}
-"""Latency in seconds and bytes a second, by the machines of two tasks."""
+LARGE_LANE_BYTES = 1 << 24  # which takes long enough also where a second brings 400 GB
+_known: dict[tuple[str, ...], Link | None] = {}
+"""By the machines of two tasks, and a library that goes past them; None where it does not."""
 
 
 def measured(client: Client, devices: Sequence[Device]) -> CostModel:
@@ -35,24 +42,62 @@ def measured(client: Client, devices: Sequence[Device]) -> CostModel:
             done[key] = {n: as_rates(found) for n, found in answer["rates"].items()}
         for suffix, own in done[key].items():
             rates[f"{place}{suffix}"] = own
-    latency, bandwidth = [], {}
-    for source in devices:
-        for target in devices:
-            if source.task == target.task:
-                continue
-            pair = machines[source.task], machines[target.task]
-            if pair not in _known:
-                _known[pair] = _link(client, source.task, target.task)
-            latency.append(_known[pair][0])
-            bandwidth[str(source), str(target)] = _known[pair][1]
-    slowest = max(latency, default=3e-5)
+    links = {
+        (str(source), str(target)): link_between(client, source, target)
+        for source in devices
+        for target in devices
+        if source.task != target.task
+    }
+    bandwidth = {ends: link.bandwidth for ends, link in links.items()}
+    slowest = max([link.latency for link in links.values()], default=3e-5)
     return CostModel(rates, slowest, bandwidth, run=2 * slowest)
 
 
-def _link(client: Client, source: str, target: str) -> list[float]:
-    """Latency and bytes a second from one task to another."""
-    sizes = [SMALL_BYTES, LARGE_BYTES]
-    message = {"do": "measure", "peer": target, "sizes": sizes, "count": COUNT}
-    answer, _ = client.ask(client.tasks[source], message)
-    small, large = map(median, answer["seconds"])
-    return [small / 2, LARGE_BYTES / max(large - small, 1e-6)]
+def link_between(client: Client, source: Device, target: Device) -> Link:
+    """What joins two devices of different tasks: a library between GPUs, or else their hosts."""
+    tasks = client.tasks[source.task], client.tasks[target.task]
+    machines = [task.address["machine"] for task in tasks]
+    hosts = _measured(client, source, target, *machines)
+    assert hosts is not None
+    own, other = [task.past_host for task in tasks]
+    if source.type != target.type or refused(own, other, source, target.index):
+        return hosts
+    library = own[source.type]["library"]
+    return _measured(client, source, target, *machines, library) or hosts
+
+
+def _measured(client: Client, source: Device, target: Device, *key: str) -> Link | None:
+    if key not in _known:
+        past_host = len(key) > 2
+        _known[key] = _lane(client, source, target) if past_host else _hosts(client, source, target)
+    return _known[key]
+
+
+def _hosts(client: Client, source: Device, target: Device) -> Link:
+    small, large = _times(client, source, target, LARGE_BYTES, None)
+    return Link(small / 2, LARGE_BYTES / max(large - small, 1e-6))
+
+
+def _lane(client: Client, source: Device, target: Device) -> Link | None:
+    """The way from GPU to GPU, from which the answer comes by way of the hosts."""
+    back = _hosts(client, target, source).latency
+    ends = [str(source), target.index]
+    times = _times(client, source, target, LARGE_LANE_BYTES, ends)
+    if len(times) < 2:
+        return None
+    small, large = times
+    rate = LARGE_LANE_BYTES / max(large - small, 1e-6)
+    return Link(max(small - back, 1e-6), rate)
+
+
+def _times(client: Client, source: Device, target: Device, large: int, ends: Any) -> list[float]:
+    """Seconds for few bytes and for many, there and back; not both where the way is not open."""
+    message = {
+        "do": "measure",
+        "peer": target.task,
+        "sizes": [SMALL_BYTES, large],
+        "count": COUNT,
+        "ends": ends,
+    }
+    answer, _ = client.ask(client.tasks[source.task], message)
+    return [median(taken) for taken in answer["seconds"] if taken]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.communication import recv, send
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division
 from eagerflow.capture.placement.partition import Partition
+from eagerflow.capture.turns import Turn, written_by
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.job import Job
 from eagerflow.cluster.parts import Part, parts_of
@@ -72,6 +74,7 @@ class ClusterPlan:
         self._client, self._transfer = client, transfer
         self.plan = Partition(graph, devices, numerics, costs=costs)
         self._ready_for: dict[tuple[int, ...], _Ready] = {}
+        self._written = written_by(graph.cells)
         self._making = reentrant_lock()
 
     def ready(self, sizes: dict[str, int]) -> _Ready:
@@ -104,7 +107,8 @@ class ClusterPlan:
         ready = self.ready(sizes)
         count = len(graph.outputs)
         job = Job(ready.parts, graph.cells, ready.places, arrays, count, ready.twins)
-        self._client.run(job)
+        with Turn(self._written) if self._written else nullcontext():
+            self._client.run(job)
         place = current_device()
         if place.task:  # what is fetched comes to this process
             place = as_device(f"{HOST_TYPE}:0")

@@ -86,16 +86,16 @@ class Compute(Replication):
             super()._node(i, node)
             return
         (rows,) = node.outputs
-        self._rows[node] = cell = self._between(rows, f"{node.name}/rows")
+        self._rows[node] = cell = self._between(rows, f"{node.name}/rows", self._worker)
         self.own[self._worker][rows] = cell.value
 
-    def _between(self, like: Value, name: str) -> Cell:
+    def _between(self, like: Value, name: str, place: int) -> Cell:
         """A Variable of the worker's own, for a value between two of its graphs."""
-        place = self.devices[self._worker]
+        device = self.devices[place]
         name = self.names.take(f"replica_{self._worker}/{name}")
-        variable = owned(Variable(zeros(like.shape, like.dtype), name, False, device=place))
+        variable = owned(Variable(zeros(like.shape, like.dtype), name, False, device=device))
         cell = Cell(name, variable, like.like(None, name))
-        cell.value.device = place
+        cell.value.device = device
         return cell
 
     def _sum(self, i: int, node: Node) -> None:
@@ -105,13 +105,17 @@ class Compute(Replication):
         self.shared[mean] = cell.value
 
     def keep(self, like: Value, name: str, value: Value) -> Cell:
-        """Let a value stay with the worker, in a Variable that is made for it."""
-        cell = self._between(like, name)
+        """Let a value stay, in a Variable that is made for it."""
+        cell = self._between(like, name, self._keeps(like))
         cell.assigned = value
         self.kept.append(cell)
         return cell
 
     _join = _sum  # of one worker alone
+
+    def _keeps(self, like: Value) -> int:
+        """The place where a value is kept."""
+        return self._worker
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
         local = [c for c in self.first.cells if c in self.local and c.assigned is not None]
@@ -201,10 +205,10 @@ class Push(Replication):
         (worker,) = self.workers
         self.shared[mean] = self.read_kept(mean, self._gradients[mean], worker)
 
-    def read_kept(self, like: Value, variable: Variable, worker: int) -> Value:
-        """The value of a Variable that a worker keeps."""
+    def read_kept(self, like: Value, variable: Variable, place: int) -> Value:
+        """The value of a Variable that is kept for a worker at a place."""
         cell = Cell(variable.name, variable, like.like(None, variable.name))
-        cell.value.device = self.devices[worker]
+        cell.value.device = self.devices[place]
         self._kept.append(cell)
         return cell.value
 

@@ -22,15 +22,15 @@ from typing import Any
 from eagerflow.capture.placement.calibration import rates_of
 from eagerflow.capture.placement.executor import Run
 from eagerflow.cluster.connections import Connection, Listener
-from eagerflow.cluster.copies import Copies
+from eagerflow.cluster.copies import Copies, packed
 from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.parts import LoadedPart, Receive, load
 from eagerflow.cluster.transport import Transport
-from eagerflow.cluster.transport_timing import round_trips
+from eagerflow.cluster.transport_timing import lane_round_trips, round_trips
 from eagerflow.devices import Device, add_task, as_device, device_of, remove_task
 from eagerflow.errors import FileFormatError, SessionError
 from eagerflow.nn import shards
-from eagerflow.plan.part_writes import copied, written
+from eagerflow.plan.part_writes import PartWrite, copied, written
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime import blas, threads
 from eagerflow.runtime.channel import described
@@ -51,7 +51,8 @@ _Begin = Callable[["LoadedPart | Exception"], None]
 class TaskRun(Run):
     """One run of a part. What it computes goes to ``finish`` when nothing is at work any more.
 
-    ``copied`` is who is to have copies of new values, under which number, and of which of them.
+    ``copied`` is who is to have copies of new values, under which number, and of which of them,
+    each with a word whether the copy there is what the value was before.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class TaskRun(Run):
         arrays: Sequence[Any],
         transport: Transport,
         finish: Callable[[TaskRun], None],
-        copied: tuple[str, int, list[int]] | None,
+        copied: tuple[str, int, list[tuple[int, bool]]] | None,
     ) -> None:
         super().__init__(part.program, [self, *arrays])
         self.part, self.number = part, number
@@ -91,9 +92,14 @@ class TaskRun(Run):
     def send_copies(self) -> None:
         """Send copies of new values to the task that keeps them."""
         if self._copied is not None:
-            peer, number, positions = self._copied
-            values = [_on_host(copied(self.values[self.part.assigned[i]])) for i in positions]
-            self._transport.send(peer, (number, self._transport.name), values)
+            peer, number, rows = self._copied
+            values = [self._copy(self.values[self.part.assigned[i]], fits) for i, fits in rows]
+            self._transport.send(peer, (number, self._transport.name), packed(values))
+
+    def _copy(self, value: Any, fits: bool) -> Any:
+        """What is sent of a new value: a part that is less than the whole, if it can be used."""
+        part = fits and type(value) is PartWrite and value.nbytes < value.array.nbytes
+        return value if part else _on_host(copied(value))
 
     @property
     def busy_seconds(self) -> float:
@@ -149,7 +155,7 @@ class TaskServer:
             "measure": self._measure,
             "status": self._status,
             "keep": self.copies.keep,
-            "commit copies": self.copies.commit,
+            "commit copies": self._commit_copies,
             "drop copies": self.copies.drop,
             "fetch copies": self.copies.fetch,
             "forget copies": self.copies.forget,
@@ -332,9 +338,17 @@ class TaskServer:
         return {"rates": {suffix: asdict(own) for suffix, own in found.items()}}, ()
 
     def _measure(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """Seconds in which numbers of bytes go to another task, and the word that they came."""
-        peer, count = message["peer"], message["count"]
-        taken = [round_trips(self.transport, peer, size, count) for size in message["sizes"]]
+        """Seconds in which numbers of bytes go to another task, and the word that they came.
+
+        Between ``ends``, a device and the index of one there, they go past the hosts.
+        """
+        to, count, ends = (self.transport, message["peer"]), message["count"], message["ends"]
+        if ends is None:
+            taken = [round_trips(*to, size, count) for size in message["sizes"]]
+        else:
+            place, index = as_device(ends[0]), ends[1]
+            sizes = message["sizes"]
+            taken = [lane_round_trips(*to, place, index, size, count) for size in sizes]
         return {"seconds": taken}, ()
 
     def _status(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
@@ -428,6 +442,14 @@ class TaskServer:
             self.close()
             raise
         self.variables.update(zip(message["variables"], new, strict=True))
+
+    def _commit_copies(self, message: dict[str, Any], arrays: list[Any]) -> None:
+        """The same of copies: a task that cannot have those that its client counts on ends."""
+        try:
+            self.copies.commit(message, arrays)
+        except Exception:
+            self.close()
+            raise
 
     def _cancel(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """A run is to end, and nothing of it stays."""

@@ -1,32 +1,54 @@
 """Staging: what workers compute for a step waits until it is known which of them count.
 
 A worker's gradients, and the new values of what it changes for itself (counts of metrics, running
-means, random states), go into Variables that only a push reads. One push for those workers that
-count makes all of it valid, or nothing. So a part that comes too late changes nothing, and one
-that is made again counts once.
+means, random states), go into Variables of the servers' that only a push reads. One push makes all
+of it valid of those workers that count, or nothing. So a part that comes too late changes nothing,
+and one that is made again counts once.
+
+The push is one graph for any set of workers: each has a share of the mean as an input, which is
+nought where it does not count. Nothing of the graph is at a worker, so it waits for none.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, reduce
+from typing import Any
 
 from eagerflow.cluster.pushing import Compute, Push
-from eagerflow.cluster.replication import Replicated, Shadow
-from eagerflow.graph.ir import Cell, Node, Value
+from eagerflow.cluster.replication import Replicated, Replication, Shadow
+from eagerflow.dtypes import DType, as_dtype
+from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell, Node, Value, Values
+from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add, multiply
+from eagerflow.ops.elementwise.comparison import greater
+from eagerflow.ops.elementwise.selection import where
 from eagerflow.variable import Variable
 
 __all__ = ["StagedCompute", "joint_push"]
 
 
-class StagedCompute(Compute):
+class _OnServers(Replication):
+    """What a worker changes for itself lies on a server, where a push can change it."""
+
+    def _cell(self, cell: Cell, r: int) -> Cell:
+        found = super()._cell(cell, r)
+        if cell in self.local:
+            found.value.device = self.devices[self.default]
+        return found
+
+
+class StagedCompute(_OnServers, Compute):
     """What a worker computes by itself, with new values of its own in ``staged`` Variables."""
 
     @cached_property
     def staged(self) -> dict[Variable, Variable]:
         """Those with the new values, by those that a push gives them to."""
         return {}
+
+    def _keeps(self, like: Value) -> int:
+        return self.home.get(like, self.default)
 
     def _assign(self, cell: Cell, r: int) -> Value:
         new = cell.assigned
@@ -39,24 +61,23 @@ class StagedCompute(Compute):
 
 def joint_push(
     computed: Mapping[int, StagedCompute],
-    shares: Mapping[int, float],
     devices: Sequence[str],
     shadow: Shadow,
     homes: Sequence[int],
 ) -> Replicated:
     """What servers make of the gradients that these workers have, by their places.
 
-    ``shares`` are the weights of their gradients. What each of them has staged becomes valid.
-    Raises ArgumentError where the workers' graphs differ otherwise than in sizes.
+    Its inputs are the shares of the workers in the means, nought where one does not count. What the
+    others have staged becomes valid. Raises ArgumentError where the workers' graphs differ
+    otherwise than in sizes.
     """
-    return _JointPush(computed, shares, devices, shadow, homes).made()
+    return _JointPush(computed, devices, shadow, homes).made()
 
 
-class _JointPush(Push):
+class _JointPush(_OnServers, Push):
     def __init__(
         self,
         computed: Mapping[int, StagedCompute],
-        shares: Mapping[int, float],
         devices: Sequence[str],
         shadow: Shadow,
         homes: Sequence[int],
@@ -65,7 +86,22 @@ class _JointPush(Push):
             computed[r].first if r in computed else None for r in range(len(devices) - len(homes))
         ]
         super().__init__(graphs, devices, shadow, homes, {})
-        self._computed, self._shares = computed, shares
+        self._computed = computed
+        self._shares = {r: self._share(r) for r in self.workers}
+        self._known: dict[tuple[Any, ...], Value] = {}
+        """What follows from shares alone."""
+
+    def _share(self, r: int) -> Value:
+        name = self.names.take(f"replica_{r}/share")
+        return Value(name, (), as_dtype("float64"), device=self.devices[self.default])
+
+    def made(self) -> Replicated:
+        """The graph, with the shares as its inputs."""
+        found = super().made()
+        own = found.graph
+        inputs = Values(self._shares.values())
+        found.graph = Graph(own.name, inputs, own.nodes, own.outputs, own.cells)
+        return found
 
     def _sum(self, i: int, node: Node) -> None:
         """The mean of those that count, added in the order of the workers."""
@@ -75,18 +111,58 @@ class _JointPush(Push):
         self.shared[mean] = reduce(lambda x, y: self._call(mean, add, (x, y), home), terms)
 
     def _term(self, i: int, mean: Value, r: int, home: int) -> Value:
+        """What a worker adds: -0.0 if it does not count, which leaves every sum as it is."""
         own = self._computed[r]
         (name,) = own.first.nodes[i].outputs
-        value = self.read_kept(mean, own.gradients[name], r)
-        share = self._shares[r]
-        return value if share == 1.0 else self._call(mean, multiply, (value, share), home)
+        value = self.read_kept(mean, own.gradients[name], home)
+        scaled = self._call(mean, multiply, (value, self._share_as(mean, r, home)), home)
+        nothing = complex(-0.0, -0.0) if mean.dtype.kind == "c" else -0.0
+        return self._call(mean, where, (self._counts(r, home), scaled, nothing), home)
+
+    def _share_as(self, mean: Value, r: int, home: int) -> Value:
+        """A worker's share as a factor of its gradient."""
+        to = {"dtype": mean.dtype}
+        return self._follows(astype, (self._shares[r],), to, mean.dtype, r, home)
+
+    def _counts(self, r: int, home: int) -> Value:
+        """Whether a worker counts."""
+        return self._follows(greater, (self._shares[r], 0.0), {}, as_dtype("bool"), r, home)
+
+    def _follows(
+        self,
+        op: Any,
+        inputs: tuple[Any, ...],
+        attributes: dict[str, Any],
+        dtype: DType,
+        r: int,
+        home: int,
+    ) -> Value:
+        """A number that follows from a worker's share, once at each place."""
+        key = op, dtype, r, home
+        found = self._known.get(key)
+        if found is None:
+            name = self.names.take(f"replica_{r}/{op.op.name}")
+            node = Node(op.op, inputs, attributes, name, None, self.devices[home])
+            found = self._known[key] = Value(name, (), dtype, node=node)
+            node.outputs = (found,)
+            self.nodes.append(node)
+        return found
 
     def _cells(self, asked: Iterable[Value]) -> tuple[list[Cell], list[Node]]:
-        staged = []
-        for cell in self.first.cells:
-            for r in self.workers if cell in self.local and cell.assigned is not None else ():
-                variable = self._computed[r].staged[cell.variable]
-                own = self._cell(cell, r)
-                own.assigned = self.read_kept(cell.value, variable, r)
-                staged.append(own.assigned)
-        return super()._cells([*asked, *staged])
+        own = [self._own(c, r) for c in self.first.cells for r in self.workers if self._is_own(c)]
+        return super()._cells([*asked, *own])
+
+    def _is_own(self, cell: Cell) -> bool:
+        """Whether workers change a Variable each for itself."""
+        return cell in self.local and cell.assigned is not None
+
+    def _own(self, cell: Cell, r: int) -> Value:
+        """What a worker has changed for itself: what it has staged, if it counts."""
+        home, new = self.default, cell.assigned
+        assert new is not None
+        staged = self.read_kept(cell.value, self._computed[r].staged[cell.variable], home)
+        own, name = self._cell(cell, r), f"replica_{r}/{cell.name}/counted"
+        inputs = self._counts(r, home), staged, own.value
+        found: Value = self.call(new, where, inputs, home, name)
+        own.assigned = found
+        return found

@@ -30,13 +30,15 @@ class Held:
 
     ``known`` is what the client's Variable held when both were the same; ``newer`` says that runs
     have changed the task's value since, ``run`` which one was the last; ``lost`` that its task has
-    gone with a newer value. ``holder`` is the task that keeps a copy of it, ``twin`` a Variable
-    elsewhere that has the same value, if the same run was its last. ``kept`` is the value as the
-    client has got it from a copy; it is ``absent`` until the task's new process has it.
+    gone with a newer value. ``holder`` is the task that keeps a copy of it, which ``copy_fits``
+    says to be the value that the task has; ``twin`` is a Variable elsewhere that has the same
+    value, if the same run was its last. ``kept`` is the value as the client has got it from a
+    copy; it is ``absent`` until the task's new process has it.
     """
 
     __slots__ = (
         "absent",
+        "copy_fits",
         "holder",
         "kept",
         "key",
@@ -62,6 +64,7 @@ class Held:
         self.lost = False
         self.run = 0
         self.holder: str | None = None
+        self.copy_fits = False
         self.twin: Held | None = None
         self.kept: Any = None
         self.absent = False
@@ -74,7 +77,12 @@ class Held:
         """Its task has been sent the client's value, or the one that was kept of it."""
         if self.known is not current:
             self.known, self.newer, self.lost, self.kept = current, False, False, None
+            self.copy_fits = False
         self.absent = False
+
+    def is_copied_by(self, task: str) -> bool:
+        """Whether a task keeps a copy that is the value that its own task has."""
+        return self.holder == task and self.copy_fits
 
     def source(self) -> tuple[str, str, int] | None:
         """Where its newest value is: a task, what it is asked for, and a key; None if nowhere."""

@@ -42,6 +42,11 @@ class PartWrite(NamedTuple):
     values: Any
 
     @property
+    def nbytes(self) -> int:
+        """The bytes of what is to be written, and of where."""
+        return int(self.places.nbytes + self.values.nbytes)
+
+    @property
     def fits(self) -> bool:
         """Whether the value may be written over where it is, if nobody else holds it."""
         array = self.array

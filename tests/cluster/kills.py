@@ -4,7 +4,7 @@
 
 Of the blows most are ``kill -9`` of a random worker or parameter server; some stop a process for
 longer than the cluster waits for a sign of life, and some end the connection, and with it its
-threads on both sides, of a task that is well. They are shared by three ways to train, each of which
+threads on both sides, of a task that is well. They are shared by four ways to train, each of which
 is compared to the bit with a training that nothing has happened to. Tasks are forked from a
 process that waits for it, or with ``--ray`` started by Ray. Where no step follows a blow for two
 minutes, all stacks are printed and the program ends with 1.
@@ -32,6 +32,7 @@ from tests.cluster.test_sessions import digits
 
 HANG_SECONDS = 120.0
 STAGGER_SECONDS = 0.05  # the most from one blow being overcome to the next one
+COLORS = 17
 RAY_SILENCE = 5.0  # a process that Ray starts has the machine for itself even less
 DEVICES = {"devices": ["cpu:0", "cpu:1"]}
 SERVERS = {**DEVICES, "servers": ["cpu:2"]}
@@ -139,11 +140,23 @@ def network():
     return model
 
 
-def trained(strategy, goes_on):
+def network_with_table():
+    """One that looks up what each place of a picture says with its color."""
+    ef.random.seed(0)
+    layers = ef.nn.Embedding(64 * COLORS, 8, sparse=True), ef.nn.Flatten(), ef.nn.Dense(10)
+    model = ef.nn.Sequential([*layers])
+    loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile("adam", loss=loss, metrics=["accuracy"])
+    return model
+
+
+def trained(strategy, goes_on, table=False):
     """The bits of a model, of its optimizer and its metrics after some steps, and their number."""
     x, labels = digits()
     y = np.argmax(labels, axis=1)
-    model = network()
+    if table:
+        x = (x * (COLORS - 1)).astype("int64") + COLORS * np.arange(64)
+    model = network_with_table() if table else network()
     model(x[:2])
     step, steps = strategy.step(model.python_step("train")[0]), 0
     while goes_on(steps):
@@ -161,6 +174,7 @@ class Way(NamedTuple):
     again: Callable[[Any], Any]
     moved: Callable[[Any], int] | None = None
     enough: int = 2  # steps: one was under way at the blow, the other begun after it
+    table: bool = False
 
 
 def pushes(strategy):
@@ -172,6 +186,11 @@ WAYS = {
     "data parallel": Way(ef.cluster.DataParallel, lambda own: ef.cluster.DataParallel(**DEVICES)),
     "parameter server": Way(
         ef.cluster.ParameterServer, lambda own: ef.cluster.ParameterServer(**SERVERS)
+    ),
+    "table on a server": Way(
+        ef.cluster.ParameterServer,
+        lambda own: ef.cluster.ParameterServer(**SERVERS),
+        table=True,
     ),
     "asynchronous": Way(
         lambda cluster: ef.cluster.ParameterServer(cluster, **ASYNCHRONOUS),
@@ -197,8 +216,8 @@ def endured(cluster, name, blows, told=lambda done: None):
     own = way.make(cluster)
     moved = None if way.moved is None else lambda: way.moved(own)
     with Killer(cluster, blows, moved, way.enough, len(blows), told) as killer:
-        found, steps = trained(own, killer.goes_on)
-    same = trained(way.again(own), lambda step: step < steps)[0] == found
+        found, steps = trained(own, killer.goes_on, way.table)
+    same = trained(way.again(own), lambda step: step < steps, way.table)[0] == found
     return Endured(steps, same, killer.back, killer.going)
 
 

@@ -471,14 +471,44 @@ def test_a_hundred_kills_lose_nothing_and_double_nothing(redundant):
     check_kills(redundant, 100)
 
 
-def test_many_sets_of_workers_and_sizes_are_forgotten(monkeypatch):
+def test_further_sets_of_workers_make_no_graph():
+    rows = [[0, 1], [1, 2], [0, 2], [2, 1]]
+    own = server(schedule=pushes(*rows))
+    batches = [batch(9) for _ in rows]
+    assert_same(trained(own, batches), trained(None, used(batches, rows)), 1e-7)
+    assert len(own.graphs) == 2 * 3 + 1
+
+
+def test_what_a_late_worker_has_staged_is_not_looked_at():
+    """Not even where it is no number."""
+    rows = [[0, 1], [1, 2]]
+    batches, found = [batch(9) for _ in rows], []
+    for spoilt in (False, True):
+        model = make(ef.nn.BatchNormalization(dtype="float64"))
+        model(batches[0][0])
+        own = server(schedule=pushes(*rows))
+        step = own.step(model.python_step("train")[0])
+        step(*batches[0])
+        (prepared,) = step._kept.values()
+        computed = prepared.parts[0].computed
+        staged = [*computed.gradients.values(), *computed.staged.values()]
+        for v in staged if spoilt else ():
+            v.assign(np.full(v.shape, np.nan) if v.dtype.kind == "f" else v.numpy() + 7)
+        step(*batches[1])
+        own.merge()
+        found.append(bits((model, model.logs())))
+    assert found[0] == found[1]
+    assert staged
+
+
+def test_many_sizes_are_forgotten(monkeypatch):
     monkeypatch.setattr(backup_workers, "MAX_KEPT_GRAPHS", 2)
     batches = [batch(n) for n in (9, 9, 9, 9, 6, 3, 9)]
     rows = [[0, 1], [1, 2], [0, 2], [0, 1], [0, 2], [1, 2], [2, 1]]
     own = server(schedule=pushes(*rows))
     found = trained(own, batches)
     assert_same(found, trained(None, used(batches, rows)), 1e-7)
-    assert len(own.graphs) <= 2 * (2 * 3 + 2)
+    assert len(own.graphs) <= 2 * (2 * 3 + 1)
 
 
 def test_mistakes_are_told():

@@ -13,13 +13,14 @@ from eagerflow.cluster import ray_hosts
 from eagerflow.cluster.status import Status, TaskStatus, compared
 from eagerflow.errors import ArgumentError, TaskLostError
 from tests.capture.placement.several_devices import COSTS
-from tests.cluster.kills import network
+from tests.cluster.kills import SERVERS, network
 from tests.cluster.processes import ProcessHosts
 from tests.cluster.programs import error_of
 from tests.cluster.test_faults import LONG, slow_step, wait_for
 from tests.cluster.test_sessions import digits
 
 SILENCE = 1.5
+RNG = np.random.default_rng(0)
 
 
 def made(**options):
@@ -126,6 +127,34 @@ def test_twins_need_no_copies(redundant):
         kill(redundant, name)
         session.run("y", {"x": 2.0}, targets=graph)
     np.testing.assert_array_equal(session.run("b"), np.full(1000, 6.0))
+
+
+@pytest.mark.parametrize("victim", ["/job:ps/task:0", "/job:worker/task:0"])
+def test_training_goes_on_when_tables_or_their_copies_are_lost(redundant, victim):
+    """Rows are sent to copies: after a loss the bits are those of a training without one."""
+    batches = [(RNG.integers(0, 500, (8, 2)), RNG.integers(0, 3, 8)) for _ in range(8)]
+
+    def trained(strategy, between=lambda i: None):
+        ef.random.seed(0)
+        layers = ef.nn.Embedding(500, 16, sparse=True), ef.nn.Flatten(), ef.nn.Dense(3)
+        model = ef.nn.Sequential([*layers])
+        loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss=loss, metrics=["accuracy"])
+        model(batches[0][0])
+        step = strategy.step(model.python_step("train")[0])
+        for i, batch in enumerate(batches):
+            between(i)
+            step(*batch)
+        strategy.merge()
+        assert strategy.tables.places, "there is a table"
+        return [v.numpy().tobytes() for v in (*model.variables, *model.optimizer.variables)]
+
+    def between(i):
+        if i in (3, 6):
+            kill(redundant, victim)
+
+    found = trained(ef.cluster.ParameterServer(redundant), between)
+    assert found == trained(ef.cluster.ParameterServer(**SERVERS))
 
 
 def test_a_checkpoint_gives_back_what_all_tasks_have_lost(monkeypatch, tmp_path):

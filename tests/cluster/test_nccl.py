@@ -1,5 +1,6 @@
 """Tasks with GPUs of a look-alike: graphs and training have the bits that they have by the host."""
 
+import dataclasses
 import os
 import signal
 import threading
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.cluster import ray_hosts
+from eagerflow.cluster import client, links, ray_hosts
 from eagerflow.errors import ArgumentError, TaskLostError
 from tests.capture.placement.several_devices import COSTS
 from tests.cluster.gpu_processes import GpuHosts
@@ -17,6 +18,7 @@ from tests.cluster.processes import SECONDS
 
 WORKERS = ["/job:worker/task:0", "/job:worker/task:1"]
 GPUS = [f"{name}/device:gpu:0" for name in WORKERS]
+CPUS = [f"{name}/device:cpu:0" for name in WORKERS]
 NCCL = "NCCL 2.32.3"
 INSTALL = "CuPy finds no NCCL (pip install nvidia-nccl-cu12, or nvidia-nccl-cu13)"
 OFF = {"EAGERFLOW_NCCL": "off"}
@@ -27,12 +29,12 @@ def cluster_of(monkeypatch):
     """What makes a cluster of two workers, each with a GPU and a CPU, in processes."""
     monkeypatch.setattr(ray_hosts, "RayHosts", GpuHosts)
 
-    def made(gpus=None, versions=None, settings=None, workers=2):
+    def made(gpus=None, versions=None, settings=None, workers=2, costs=COSTS):
         monkeypatch.setattr(GpuHosts, "gpus", gpus or {})
         monkeypatch.setattr(GpuHosts, "versions", versions or {})
         monkeypatch.setattr(GpuHosts, "settings", settings or {})
         devices = {"worker": {"gpu": 1, "cpu": 1}}
-        return ef.cluster.Cluster({"worker": workers}, devices=devices, costs=COSTS)
+        return ef.cluster.Cluster({"worker": workers}, devices=devices, costs=costs)
 
     return made
 
@@ -227,3 +229,63 @@ def test_cancelled_runs_leave_the_lanes_in_order(cluster_of):
             before = sent(cluster)
             assert quick(session, x + number) == 2.0 * (2.0 + number) * x.size
             assert sent(cluster) == before + x.nbytes
+
+
+# What it costs -----------------------------------------------------------------------------------
+
+
+def test_a_link_between_gpus_is_measured_for_itself(cluster_of, monkeypatch):
+    monkeypatch.setattr(links, "_known", {})
+    with cluster_of() as cluster:
+        past = cluster.link(*GPUS)
+        assert sent(cluster) > links.LARGE_LANE_BYTES
+        assert cluster.link(*GPUS) is past
+        hosts = cluster.link(*CPUS)
+        assert hosts is cluster.link(GPUS[0], CPUS[1]) is not past
+        with pytest.raises(ArgumentError, match="different tasks"):
+            cluster.link(GPUS[0], CPUS[0])
+        with pytest.raises(ArgumentError, match="different tasks"):
+            cluster.link(GPUS[0], "cpu:0")
+    with cluster_of(versions={WORKERS[1]: None}) as cluster:
+        assert cluster.link(*GPUS) is hosts
+
+
+def test_a_way_that_does_not_open_costs_what_the_hosts_take(cluster_of, monkeypatch):
+    monkeypatch.setattr(links, "_known", {})
+    monkeypatch.setattr(links, "_times", lambda client, *rest: [] if rest[-1] else [1e-4, 1e-3])
+    with cluster_of() as cluster:
+        assert cluster.link(*GPUS) is cluster.link(*CPUS)
+
+
+def branches(x, w):
+    """Two rows of products that need no more of each other than their arguments."""
+    a, b = x, x
+    for _ in range(3):
+        a, b = ef.tanh(a @ w), ef.sin(b @ w) * 0.5
+    return a + b
+
+
+@pytest.mark.parametrize("rate", [1e6, 1e12])
+def test_placing_and_its_bill_know_of_it(cluster_of, monkeypatch, rate):
+    """As fast as GPUs are connected both are used, or one."""
+    host, past = ef.cluster.Link(1e-5, 1e6), ef.cluster.Link(1e-5, rate)
+    monkeypatch.setattr(links, "_measured", lambda *rest: past if NCCL in rest else host)
+    rates = {"": dataclasses.asdict(ef.capture.Rates(products=1e9))}
+    ask = client.Client.ask
+    answers = {"calibrate": ({"rates": rates}, ())}
+    monkeypatch.setattr(
+        client.Client,
+        "ask",
+        lambda own, task, message, *rest, **more: (
+            answers.get(message["do"]) or ask(own, task, message, *rest, **more)
+        ),
+    )
+    graph = ef.capture.trace(branches, *[ef.TensorSpec((512, 512), "float32")] * 2)
+    with cluster_of(costs=None) as cluster:
+        plan = cluster.partition(graph, GPUS, "fast", None).plan
+        model = cluster._costs_of(cluster.devices())
+    used = {str(piece.device) for piece in plan.pieces}
+    assert used == (set(GPUS) if rate > 1e9 else {GPUS[0]})
+    assert plan.bill.worth == (rate > 1e9)
+    assert model.transfer(1e6, *GPUS) == past.seconds(1e6)
+    assert model.transfer(1e6, *CPUS) == model.transfer(1e6, GPUS[0], CPUS[1]) == host.seconds(1e6)

@@ -9,6 +9,7 @@ import eagerflow as ef
 from eagerflow.cluster import server
 from eagerflow.errors import IndexRangeError, TaskLostError
 from eagerflow.runtime import machine_code
+from tests.capture.placement.several_devices import COSTS
 from tests.cluster.programs import error_of
 from tests.cluster.test_faults import wait_for
 
@@ -16,19 +17,19 @@ needs_code = pytest.mark.skipif(
     not machine_code.available(), reason="there is no machine code without llvmlite"
 )
 ROWS, WIDTH, COUNT = 4000, 16, 5
-WORKER, PS = "/job:worker/task:0", "/job:ps/task:0"
+WORKER, OTHER, PS = "/job:worker/task:0", "/job:worker/task:1", "/job:ps/task:0"
 
 
 class Table:
     """A table in the task ps, and a session that writes rows of it and reads the old ones."""
 
-    def __init__(self, cluster, name="table"):
+    def __init__(self, cluster, name="table", worker=WORKER):
         self.begin = np.arange(ROWS * WIDTH, dtype="float32").reshape(ROWS, WIDTH)
         with ef.device(PS):
             self.variable = ef.Variable(self.begin, name=name)
 
         def step(ids, rows, last):
-            with ef.device(WORKER):
+            with ef.device(worker):
                 checked = ef.ones(3)[last]
             with ef.device(PS):
                 old = ef.take(self.variable, ids, axis=0)
@@ -110,7 +111,7 @@ def test_who_holds_the_table_keeps_what_it_was(local, table):
     assert (table.values[IDS] == -2.0).all()
 
 
-def test_runs_at_one_time_write_all_their_rows_or_none(local):
+def test_runs_at_one_time_write_all_their_rows(local):
     one = Table(local)
     other = ef.capture.Session(one.graph, cluster=local)
 
@@ -134,14 +135,92 @@ def test_runs_at_one_time_write_all_their_rows_or_none(local):
     for thread in threads:
         thread.join()
     assert not errors
-    # Of two that began with the same value the later one counts, as with other Variables.
-    written = (one.values == -1.0).reshape(-1, COUNT * WIDTH)
-    assert set(written.sum(1)) == {0, COUNT * WIDTH}
-    assert written[198:200].any(), "the last run of all began with all that had ended before"
-    assert not written[200:].any()
+    assert (one.values[: 200 * COUNT] == -1.0).all()
     np.testing.assert_array_equal(one.values[200 * COUNT :], one.begin[200 * COUNT :])
     one.session.close()
     other.close()
+
+
+# Copies of tables --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def redundant():
+    with ef.cluster.Cluster(
+        {"worker": 2, "ps": 1}, local=True, costs=COSTS, redundant=True
+    ) as made:
+        yield made
+
+
+def copy_of(cluster, name=WORKER):
+    """The table as the task that keeps a copy has it."""
+    copies = cluster._hosts.server(cluster.task(name)).copies._values.values()
+    (array,) = [x for x in copies if x.shape == (ROWS, WIDTH)]
+    return array
+
+
+def sent_copies(cluster, call):
+    """The bytes that a call lets the table's task send to the one with the copy."""
+    sent = server_of(cluster).transport.traffic
+    call()
+    return server_of(cluster).transport.traffic[WORKER] - sent.get(WORKER, 0)
+
+
+def check_copy(cluster, table, name=WORKER):
+    values = table.values  # after the run is over everywhere
+    wait_for(lambda: np.array_equal(copy_of(cluster, name), values))
+
+
+@needs_code
+def test_a_copy_gets_the_rows_that_are_written(redundant):
+    table = Table(redundant)
+    whole = ROWS * WIDTH * 4
+    assert sent_copies(redundant, lambda: table.write(IDS, -1.0)) > whole
+    for i, ids in enumerate((IDS, [0, 1, 2, 3, ROWS - 1], [9, 9, 9, -ROWS, -1])):
+        assert sent_copies(redundant, lambda: table.write(ids, -2.0 - i)) < whole / 50  # noqa: B023
+        check_copy(redundant, table)
+    lies = copy_of(redundant).ctypes.data
+    table.write(IDS, -9.0)
+    check_copy(redundant, table)
+    assert copy_of(redundant).ctypes.data == lies, "it is written where it is"
+    table.session.close()
+
+
+@needs_code
+def test_a_copy_is_sent_whole_where_it_is_not_what_the_table_was(redundant):
+    """It is so when the program has given a value, and in another task; not when a run fails."""
+    table = Table(redundant, worker=OTHER)
+    whole = ROWS * WIDTH * 4
+    table.write(IDS, -1.0)
+    table.variable.assign(table.begin + 1)
+    assert sent_copies(redundant, lambda: table.write(IDS, -2.0)) > whole
+    check_copy(redundant, table)
+    assert type(error_of(lambda: table.write(IDS, -3.0, last=99))) is IndexRangeError
+    assert sent_copies(redundant, lambda: table.write(IDS, -4.0)) < whole / 50
+    check_copy(redundant, table)
+    redundant.drain(WORKER)
+    for value in (-5.0, -6.0):
+        table.write(IDS, value)
+        check_copy(redundant, table, OTHER)
+    table.session.close()
+
+
+@needs_code
+def test_a_task_that_cannot_write_rows_of_a_copy_ends(redundant, monkeypatch):
+    table, task = Table(redundant), redundant.task(WORKER)
+    lives = task.lives
+    table.write(IDS, -1.0)
+    server = redundant._hosts.server(task)
+
+    def commit(message, arrays):
+        raise MemoryError
+
+    monkeypatch.setattr(server.copies, "commit", commit)
+    table.write(IDS, -2.0)
+    wait_for(lambda: task.lives > lives and task.state == "ready")
+    table.write(IDS, -3.0)
+    check_copy(redundant, table)
+    table.session.close()
 
 
 @needs_code

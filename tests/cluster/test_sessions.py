@@ -2,6 +2,7 @@
 
 import gc
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -340,3 +341,28 @@ def test_a_part_is_sent_once_for_the_same_work(local):
         numbers.append(dict(ps.parts))
     assert len(numbers[0]) == 1
     assert numbers[0] == numbers[1] == numbers[2]
+
+
+def test_a_variable_does_not_move_while_a_run_writes_it(local):
+    """What the run has made would be nowhere."""
+    n = ef.Variable(1.0, name="n")
+
+    def writing(rounds):
+        y = ef.while_loop(lambda i: i < rounds, lambda i: i + 1, rounds * 0)
+        n.assign_add(ef.astype(y, "float32"))
+        return {"y": y + 0}
+
+    write = ef.capture.trace(writing, ef.TensorSpec((), "int64"))
+    read = ef.capture.trace(lambda: {"double": n * 2.0})
+    one = ef.capture.Session(write, ["/job:ps/task:0"], cluster=local)
+    other = ef.capture.Session(read, ["/job:worker/task:0"], cluster=local)
+    rounds = 1 << 22
+    run = threading.Thread(target=lambda: one.run("y", {"rounds": rounds}, targets=write))
+    run.start()
+    while not local.client._jobs:
+        time.sleep(0.001)
+    with pytest.raises(SessionError, match="'n' lies on /job:ps/task:0"):
+        other.run("double")
+    run.join()
+    assert float(one.variables["n"]) == 1.0 + rounds
+    assert float(other.run("double")) == 2.0 * (1.0 + rounds)

@@ -339,6 +339,8 @@ WORK = Workload(compute_seconds=0.1, gradients=[1e6], batch=8)
     [
         (lambda: Link(latency=-1.0), "latency"),
         (lambda: Link(bandwidth=0), "bandwidth"),
+        (lambda: Link.typical("NVLink"), "name"),
+        (lambda: Link.typical(["NVLink 4"]), "name"),
         (lambda: Link(bandwidth=math.nan), "bandwidth"),
         (lambda: Link(oversubscription=0.5), "oversubscription"),
         (lambda: Machines(0), "count"),

@@ -31,6 +31,18 @@ def require_number(
     )
 
 
+_NVLINK, _PCIE, _NETWORK = 1.18e-5, 1.41e-5, 2.24e-5  # latencies: 8.4 µs, and 3.4, 5.7 and 14 more
+_TYPICAL = {
+    "NVLink 3": (_NVLINK, 12 * 20e9),
+    "NVLink 4": (_NVLINK, 18 * 20.6e9),
+    "NVLink 5": (_NVLINK, 18 * 40.1e9),
+    "PCIe 3": (_PCIE, 12e9),
+    "PCIe 4": (_PCIE, 24e9),
+    "PCIe 5": (_PCIE, 48e9),
+    "100 Gb/s": (_NETWORK, 12e9),
+}
+
+
 @dataclass(frozen=True)
 class Link:
     """What joins machines, or the devices of one.
@@ -55,6 +67,29 @@ class Link:
         require_number("Link", "latency", self.latency)
         require_number("Link", "bandwidth", self.bandwidth, beyond=True)
         require_number("Link", "oversubscription", self.oversubscription, 1.0)
+
+    @classmethod
+    def typical(cls, name: str) -> Self:
+        """What joins GPUs, as far as NCCL's own model of costs knows it; for all that was not
+        measured with ``Cluster.link``.
+
+        ``name`` is ``"NVLink 3"`` (A100), ``"NVLink 4"`` (H100), ``"NVLink 5"`` (B200), all links
+        of a GPU together, ``"PCIe 3"``, ``"PCIe 4"`` or ``"PCIe 5"`` with 16 lanes, or
+        ``"100 Gb/s"``, a network. Raises ArgumentError for others. Source: NCCL, latencies of rings
+        with the protocol Simple in ``src/graph/tuning.cc``, and bandwidths in ``src/graph/topo.h``.
+
+        >>> ef.cluster.Link.typical("NVLink 4").bandwidth
+        370800000000.0
+        """
+        found = _TYPICAL.get(name) if isinstance(name, str) else None
+        if found is None:
+            raise ArgumentError(
+                f"there are no figures of {short_repr(name)}",
+                op="Link.typical",
+                argument="name",
+                expected="one of " + ", ".join(_TYPICAL),
+            )
+        return cls(*found)
 
     def seconds(self, size: float) -> float:
         """Seconds that a message of so many bytes takes alone."""
