@@ -240,7 +240,8 @@ def empty(shape: Any, dtype: Any) -> Any:
 
     ``shape`` and ``dtype`` are as for ``np.empty``, whose memory small arrays have.
 
-    >>> empty((2, 3), np.dtype("float32")).shape
+    >>> from eagerflow.runtime import shared_memory
+    >>> shared_memory.empty((2, 3), np.dtype("float32")).shape
     (2, 3)
     """
     if math.prod(shape) * dtype.itemsize < MIN_BYTES or not are_there():
