@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
@@ -19,6 +19,7 @@ from eagerflow.serving.http import (
     lifespan,
     respond,
 )
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
 from eagerflow.serving.protocols.encodings import decoded
 from eagerflow.serving.refusals import UnavailableError, status_of
@@ -26,27 +27,13 @@ from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
 from eagerflow.serving.texts import dumps, loads
 
-__all__ = ["Limits", "application"]
+__all__ = ["application"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
 SMALL_BODY = 1 << 16  # bytes that are read before it is looked at who is to answer
 CLIENT_GONE = 499  # what servers note for a client that went before its answer
 _log = logging.getLogger("eagerflow.serving")
-
-
-class Limits(NamedTuple):
-    """What a request may cost: bytes of its body, and seconds to send its head, then its body.
-
-    ``heartbeat`` is how many seconds a stream of events is silent at most.
-
-    >>> ef.serving.Limits(max_body=1 << 20).body_seconds
-    30.0
-    """
-
-    max_body: int = 64 << 20
-    body_seconds: float = 30.0
-    heartbeat: float = 15.0
 
 
 def application(

@@ -45,8 +45,8 @@ def _awaits_head(connection: Any) -> bool:
     """Whether nothing but the head of a request can come next, and nobody else looks at the time.
 
     uvicorn has a cycle for each request whose head has come, and a timer while a connection says
-    nothing after an answer. WebSockets have neither: what answers refuses them.
+    nothing after an answer.
     """
-    if not hasattr(connection, "cycle") or connection.timeout_keep_alive_task is not None:
+    if connection.timeout_keep_alive_task is not None:
         return False
     return connection.cycle is None or connection.cycle.response_complete
