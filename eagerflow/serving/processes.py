@@ -73,12 +73,16 @@ class WorkerSettings(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A version that workers have: the file of its graph, and how it is tried."""
+    """A version that workers have: the file of its graph, or of what it is a signature of.
+
+    The rest says how it is tried.
+    """
 
     key: int
     file: io.FileIO
     name: str
     number: int
+    signature: str | None
     numerics: str
     sizes: Sequence[Mapping[str, int]]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import os
 import sys
 import threading
 import time
@@ -139,14 +140,16 @@ class Workers:
         file: io.FileIO,
         name: str,
         number: int,
+        signature: str | None,
         numerics: str,
         sizes: Sequence[Mapping[str, int]],
     ) -> tuple[int, float]:
         """Let all workers load and try a version: the key that it has, and its seconds of a row.
 
-        Raises what a worker raised, and CrashedError where the version ends workers.
+        The file is closed when the version is dropped. Raises what a worker raised, and
+        CrashedError where the version ends workers.
         """
-        version = Loaded(self._number(), file, name, number, numerics, sizes)
+        version = Loaded(self._number(), file, name, number, signature, numerics, sizes)
         seconds = 0.0
         lost = 0
         try:
@@ -165,6 +168,10 @@ class Workers:
             self.drop(version.key)
             raise
         return version.key, seconds
+
+    def file(self, key: int) -> io.FileIO:
+        """The file of a version, opened once more."""
+        return io.FileIO(os.dup(self._versions[key].file.fileno()))
 
     def _tried(self, version: Loaded, worker: Worker) -> float | None:
         """The seconds of a row in a worker that has loaded a version; None if the worker ended."""

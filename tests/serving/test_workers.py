@@ -54,7 +54,12 @@ class Together:
 
     def batcher(self, graph, batching, name="m"):
         version = ModelVersion(name, 1, graph)
-        made = Batcher(version, batching, executor=self.pool(version))
+        executor = self.pool(version)
+        made = Batcher(version, batching, executor=executor)
+        made.signatures = {
+            name: Batcher(part, batching, executor=executor.of_signature(name, part))
+            for name, part in version.signatures().items()
+        }
         made.warm_up()
         return made
 
@@ -193,6 +198,48 @@ def test_workers_share_the_memory_of_weights(two):
         assert _memory(pid, "Pss_Shmem") < size * 0.6  # half of it, as the other has the rest
     assert not w.numpy().flags.writeable
     two.run(batcher.drain())
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="tells of memory")
+def test_signatures_share_the_memory_of_weights(two, tmp_path):
+    size = 32 << 20
+    w = ef.Variable(np.ones((size // 4 // 8, 8), "float32"), name="w")
+
+    def network(x):
+        y = x @ w
+        return {"sum": ef.sum(y, axis=1), "max": ef.max(y, axis=1), "min": ef.min(y, axis=1)}
+
+    graph = ef.capture.trace(network, ef.TensorSpec(("n", len(w)), "float32"))
+    graph.save(tmp_path / "m.ef", signatures={name: [name] for name in ("sum", "max", "min")})
+    before = {pid: _memory(pid, "Pss_Shmem") for pid in two.pool.workers.pids}
+    batcher = two.batcher(ef.capture.load(tmp_path / "m.ef"), Batching(1))
+    for name, columns in (("sum", 8), ("max", 1), ("min", 1)):
+        found = two.all_of(batcher.signatures[name], [np.ones((1, len(w)), "float32")])
+        assert found[0][name].tolist() == [columns * len(w)]
+    for pid, old in before.items():  # half of it, as the other has the rest
+        assert _memory(pid, "Pss_Shmem") - old < size * 0.6
+    versions = two.pool.workers._versions
+    kept = [version.file for version in versions.values()][-4:]
+    two.run(batcher.drain())
+    assert all(file.closed for file in kept)
+
+
+def test_what_was_loaded_of_a_broken_version_is_dropped(two, tmp_path, monkeypatch):
+    scaling(1).save(tmp_path / "m.ef", signatures={"totals": ["total"]})
+    graph = ef.capture.load(tmp_path / "m.ef")
+
+    load = two.pool.workers.load
+
+    def load_whole(file, name, number, signature, *more):
+        if signature is not None:
+            raise SessionError("it is broken")
+        return load(file, name, number, signature, *more)
+
+    held = [*two.pool.workers._versions]
+    monkeypatch.setattr(two.pool.workers, "load", load_whole)
+    with pytest.raises(SessionError, match="is broken"):
+        two.batcher(graph, Batching(4))
+    assert [*two.pool.workers._versions] == held
 
 
 def _memory(pid, kind):
