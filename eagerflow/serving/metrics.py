@@ -125,7 +125,11 @@ class Metrics:
     def watch(self, workers: Workers) -> None:
         """Tell how many workers there are, and how many have ended unasked."""
         for name, told, count in (
-            ("eagerflow_workers", "Processes that compute now", lambda: len(workers.pids)),
+            (
+                "eagerflow_workers",
+                "Processes that compute, spare ones too",
+                lambda: len(workers.pids),
+            ),
             ("eagerflow_workers_ended", "Processes that ended unasked", lambda: workers.ended),
         ):
             self._client.Gauge(name, told, registry=self.registry).set_function(count)

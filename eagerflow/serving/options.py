@@ -128,6 +128,9 @@ OPTIONS = (
         fixed=True,
     ),
     Option(
+        "spare_workers", int, 1, "more of them, at once there for those that end", "N", fixed=True
+    ),
+    Option(
         "worker_seconds", float, 60.0, "when a silent worker is replaced", "S", 0.01, fixed=True
     ),
     Option(
@@ -232,7 +235,10 @@ class Configuration(NamedTuple):
             "log": of["log"],
             "trace": of["trace"],
             "workers": WorkerSettings(
-                of["workers"], of["worker_threads"], of["worker_seconds"]
+                of["workers"],
+                of["worker_threads"],
+                of["worker_seconds"],
+                spares=of["spare_workers"],
             ).checked(),
         }
 

@@ -37,7 +37,9 @@ class Workers:
     """
 
     START_SECONDS = 120.0  # for a worker to be there
-    RETRY = 0.2, 30.0  # seconds before one that died at its start is started again: first, longest
+    RETRY = 0.2, 30.0
+    """Seconds before one that has died at its start twice, or more often, is started again: at
+    first, and at most."""
 
     def __init__(
         self,
@@ -52,14 +54,14 @@ class Workers:
         self._changed = threading.Condition()
         self._there: set[Worker] = set()
         self._idle: list[Worker] = []
-        self._starting = settings.processes
+        self._starting = settings.count
         self._problem = ""
         self._closing = threading.Event()
         self.ended = 0
         """How many workers have ended unasked."""
         self._keepers = [
             threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
-            for i in range(settings.processes)
+            for i in range(settings.count)
         ]
         for keeper in self._keepers:
             keeper.start()
@@ -74,7 +76,7 @@ class Workers:
 
     def _keep(self) -> None:
         """Start a worker again and again, as often as it ends."""
-        wait, longest = self.RETRY
+        wait, (first, longest) = 0.0, self.RETRY  # what has ended one may have been by chance
         while not self._closing.is_set():
             worker = None
             try:
@@ -85,10 +87,10 @@ class Workers:
                 if worker is not None:
                     worker.end()
                 self._closing.wait(wait)
-                wait = min(wait * 2, longest)
+                wait = min(wait * 2 or first, longest)
                 self._count_starting(+1)
             else:
-                wait = self.RETRY[0]
+                wait = 0.0
                 worker.process.wait()
                 self._leave(worker)
 
@@ -153,7 +155,7 @@ class Workers:
         seconds = 0.0
         lost = 0
         try:
-            with ThreadPoolExecutor(self.settings.processes) as pool:
+            with ThreadPoolExecutor(self.settings.count) as pool:
                 while missing := self._without(version):
                     for found in pool.map(partial(self._tried, version), missing):
                         lost += found is None

@@ -79,7 +79,7 @@ class Together:
 
 @pytest.fixture(scope="module")
 def two():
-    made = Together(WorkerSettings(2, seconds=30.0, attempts=2))
+    made = Together(WorkerSettings(2, seconds=30.0, attempts=2, spares=0))
     until(lambda: len(made.pool.workers.pids) == 2, 60)
     yield made
     made.close()
@@ -294,7 +294,7 @@ def test_a_request_that_ends_workers_is_refused_and_its_neighbours_answered(two)
 
 
 def test_a_worker_that_hangs_or_stops_is_replaced():
-    made = Together(WorkerSettings(1, seconds=1.0, attempts=2))
+    made = Together(WorkerSettings(1, seconds=1.0, attempts=2, spares=0))
     try:
         batcher = made.batcher(scaling(2), Batching(1))
         (pid,) = made.pool.workers.pids
@@ -316,14 +316,15 @@ def test_a_version_that_ends_workers_is_refused(two):
     until(lambda: len(two.pool.workers.pids) == 2)
 
 
-def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeypatch):
+def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeypatch, caplog):
     mark = tmp_path / "no"
     mark.touch()
     monkeypatch.setenv(NO_START, str(mark))
-    made = Together(WorkerSettings(1))
+    made = Together(WorkerSettings(1, spares=0))
     try:
         with pytest.raises(UnavailableError, match="no worker has started"):
             made.batcher(scaling(2), Batching(1))
+        until(lambda: "could not be started, next try in 0 s" in caplog.text)
         mark.unlink()
         until(lambda: made.pool.workers.pids, 60)
         found = made.all_of(made.batcher(scaling(2), Batching(1)), np.float32([[[1, 1, 1]]]))
@@ -332,9 +333,35 @@ def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeyp
         made.close()
 
 
+def test_a_spare_takes_the_place_of_one_that_ends(tmp_path, monkeypatch):
+    mark = tmp_path / "no"
+    monkeypatch.setenv(NO_START, str(mark))
+    made = Together(WorkerSettings(1, spares=1))
+    try:
+        until(lambda: len(made.pool.workers.pids) == 2, 60)
+        batcher = made.batcher(scaling(2), Batching(1))
+        mark.touch()  # nobody comes in its place
+        os.kill(made.pool.workers.pids[0], signal.SIGKILL)
+        for _ in range(3):
+            found = made.all_of(batcher, np.float32([[[1, 1, 1]]]))
+            assert found[0]["total"].tolist() == [6.0]
+        assert len(made.pool.workers.pids) == 1
+        mark.unlink()
+        until(lambda: len(made.pool.workers.pids) == 2, 60)
+    finally:
+        made.close()
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [{"processes": -1}, {"processes": 1.5}, {"threads": 0}, {"seconds": 0}, {"attempts": 0}],
+    [
+        {"processes": -1},
+        {"processes": 1.5},
+        {"threads": 0},
+        {"seconds": 0},
+        {"attempts": 0},
+        {"spares": -1},
+    ],
 )
 def test_settings_that_cannot_be(wrong):
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -348,7 +375,8 @@ def test_a_server_with_workers(folder):
     with Server(folder, port=0, poll=0.02, workers=1) as server:
         client = Client(server)
         assert client.json(PREDICT, ROW)["predictions"][0]["total"] == 6
-        assert "eagerflow_workers 1.0" in client.call("/metrics")[2].decode()
+        until(lambda: len(server.pool.workers.pids) == 2)
+        assert "eagerflow_workers 2.0" in client.call("/metrics")[2].decode()
         put_version(folder / "scale", 2)
         until(lambda: server.repository.model("scale").current == 2)
         assert client.json(PREDICT, ROW)["predictions"][0]["total"] == 12
@@ -360,7 +388,8 @@ def test_a_server_with_workers(folder):
 
 
 def test_a_worker_that_hangs_does_not_keep_the_server_from_its_end(folder):
-    server = Server(folder, port=0, workers=1, grace=1.0).start()
+    settings = WorkerSettings(1, spares=0)
+    server = Server(folder, port=0, workers=settings, grace=1.0).start()
     (pid,) = server.pool.workers.pids
     os.kill(pid, signal.SIGSTOP)
     client = Client(server)
@@ -383,7 +412,7 @@ CRASHING = """
 import os, signal, sys, time
 import eagerflow as ef
 server = ef.serving.Server(sys.argv[1], port=0, workers=2).start()
-while len(server.pool.workers.pids) < 2:
+while len(server.pool.workers.pids) < 3:
     time.sleep(0.01)
 print(*server.pool.workers.pids, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -395,7 +424,7 @@ def test_workers_end_with_their_server(folder):
         [sys.executable, "-c", CRASHING, str(folder)], stdout=subprocess.PIPE, timeout=120
     )
     pids = list(map(int, done.stdout.split()))
-    assert len(pids) == 2 and done.returncode == -signal.SIGKILL
+    assert len(pids) == 3 and done.returncode == -signal.SIGKILL
     until(lambda: not any(map(_is_running, pids)))
 
 
