@@ -17,7 +17,7 @@ from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
-from eagerflow.serving.connections import end_silent
+from eagerflow.serving.connections import connection_class, end_silent
 from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.limits import Limits
@@ -129,6 +129,7 @@ class Server:
         self._file: tuple[Path, Mapping[str, Any]] | None = None
         self._running: Configuration | None = None
         self._answers: Any = None
+        self._refusal: Callable[[bytes], bytes | None] = lambda path: None
         self._over_grpc: RpcServer | None = None
         self._written = ExitStack()
         self.repository: Repository | None = None
@@ -345,7 +346,7 @@ class Server:
         config.load()
         server = self._uvicorn.Server(config)
         server.capture_signals = nullcontext  # they are whoever's who starts us
-        protocol = _ending(config.http_protocol_class)
+        protocol = connection_class(config.http_protocol_class, lambda path: self._refusal(path))
         state = server.server_state
         listener = Listener(
             listening,
@@ -364,7 +365,10 @@ class Server:
         """Answer requests that come from now on by the settings of now."""
         assert self.repository is not None
         answers = application(self.repository, self._limits, self._access)
-        self._answers = answers if self._journal is None else self._journal.around(answers)
+        if self._journal is None:
+            self._answers, self._refusal = answers, answers.refusal
+        else:  # which notes all
+            self._answers, self._refusal = self._journal.around(answers), lambda path: None
         if self._over_grpc is not None:
             self._over_grpc.change(self._access, self._journal)
 
@@ -425,21 +429,6 @@ class Server:
                 self._told(line)
         except Exception as error:  # whatever it is, the server goes on
             self._told(f"{failed}: {error}")
-
-
-def _ending(protocol: type[Any]) -> type[Any]:
-    """A protocol of uvicorn whose connections call ``ended``, once, when they have ended."""
-
-    class Ending(protocol):  # type: ignore[misc]
-        ended: Callable[[], None] | None = None
-
-        def connection_lost(self, error: Exception | None) -> None:
-            super().connection_lost(error)
-            if self.ended is not None:
-                self.ended()
-                self.ended = None
-
-    return Ending
 
 
 def _journal(log: str, trace: bool) -> Journal | None:
