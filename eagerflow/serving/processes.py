@@ -31,7 +31,7 @@ class WorkerSettings(NamedTuple):
     processes more that have all versions too: a new one takes a second to start, in which they are
     there.
 
-    >>> ef.serving.WorkerSettings(2, threads=3).checked().count
+    >>> ef.serving.WorkerSettings(2, threads=3).checked().total
     3
     """
 
@@ -43,7 +43,7 @@ class WorkerSettings(NamedTuple):
     spares: int = 1
 
     @property
-    def count(self) -> int:
+    def total(self) -> int:
         """How many processes there are."""
         return self.processes + self.spares if self.processes else 0
 

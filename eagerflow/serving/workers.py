@@ -54,14 +54,14 @@ class Workers:
         self._changed = threading.Condition()
         self._there: set[Worker] = set()
         self._idle: list[Worker] = []
-        self._starting = settings.count
+        self._starting = settings.total
         self._problem = ""
         self._closing = threading.Event()
         self.ended = 0
         """How many workers have ended unasked."""
         self._keepers = [
             threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
-            for i in range(settings.count)
+            for i in range(settings.total)
         ]
         for keeper in self._keepers:
             keeper.start()
@@ -155,7 +155,7 @@ class Workers:
         seconds = 0.0
         lost = 0
         try:
-            with ThreadPoolExecutor(self.settings.count) as pool:
+            with ThreadPoolExecutor(self.settings.total) as pool:
                 while missing := self._without(version):
                     for found in pool.map(partial(self._tried, version), missing):
                         lost += found is None
