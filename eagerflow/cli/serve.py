@@ -13,6 +13,7 @@ from typing import Any
 from eagerflow import serving
 from eagerflow.errors import ArgumentError, printable
 from eagerflow.runtime import collector
+from eagerflow.serving.limits import allow_more_files
 from eagerflow.serving.options import OPTIONS, Configuration
 from eagerflow.serving.protocols.first_request import first_request
 from eagerflow.serving.server import run_in_loop
@@ -78,6 +79,7 @@ def _run(options: argparse.Namespace) -> int:
         if models is None:
             raise ArgumentError("there are no models", op="serve", expected="MODELS or --config")
         server = serving.Server(**Configuration(models, values).arguments(), told=told)
+    allow_more_files()
     run_in_loop(_serve(server))
     return 0
 

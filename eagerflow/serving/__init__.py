@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from eagerflow.serving.access import Access, ForbiddenError
-from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.deployment import Deployment, Scaling, deploy
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.refusals import (

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
 
+from eagerflow.errors import EagerflowError
 from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.generation import Generation
 from eagerflow.serving.http import (
     JSON,
+    MAX_KEPT_PATH,
+    MAX_KEPT_PATHS,
     ClientGoneError,
     Deadline,
     HttpRequest,
@@ -19,34 +23,21 @@ from eagerflow.serving.http import (
     lifespan,
     respond,
 )
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
 from eagerflow.serving.protocols.encodings import decoded
-from eagerflow.serving.refusals import UnavailableError, status_of
+from eagerflow.serving.refusals import BusyError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
 from eagerflow.serving.texts import dumps, loads
 
-__all__ = ["Limits", "application"]
+__all__ = ["application"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
 SMALL_BODY = 1 << 16  # bytes that are read before it is looked at who is to answer
 CLIENT_GONE = 499  # what servers note for a client that went before its answer
 _log = logging.getLogger("eagerflow.serving")
-
-
-class Limits(NamedTuple):
-    """What a request may cost: bytes of its body, and seconds to send its head, then its body.
-
-    ``heartbeat`` is how many seconds a stream of events is silent at most.
-
-    >>> ef.serving.Limits(max_body=1 << 20).body_seconds
-    30.0
-    """
-
-    max_body: int = 64 << 20
-    body_seconds: float = 30.0
-    heartbeat: float = 15.0
 
 
 def application(
@@ -66,11 +57,12 @@ class _Application:
     def __init__(self, repository: Repository, limits: Limits, access: Access) -> None:
         self.repository = repository
         self.access = access
-        table = _Endpoints(repository, limits).table()
+        self._endpoints = _Endpoints(repository, limits)
         self._router = Router(
             (method, path, (endpoint, form, path not in _OPEN))
-            for method, path, endpoint, form in table
+            for method, path, endpoint, form in self._endpoints.table()
         )
+        self._asked_for = lru_cache(MAX_KEPT_PATHS)(self._asks_for)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -98,6 +90,38 @@ class _Application:
             else:
                 await body(scope, receive, send)
 
+    def refusal(self, path: bytes) -> bytes | None:
+        """The body that answers a POST for a path, where it is refused for a full queue alone.
+
+        None for all that is to be looked at: a path that is unusual, a model of which an answer may
+        be kept or of whose versions several answer, and where tokens are asked for.
+        """
+        asked = None if self.access.tokens or len(path) > MAX_KEPT_PATH else self._asked_for(path)
+        if asked is None:
+            return None
+        named, form = asked
+        model = self.repository.models.get(named["model"])
+        if model is None or model.cache is not None or model.traffic.split:
+            return None
+        try:
+            model.batcher(*_version_and_label(named)).check_room()
+        except BusyError as error:
+            if self.repository.metrics is not None:
+                self.repository.metrics.refuse(model.name, error)
+            return dumps(form(error))
+        except EagerflowError:
+            return None
+        return None
+
+    def _asks_for(self, path: bytes) -> tuple[Mapping[str, str], Any] | None:
+        """What a path of a request that computes names, and the form of its errors."""
+        if not path.isascii() or b"%" in path:
+            return None
+        target, named, _ = self._router.find("POST", path.partition(b"?")[0].decode())
+        if target is None or target[0] not in self._endpoints.computing():
+            return None
+        return named, target[1]
+
     async def _refuse(self, request: HttpRequest, error: Exception, form: Any, send: Any) -> None:
         """Answer with an error, in the protocol's form."""
         status = status_of(error)
@@ -115,6 +139,12 @@ async def _refuse_path(request: HttpRequest, allowed: Sequence[str], send: Any) 
     told = {"error": f"{request.method} {request.path[:200]}: {why}"}
     headers = JSON | {"allow": ", ".join(allowed)} if allowed else JSON
     await respond(send, dumps(told), headers, 405 if allowed else 404)
+
+
+def _version_and_label(named: Mapping[str, str]) -> tuple[int | None, str | None]:
+    """The version and the label that a path names."""
+    version = named.get("version")
+    return None if version is None else inference.number(version), named.get("label")
 
 
 class _Endpoints:
@@ -166,14 +196,23 @@ class _Endpoints:
             ]
         return rows
 
+    def computing(self) -> tuple[Any, ...]:
+        """The functions of requests that a model computes."""
+        return (
+            self.predict,
+            self.classify,
+            self.regress,
+            self.infer,
+            self.generate,
+            self.generate_stream,
+        )
+
     # What all of them do -------------------------------------------------------------------------
 
     def named(self, request: HttpRequest) -> tuple[Model, int | None, str | None]:
         """The model, version and label that a request's path names."""
-        given = request.named
-        version = given.get("version")
-        number = None if version is None else inference.number(version)
-        return self.repository.model(given["model"]), number, given.get("label")
+        model = self.repository.model(request.named["model"])
+        return model, *_version_and_label(request.named)
 
     def batcher(self, request: HttpRequest) -> Batcher:
         """The version that a request's path names."""

@@ -125,8 +125,12 @@ class Batcher:
 
     def warm_up(self) -> None:
         """Make the plans of all sizes of batches, and time the smallest."""
-        for part in self.parts():
-            part._executor.prepare(part._sizes())
+        try:
+            for part in self.parts():
+                part._executor.prepare(part._sizes())
+        except BaseException:
+            self.release()
+            raise
 
     def _sizes(self) -> list[dict[str, int]]:
         """The free sizes that have plans, the smallest first."""
@@ -429,8 +433,12 @@ class Batcher:
             part.is_open = False
         while self.is_busy:
             await asyncio.sleep(0.005)
+        await asyncio.get_running_loop().run_in_executor(None, self.release)
+
+    def release(self) -> None:
+        """Give back what the version needed; it computes nothing any more."""
         for part in self.parts():
-            await part._executor.release()
+            part._executor.release()
 
 
 def filled(arrays: list[Any], more: int) -> Any:

@@ -1,15 +1,86 @@
-"""Connections on which no request comes: they are ended, so that others find a place."""
+"""Connections as uvicorn has them: told of when they end, ended when no request comes.
+
+A request that is refused for a full queue costs a third when it is not handed on: what a server
+that has too much to do spends on refusals, it does not compute with.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Set
+from http import HTTPStatus
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-__all__ = ["end_silent"]
+__all__ = ["connection_class", "end_silent"]
 
 _LOOK_SECONDS = 0.01, 1.0  # between two looks, at least and at most
+
+
+def connection_class(protocol: type[Any], refusal: Callable[[bytes], bytes | None]) -> type[Any]:
+    """A protocol of uvicorn whose connections call ``ended``, once, when they have ended.
+
+    ``refusal`` gives the body of the answer to a POST for a path that is refused as there is too
+    much to do, and None for any other: it is asked before the request is read, where uvicorn's
+    parser is httptools', and nothing about the request is unusual.
+    """
+
+    class Connection(protocol):  # type: ignore[misc]
+        ended: Callable[[], None] | None = None
+
+        def connection_lost(self, error: Exception | None) -> None:
+            super().connection_lost(error)
+            if self.ended is not None:
+                self.ended()
+                self.ended = None
+
+    class Refusing(Connection):
+        has_refused = False
+
+        def on_headers_complete(self) -> None:
+            body = refusal(self.url) if _is_plain(self) else None
+            if body is None:
+                super().on_headers_complete()
+            else:  # what comes of its body finds the request before it answered, and is dropped
+                self.has_refused = True
+                self.transport.write(_busy(body, self.server_state.default_headers))
+
+        def on_message_complete(self) -> None:
+            super().on_message_complete()
+            if self.has_refused:
+                self.has_refused = False
+                self.on_response_complete()
+
+    return Refusing if hasattr(protocol, "on_headers_complete") else Connection
+
+
+def _is_plain(connection: Any) -> bool:
+    """Whether the request whose head has come may be answered at once.
+
+    That is one behind another, so that all the rest of the connection is as uvicorn has it then.
+    """
+    parser, before = connection.parser, connection.cycle
+    return (
+        before is not None
+        and before.response_complete
+        and parser.get_method() == b"POST"
+        and parser.get_http_version() == "1.1"
+        and parser.should_keep_alive()
+        and not parser.should_upgrade()
+        and not connection.expect_100_continue
+    )
+
+
+def _busy(body: bytes, headers: list[tuple[bytes, bytes]]) -> bytes:
+    """The answer to a request for which there is no room."""
+    status = HTTPStatus.TOO_MANY_REQUESTS
+    rows = [
+        b"HTTP/1.1 %d %s" % (status, status.phrase.encode()),
+        *(b"%s: %s" % header for header in headers),
+        b"content-type: application/json",
+        b"content-length: %d" % len(body),
+    ]
+    return b"\r\n".join([*rows, b"", body])
 
 
 class _Waiting(NamedTuple):
@@ -45,8 +116,8 @@ def _awaits_head(connection: Any) -> bool:
     """Whether nothing but the head of a request can come next, and nobody else looks at the time.
 
     uvicorn has a cycle for each request whose head has come, and a timer while a connection says
-    nothing after an answer. WebSockets have neither: what answers refuses them.
+    nothing after an answer.
     """
-    if not hasattr(connection, "cycle") or connection.timeout_keep_alive_task is not None:
+    if connection.timeout_keep_alive_task is not None:
         return False
     return connection.cycle is None or connection.cycle.response_complete

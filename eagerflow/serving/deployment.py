@@ -22,8 +22,8 @@ from eagerflow.runtime.ray_library import (
     told_by_environment,
 )
 from eagerflow.serving.access import Access
-from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.options import checked
 from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.replica import Replica, Settings, trial

@@ -61,8 +61,12 @@ class Executor(ABC):
         """The outputs of these places, as NumPy arrays; called in any thread."""
 
     @abstractmethod
-    async def release(self) -> None:
-        """Give back what the version needed."""
+    def of_signature(self, name: str, version: ModelVersion) -> Executor:
+        """What computes a signature of the version, with the same weights."""
+
+    @abstractmethod
+    def release(self) -> None:
+        """Give back what the version needed; called in any thread, and may take long."""
 
 
 def _begun(pool: ThreadPoolExecutor, work: Work, end: End) -> None:
@@ -115,7 +119,11 @@ class InProcess(Executor):
         """See ``Executor.compute``."""
         return self.version.compute(inputs, outputs)
 
-    async def release(self) -> None:
+    def of_signature(self, name: str, version: ModelVersion) -> Executor:
+        """See ``Executor.of_signature``."""
+        return InProcess(version)
+
+    def release(self) -> None:
         """See ``Executor.release``."""
         if self._pool is not None:
             self._pool.shutdown(wait=False)
@@ -134,7 +142,6 @@ class Pool:
         self._waiting: list[Callable[[], None]] = []
         self.is_ending = False
         self._threads = ThreadPoolExecutor(settings.processes, "eagerflow-batch")
-        self._housekeeping = ThreadPoolExecutor(1, "eagerflow-drop")
 
     def __call__(self, version: ModelVersion) -> InWorkers:
         """What computes the batches of a version."""
@@ -159,42 +166,51 @@ class Pool:
 
         _begun(self._threads, work, ended)
 
-    async def drop(self, key: int) -> None:
+    def drop(self, key: int) -> None:
         """Let all workers forget a version, unless they end anyway."""
-        if self.is_ending:
-            return
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._housekeeping, self.workers.drop, key)
+        if not self.is_ending:
+            self.workers.drop(key)
 
     async def close(self) -> None:
         """End the workers."""
         await asyncio.get_running_loop().run_in_executor(None, self.workers.close)
         self._threads.shutdown(wait=False)
-        self._housekeeping.shutdown(wait=False)
 
 
 class InWorkers(Executor):
-    """Batches in the workers of a pool, as many at a time as there are."""
+    """Batches in the workers of a pool, as many at a time as there are.
 
-    def __init__(self, version: ModelVersion, pool: Pool) -> None:
+    ``signature`` is the one of the version's file that is computed, which ``whole`` has put there.
+    """
+
+    def __init__(
+        self,
+        version: ModelVersion,
+        pool: Pool,
+        whole: InWorkers | None = None,
+        signature: str | None = None,
+    ) -> None:
         super().__init__(version)
         self._pool = pool
+        self._whole = whole
+        self._signature = signature
         self._key: int | None = None
 
-    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
-        """Give the workers the version, and let go of weights of our own.
+    def of_signature(self, name: str, version: ModelVersion) -> Executor:
+        """See ``Executor.of_signature``; the version itself has to be prepared first."""
+        return InWorkers(version, self._pool, self, name)
 
-        Its graph goes into a file without a name, which all map. The file that it came from is
-        not mapped: what is written over it, or cuts it, would be seen.
-        """
-        version = self.version
-        file = _nameless()
+    def prepare(self, sizes: Sequence[Mapping[str, int]]) -> None:
+        """Give the workers the version, all of which map one file."""
+        version, workers = self.version, self._pool.workers
+        if self._whole is None:
+            file = _with_weights(version.graph)
+        else:
+            assert self._whole._key is not None, "prepare has not been called"
+            file = workers.file(self._whole._key)
         try:
-            write_open(version.graph, file)
-            mapped = map_open(file)
-            put_together(_variables(version.graph), [v.value for v in _variables(mapped)])
-            told = version.name, version.number, version.numerics, sizes
-            self._key, version.seconds = self._pool.workers.load(file, *told)
+            told = version.name, version.number, self._signature, version.numerics, sizes
+            self._key, version.seconds = workers.load(file, *told)
         except BaseException:
             file.close()
             raise
@@ -212,10 +228,27 @@ class InWorkers(Executor):
         assert self._key is not None, "prepare has not been called"
         return self._pool.workers.compute(self._key, [np.asarray(x) for x in inputs], outputs)
 
-    async def release(self) -> None:
+    def release(self) -> None:
         """See ``Executor.release``."""
         if self._key is not None:
-            await self._pool.drop(self._key)
+            self._pool.drop(self._key)
+            self._key = None
+
+
+def _with_weights(graph: Graph) -> io.FileIO:
+    """A file without a name that a graph was written into, whose weights are the graph's own now.
+
+    The file that it came from is not mapped: what is written over it, or cuts it, would be seen.
+    """
+    file = _nameless()
+    try:
+        write_open(graph, file)
+        mapped = map_open(file)
+        put_together(_variables(graph), [v.value for v in _variables(mapped)])
+    except BaseException:
+        file.close()
+        raise
+    return file
 
 
 def _variables(graph: Graph) -> list[Variable]:

@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from eagerflow import extras
+from eagerflow.serving.limits import Places
 from eagerflow.serving.refusals import status_of
 from eagerflow.serving.workers import Workers
 
@@ -87,6 +88,12 @@ class Metrics:
             "Requests that had an error for an answer, by its HTTP status",
             ("model", "status"),
         )
+        self._refused_connections = made(
+            client.Counter,
+            "refused_connections",
+            "Connections and calls that had no place, for all (server) or for their address",
+            ("limit",),
+        )
         self.waiting = made(
             client.Gauge, "waiting_requests", "Requests that wait or are computed now"
         )
@@ -118,10 +125,23 @@ class Metrics:
     def watch(self, workers: Workers) -> None:
         """Tell how many workers there are, and how many have ended unasked."""
         for name, told, count in (
-            ("eagerflow_workers", "Processes that compute now", lambda: len(workers.pids)),
+            (
+                "eagerflow_workers",
+                "Processes that compute, spare ones too",
+                lambda: len(workers.pids),
+            ),
             ("eagerflow_workers_ended", "Processes that ended unasked", lambda: workers.ended),
         ):
             self._client.Gauge(name, told, registry=self.registry).set_function(count)
+
+    def count_places(self, name: str, told: str, places: Places) -> None:
+        """Tell how many places are taken."""
+        gauge = self._client.Gauge(f"eagerflow_{name}", told, registry=self.registry)
+        gauge.set_function(lambda: places.taken)
+
+    def refuse_connection(self, limit: str) -> None:
+        """Count a connection, or a call, that had no place."""
+        self._refused_connections.labels(limit).inc()
 
     def shadowed(self, model: str, version: str, outcome: str, largest: float) -> None:
         """Count an answer of a shadow, and note the largest difference until now."""

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, NoReturn
 
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.access import Access, tokens_of
-from eagerflow.serving.application import Limits
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.journal import FORMS
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.repository import Folder, ModelOptions, Policy
 from eagerflow.serving.traffic import Traffic
@@ -106,6 +106,16 @@ OPTIONS = (
     Option("cache", int, 0, "answers that each model keeps for equal requests", "MIB"),
     Option("max_body", int, 64, "the largest body of a request", "MIB", 1),
     Option("body_seconds", float, 30.0, "time for a request's head, then its body", "S", 0.01),
+    Option("max_connections", int, 4096, "open at once, and calls over gRPC", "N", 1),
+    Option(
+        "client_connections",
+        int,
+        None,
+        "of one address; default: three quarters of all",
+        "N",
+        1,
+    ),
+    Option("idle_seconds", float, 300.0, "silence that ends streams of gRPC", "S", 0.01),
     Option("poll", float, 1.0, "how often files are looked at", "S", 0.01),
     Option("workers", int, 0, "processes that compute; 0: the server's own", "N", fixed=True),
     Option(
@@ -116,6 +126,9 @@ OPTIONS = (
         "N",
         1,
         fixed=True,
+    ),
+    Option(
+        "spare_workers", int, 1, "more of them, at once there for those that end", "N", fixed=True
     ),
     Option(
         "worker_seconds", float, 60.0, "when a silent worker is replaced", "S", 0.01, fixed=True
@@ -206,7 +219,13 @@ class Configuration(NamedTuple):
             "grpc_port": of["grpc_port"] if of["grpc"] else None,
             "policy": Policy(latest=of["versions"]),
             "batching": _batching(of),
-            "limits": Limits(of["max_body"] << 20, of["body_seconds"]),
+            "limits": Limits(
+                of["max_body"] << 20,
+                of["body_seconds"],
+                max_connections=of["max_connections"],
+                client_connections=of["client_connections"],
+                idle_seconds=of["idle_seconds"],
+            ),
             "access": Access(_tokens(of), of["certificate"], of["key"]).checked(),
             "numerics": of["numerics"],
             "cache": of["cache"] << 20 or None,
@@ -216,7 +235,10 @@ class Configuration(NamedTuple):
             "log": of["log"],
             "trace": of["trace"],
             "workers": WorkerSettings(
-                of["workers"], of["worker_threads"], of["worker_seconds"]
+                of["workers"],
+                of["worker_threads"],
+                of["worker_seconds"],
+                spares=of["spare_workers"],
             ).checked(),
         }
 

@@ -242,4 +242,4 @@ def _workers(repository: Repository) -> str:
     there = of("eagerflow_workers")
     if there is None:
         return ""
-    return f"{there:.0f} workers compute; {of('eagerflow_workers_ended'):.0f} have ended unasked"
+    return f"{there:.0f} workers are there; {of('eagerflow_workers_ended'):.0f} have ended unasked"

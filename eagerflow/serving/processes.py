@@ -27,10 +27,12 @@ class WorkerSettings(NamedTuple):
     With 0 ``processes`` the server computes itself. Each worker has ``threads`` (None: the
     processors, shared between them). One that does not answer for ``seconds`` is replaced, and
     ``load_seconds`` is how long it may take to load and try a version. A batch is begun
-    ``attempts`` times if its worker ends, then each of its requests as often.
+    ``attempts`` times if its worker ends, then each of its requests as often. ``spares`` are
+    processes more that have all versions too: a new one takes a second to start, in which they are
+    there.
 
-    >>> ef.serving.WorkerSettings(2, threads=3).checked()
-    WorkerSettings(processes=2, threads=3, seconds=60.0, load_seconds=600.0, attempts=3)
+    >>> ef.serving.WorkerSettings(2, threads=3).checked().total
+    3
     """
 
     processes: int = 0
@@ -38,10 +40,16 @@ class WorkerSettings(NamedTuple):
     seconds: float = 60.0
     load_seconds: float = 600.0
     attempts: int = 3
+    spares: int = 1
+
+    @property
+    def total(self) -> int:
+        """How many processes there are."""
+        return self.processes + self.spares if self.processes else 0
 
     def checked(self) -> WorkerSettings:
         """These settings; ArgumentError for what cannot be."""
-        least = {"processes": 0, "threads": 1, "attempts": 1}
+        least = {"processes": 0, "threads": 1, "attempts": 1, "spares": 0}
         for name, bound in least.items():
             value = getattr(self, name)
             if name == "threads" and value is None:
@@ -73,12 +81,16 @@ class WorkerSettings(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """A version that workers have: the file of its graph, and how it is tried."""
+    """A version that workers have: the file of its graph, or of what it is a signature of.
+
+    The rest says how it is tried.
+    """
 
     key: int
     file: io.FileIO
     name: str
     number: int
+    signature: str | None
     numerics: str
     sizes: Sequence[Mapping[str, int]]
 

@@ -17,9 +17,10 @@ from eagerflow import extras
 from eagerflow.errors import EagerflowError
 from eagerflow.runtime import threads
 from eagerflow.serving.access import Access
-from eagerflow.serving.application import Limits, application
+from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.http import JSON, respond
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Folder, Models, Policy, Repository

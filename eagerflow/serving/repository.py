@@ -377,12 +377,14 @@ class Repository:
             raise FileFormatError("it is no file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path, self._numerics)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
-        if version.signature.state is not None:
+        has_state = version.signature.state is not None
+        executor = InProcess(version) if has_state else self._executor(version)
+        if has_state:
             made: Batcher = SequenceBatcher(version, model.batching, counts, model.sequences)
         else:
-            made = Batcher(version, model.batching, counts, self._executor(version))
+            made = Batcher(version, model.batching, counts, executor)
         made.signatures = {
-            name: Batcher(part, model.batching, counts, self._executor(part))
+            name: Batcher(part, model.batching, counts, executor.of_signature(name, part))
             for name, part in version.signatures().items()
         }
         made.warm_up()

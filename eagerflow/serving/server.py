@@ -15,11 +15,13 @@ from typing import Any
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
-from eagerflow.serving.application import Limits, application
+from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
-from eagerflow.serving.connections import end_silent
+from eagerflow.serving.connections import connection_class, end_silent
 from eagerflow.serving.executors import InProcess, Pool
 from eagerflow.serving.journal import Journal, written
+from eagerflow.serving.limits import Limits
+from eagerflow.serving.listening import Listener
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.options import Configuration, checked
 from eagerflow.serving.processes import WorkerSettings
@@ -127,6 +129,7 @@ class Server:
         self._file: tuple[Path, Mapping[str, Any]] | None = None
         self._running: Configuration | None = None
         self._answers: Any = None
+        self._refusal: Callable[[bytes], bytes | None] = lambda path: None
         self._over_grpc: RpcServer | None = None
         self._written = ExitStack()
         self.repository: Repository | None = None
@@ -175,8 +178,9 @@ class Server:
         self._running = found
         self._take(of, journal)  # at once: a model that is being loaded can take long
         lines = [f"changed: {', '.join(sorted(changed))}"] if changed else []
-        if "max_body" in changed and self._over_grpc is not None:
-            refused.append("max_body over gRPC")
+        if self._over_grpc is not None:
+            fixed = ("max_body", "max_connections", "idle_seconds")
+            refused += [f"{name} over gRPC" for name in fixed if name in changed]
         if refused:
             lines.append(f"{', '.join(refused)} cannot change while it runs: restart the server")
         lines += await self.repository.configure(plan)
@@ -296,6 +300,37 @@ class Server:
         """Answer requests until the server is asked to stop."""
         assert self._stopping is not None
         self._answer_anew()
+        server, listener = self._web_server(repository, listening)
+        await self._start_rpc(repository)
+        watching = asyncio.create_task(self._watch_models(repository))
+        reading = asyncio.create_task(self._watch_configuration())
+        serving = asyncio.create_task(server.serve(sockets=[]))  # ours is taken care of here
+        ending = asyncio.create_task(
+            end_silent(server.server_state.connections, lambda: self._limits.body_seconds)
+        )
+        stopping = asyncio.create_task(self._stopping.wait())
+        try:
+            while not server.started and not serving.done():
+                await asyncio.sleep(0.001)
+            listener.start()
+            self._started.set()
+            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            repository.is_leaving = True
+            await asyncio.sleep(self._leave)
+        finally:
+            for task in (watching, reading, ending, stopping):
+                task.cancel()
+            await listener.close()
+            server.config.timeout_graceful_shutdown = math.ceil(self._grace)
+            server.should_exit = True
+            if self._over_grpc is not None:
+                await self._over_grpc.stop(self._grace)
+            await serving
+
+    def _web_server(self, repository: Repository, listening: socket.socket) -> tuple[Any, Listener]:
+        """The server of uvicorn, and what gives it connections."""
+        metrics = repository.metrics
+        assert metrics is not None
         config = self._uvicorn.Config(
             # What answers is looked up for each request: a reload makes another one.
             lambda scope, receive, send: self._answers(scope, receive, send),
@@ -305,39 +340,35 @@ class Server:
             proxy_headers=False,  # nothing here asks where a client is
             server_header=False,
             lifespan="off",
+            ws="none",
             **self._access.transport(),
         )
+        config.load()
         server = self._uvicorn.Server(config)
         server.capture_signals = nullcontext  # they are whoever's who starts us
-        await self._start_rpc(repository)
-        watching = asyncio.create_task(self._watch_models(repository))
-        reading = asyncio.create_task(self._watch_configuration())
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        ending = asyncio.create_task(
-            end_silent(server.server_state.connections, lambda: self._limits.body_seconds)
+        protocol = connection_class(config.http_protocol_class, lambda path: self._refusal(path))
+        state = server.server_state
+        listener = Listener(
+            listening,
+            lambda: protocol(config=config, server_state=state, app_state={}),
+            lambda: self._limits,
+            config.ssl,
+            refused=metrics.refuse_connection,
         )
-        stopping = asyncio.create_task(self._stopping.wait())
-        try:
-            while not server.started and not serving.done():
-                await asyncio.sleep(0.001)
-            self._started.set()
-            await asyncio.wait([serving, stopping], return_when=asyncio.FIRST_COMPLETED)
-            repository.is_leaving = True
-            await asyncio.sleep(self._leave)
-        finally:
-            for task in (watching, reading, ending, stopping):
-                task.cancel()
-            config.timeout_graceful_shutdown = math.ceil(self._grace)
-            server.should_exit = True
-            if self._over_grpc is not None:
-                await self._over_grpc.stop(self._grace)
-            await serving
+        metrics.count_places("connections", "Connections over HTTP", listener.places)
+        most = listener.places.most
+        if most < self._limits.max_connections:
+            self._told(f"{most:.0f} connections at most: the process may not open more files")
+        return server, listener
 
     def _answer_anew(self) -> None:
         """Answer requests that come from now on by the settings of now."""
         assert self.repository is not None
         answers = application(self.repository, self._limits, self._access)
-        self._answers = answers if self._journal is None else self._journal.around(answers)
+        if self._journal is None:
+            self._answers, self._refusal = answers, answers.refusal
+        else:  # which notes all
+            self._answers, self._refusal = self._journal.around(answers), lambda path: None
         if self._over_grpc is not None:
             self._over_grpc.change(self._access, self._journal)
 
@@ -346,8 +377,8 @@ class Server:
         if self.grpc_port is None:
             return
         address = f"[{self.host}]" if ":" in self.host else self.host
-        made = RpcServer(repository, self._access, self._journal)
-        self.grpc_port = await made.start(f"{address}:{self.grpc_port}", self._limits.max_body)
+        made = RpcServer(repository, lambda: self._limits, self._access, self._journal)
+        self.grpc_port = await made.start(f"{address}:{self.grpc_port}")
         self._over_grpc = made
 
     def _bound(self) -> socket.socket:

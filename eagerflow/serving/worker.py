@@ -44,6 +44,8 @@ class _Worker:
         with io.FileIO(channel.receive_file()) as file:
             graph = map_open(file)
         name, number, numerics = (message[key] for key in ("name", "number", "numerics"))
+        if message["signature"] is not None:
+            graph = graph.signature(message["signature"])
         version = ModelVersion(name, number, graph, numerics)
         with_recorder(None, version.try_out, message["sizes"])
         self.versions[message["key"]] = version

@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import itertools
 import logging
+import os
 import sys
 import threading
 import time
@@ -36,7 +37,9 @@ class Workers:
     """
 
     START_SECONDS = 120.0  # for a worker to be there
-    RETRY = 0.2, 30.0  # seconds before one that died at its start is started again: first, longest
+    RETRY = 0.2, 30.0
+    """Seconds before one that has died at its start twice, or more often, is started again: at
+    first, and at most."""
 
     def __init__(
         self,
@@ -51,14 +54,14 @@ class Workers:
         self._changed = threading.Condition()
         self._there: set[Worker] = set()
         self._idle: list[Worker] = []
-        self._starting = settings.processes
+        self._starting = settings.total
         self._problem = ""
         self._closing = threading.Event()
         self.ended = 0
         """How many workers have ended unasked."""
         self._keepers = [
             threading.Thread(target=self._keep, name=f"eagerflow-worker-{i}", daemon=True)
-            for i in range(settings.processes)
+            for i in range(settings.total)
         ]
         for keeper in self._keepers:
             keeper.start()
@@ -73,7 +76,7 @@ class Workers:
 
     def _keep(self) -> None:
         """Start a worker again and again, as often as it ends."""
-        wait, longest = self.RETRY
+        wait, (first, longest) = 0.0, self.RETRY  # what has ended one may have been by chance
         while not self._closing.is_set():
             worker = None
             try:
@@ -84,10 +87,10 @@ class Workers:
                 if worker is not None:
                     worker.end()
                 self._closing.wait(wait)
-                wait = min(wait * 2, longest)
+                wait = min(wait * 2 or first, longest)
                 self._count_starting(+1)
             else:
-                wait = self.RETRY[0]
+                wait = 0.0
                 worker.process.wait()
                 self._leave(worker)
 
@@ -139,18 +142,20 @@ class Workers:
         file: io.FileIO,
         name: str,
         number: int,
+        signature: str | None,
         numerics: str,
         sizes: Sequence[Mapping[str, int]],
     ) -> tuple[int, float]:
         """Let all workers load and try a version: the key that it has, and its seconds of a row.
 
-        Raises what a worker raised, and CrashedError where the version ends workers.
+        The file is closed when the version is dropped. Raises what a worker raised, and
+        CrashedError where the version ends workers.
         """
-        version = Loaded(self._number(), file, name, number, numerics, sizes)
+        version = Loaded(self._number(), file, name, number, signature, numerics, sizes)
         seconds = 0.0
         lost = 0
         try:
-            with ThreadPoolExecutor(self.settings.processes) as pool:
+            with ThreadPoolExecutor(self.settings.total) as pool:
                 while missing := self._without(version):
                     for found in pool.map(partial(self._tried, version), missing):
                         lost += found is None
@@ -165,6 +170,10 @@ class Workers:
             self.drop(version.key)
             raise
         return version.key, seconds
+
+    def file(self, key: int) -> io.FileIO:
+        """The file of a version, opened once more."""
+        return io.FileIO(os.dup(self._versions[key].file.fileno()))
 
     def _tried(self, version: Loaded, worker: Worker) -> float | None:
         """The seconds of a row in a worker that has loaded a version; None if the worker ended."""

@@ -13,15 +13,18 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from statistics import median
 
 import grpc
+import grpc.aio
 import numpy as np
 
 import eagerflow as ef
 from eagerflow.serving.protocols.messages import messages
 from eagerflow.serving.protocols.rpc import SERVICE
+from tests.serving.http2 import begun_call, data_frame
 from tests.serving.models import put_version
 from tests.serving.mutations import Called, Streamed, framed, inference_message, malformed
 from tests.serving.served import Connection, ServerProcess
@@ -37,7 +40,11 @@ BODY_SECONDS = 2.0
 SLOW = 300
 ROW = framed("POST", "/v1/models/scale:predict", b'{"instances": [[1.0, 2.0, 3.0]]}')
 ROW_ANSWER = {"predictions": [{"y": [1.0, 2.0, 3.0], "total": 6.0}]}
-CONFIG = f"max_body = 1\nbody_seconds = {BODY_SECONDS}\npoll = 0.2\n"
+CONFIG = f"""max_body = 1
+body_seconds = {BODY_SECONDS}
+idle_seconds = {BODY_SECONDS}
+poll = 0.2
+"""
 
 
 def put_models(folder):
@@ -227,18 +234,37 @@ async def _median(server, most, goes_on=lambda: True):
     return median(found)
 
 
-async def _drip(server, data, sent, opened):
-    """Send one byte a second; gives what the server says before it ends the connection."""
-    reader, writer = await asyncio.open_connection(server.host, server.port)
+async def _rpc_median(server, most, goes_on=lambda: True):
+    """As ``_median``, over gRPC."""
+    found = []
+    async with grpc.aio.insecure_channel(f"{server.host}:{server.grpc_port}") as channel:
+        call = channel.unary_unary(f"/{SERVICE}/ModelInfer")
+        asked = messages()["ModelInferRequest"](model_name="scale")
+        asked.inputs.add(name="x", datatype="FP32", shape=(1, 3))
+        asked.raw_input_contents.append(np.ones(3, "f4").tobytes())
+        while len(found) < most and goes_on():
+            begin = time.perf_counter()
+            await call(asked.SerializeToString(), timeout=20)
+            found.append(time.perf_counter() - begin)
+    assert len(found) > most // 10
+    return median(found)
+
+
+async def _drip(address, parts, opened):
+    """Send the first part, then one a second; what the server says before it ends the connection.
+
+    The address is that of the server.
+    """
+    reader, writer = await asyncio.open_connection(*address)
     try:
         opened.release()
-        writer.write(data[:sent])
+        writer.write(parts[0])
         answer = asyncio.ensure_future(reader.read())
-        for place in range(sent, len(data)):
+        for part in parts[1:]:
             await asyncio.wait([answer], timeout=1.0)
             if answer.done():
                 break
-            writer.write(data[place : place + 1])
+            writer.write(part)
         return await answer
     except ConnectionError:
         return b""
@@ -246,27 +272,55 @@ async def _drip(server, data, sent, opened):
         writer.close()
 
 
-async def _slow_senders(server, count):
-    plain = await _median(server, 300)
-    body, opened = framed("POST", "/v1/models/scale:predict", b" " * 1000), asyncio.Semaphore(0)
-    parts = ((body, body.index(b" " * 10)), (body, 20), (body, 0))
+def _by_bytes(data, sent):
+    """Data in parts of a byte each, behind a first one."""
+    return [data[:sent], *(data[i : i + 1] for i in range(sent, len(data)))]
+
+
+def _slow_http():
+    """A slow body, a slow head, and silence, as parts."""
+    body = framed("POST", "/v1/models/scale:predict", b" " * 1000)
+    return [_by_bytes(body, n) for n in (body.index(b" " * 10), 20, 0)]
+
+
+def _slow_grpc():
+    """A slow message of a call, one of a stream, and a slow head of a call, as parts."""
+    calls = [begun_call(f"/{SERVICE}/{name}") for name in ("ModelInfer", "ModelStreamInfer")]
+    message = (1000).to_bytes(5, "big")
+    dripping = [data_frame(bytes([byte])) for byte in message + bytes(995)]
+    return [*([call, *dripping] for call in calls), _by_bytes(calls[0], len(calls[0]) - 40)]
+
+
+async def _slow_senders(address, kinds, measured, count):
+    """The medians alone and beside so many slow senders, and what these are told, by kind."""
+    plain = await measured(300)
+    opened = asyncio.Semaphore(0)
     slow = [
-        asyncio.create_task(_drip(server, *parts[i % len(parts)], opened)) for i in range(count)
+        asyncio.create_task(_drip(address, kinds[i % len(kinds)], opened)) for i in range(count)
     ]
     for _ in slow:
         await opened.acquire()
-    beside = await _median(server, 300, lambda: not any(task.done() for task in slow))
+    beside = await measured(300, lambda: not any(task.done() for task in slow))
     answers = await asyncio.wait_for(asyncio.gather(*slow), 30 * BODY_SECONDS)
-    return plain, beside, [answers[i :: len(parts)] for i in range(len(parts))]
+    return plain, beside, [answers[i :: len(kinds)] for i in range(len(kinds))]
 
 
 def slow_senders(server, count=SLOW):
     """Many that send a byte a second: others are answered as before, and they are let go."""
-    plain, beside, (bodies, heads, silent) = asyncio.run(_slow_senders(server, count))
-    print(f"median of {plain * 1e3:.2f} ms, {beside * 1e3:.2f} ms beside {count} slow senders")
-    assert beside < 4 * plain + 0.005
-    assert all(answer.startswith(b"HTTP/1.1 504") for answer in bodies)
-    assert len(heads) == len(silent) == count // 3
+    http = (server.host, server.port), _slow_http(), partial(_median, server)
+    rpc = (server.host, server.grpc_port), _slow_grpc(), partial(_rpc_median, server)
+    for kind, told in (("HTTP", http), ("gRPC", rpc)):
+        plain, beside, answers = asyncio.run(_slow_senders(*told, count))
+        print(
+            f"{kind}: median of {plain * 1e3:.2f} ms, {beside * 1e3:.2f} ms beside {count} slow "
+            "senders"
+        )
+        assert beside < 4 * plain + 0.005
+        assert [len(one) for one in answers] == [count // 3] * 3
+        if kind == "HTTP":
+            assert all(answer.startswith(b"HTTP/1.1 504") for answer in answers[0])
+        else:
+            assert all(b"took too long" in answer for one in answers[:2] for answer in one)
 
 
 def main():

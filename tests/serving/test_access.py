@@ -81,14 +81,20 @@ def test_rpc(guarded, header, ok):
     assert answers == ([None] * 2 if ok else ["UNAUTHENTICATED"] * 2)
 
 
-def test_tls(folder, tmp_path):
-    paths = tmp_path / "key.pem", tmp_path / "certificate.pem"
+def with_certificate(folder):
+    """Access by TLS, with a new key and certificate in a folder."""
+    paths = folder / "key.pem", folder / "certificate.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -batch -subj /CN=localhost"
     command += " -addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out certificate.pem"
-    made = subprocess.run(command.split(), capture_output=True, cwd=tmp_path)
+    made = subprocess.run(command.split(), capture_output=True, cwd=folder)
     if made.returncode:
         pytest.skip("openssl cannot make a certificate here")
-    access = Access((), paths[1], paths[0])
+    return Access((), paths[1], paths[0])
+
+
+def test_tls(folder, tmp_path):
+    access = with_certificate(tmp_path)
+    paths = access.key, access.certificate
     with ef.serving.Server(folder, port=0, grpc_port=0, access=access) as server:
         trusted = ssl.create_default_context(cafile=str(paths[1]))
         url = f"{server.url}/v2/health/live"

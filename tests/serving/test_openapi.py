@@ -8,7 +8,8 @@ import subprocess
 
 import pytest
 
-from eagerflow.serving.application import Limits, _Endpoints
+from eagerflow.serving.application import _Endpoints
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.openapi import OPERATIONS
 from tests.serving.test_server import INFER, PREDICT, ROW
 

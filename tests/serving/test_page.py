@@ -56,6 +56,7 @@ def test_who_answers_is_told_live(folder):
             client.json("/v1/models/scale:predict", {"instances": [[1, 2, 3]]})
         shadowing = server.repository.model("scale").shadowing
         until(lambda: sum(shadowing.counts.values()) == 4)
+        until(lambda: len(server.pool.workers.pids) == 2)
         told = client.json("/figures")
         shown = "".join(Page(client.call("/")[2].decode()).texts)
         client.close()
@@ -64,7 +65,7 @@ def test_who_answers_is_told_live(folder):
     assert states[:3] == ["shadow of 100 %", "answers 25 %", "answers 75 % (old)"]
     assert states[3].startswith("broken: ") and model["rows"][3]["broken"]
     assert model["notes"] == "Version 3 is a shadow: 4 different; largest difference 12"
-    assert told["workers"] == "1 workers compute; 0 have ended unasked"
+    assert told["workers"] == "2 workers are there; 0 have ended unasked"
     for text in (*states, model["notes"], told["workers"]):
         assert text in shown
 

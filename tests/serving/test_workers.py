@@ -54,7 +54,12 @@ class Together:
 
     def batcher(self, graph, batching, name="m"):
         version = ModelVersion(name, 1, graph)
-        made = Batcher(version, batching, executor=self.pool(version))
+        executor = self.pool(version)
+        made = Batcher(version, batching, executor=executor)
+        made.signatures = {
+            name: Batcher(part, batching, executor=executor.of_signature(name, part))
+            for name, part in version.signatures().items()
+        }
         made.warm_up()
         return made
 
@@ -74,7 +79,7 @@ class Together:
 
 @pytest.fixture(scope="module")
 def two():
-    made = Together(WorkerSettings(2, seconds=30.0, attempts=2))
+    made = Together(WorkerSettings(2, seconds=30.0, attempts=2, spares=0))
     until(lambda: len(made.pool.workers.pids) == 2, 60)
     yield made
     made.close()
@@ -195,6 +200,48 @@ def test_workers_share_the_memory_of_weights(two):
     two.run(batcher.drain())
 
 
+@pytest.mark.skipif(not os.path.exists("/proc/self/smaps_rollup"), reason="tells of memory")
+def test_signatures_share_the_memory_of_weights(two, tmp_path):
+    size = 32 << 20
+    w = ef.Variable(np.ones((size // 4 // 8, 8), "float32"), name="w")
+
+    def network(x):
+        y = x @ w
+        return {"sum": ef.sum(y, axis=1), "max": ef.max(y, axis=1), "min": ef.min(y, axis=1)}
+
+    graph = ef.capture.trace(network, ef.TensorSpec(("n", len(w)), "float32"))
+    graph.save(tmp_path / "m.ef", signatures={name: [name] for name in ("sum", "max", "min")})
+    before = {pid: _memory(pid, "Pss_Shmem") for pid in two.pool.workers.pids}
+    batcher = two.batcher(ef.capture.load(tmp_path / "m.ef"), Batching(1))
+    for name, columns in (("sum", 8), ("max", 1), ("min", 1)):
+        found = two.all_of(batcher.signatures[name], [np.ones((1, len(w)), "float32")])
+        assert found[0][name].tolist() == [columns * len(w)]
+    for pid, old in before.items():  # half of it, as the other has the rest
+        assert _memory(pid, "Pss_Shmem") - old < size * 0.6
+    versions = two.pool.workers._versions
+    kept = [version.file for version in versions.values()][-4:]
+    two.run(batcher.drain())
+    assert all(file.closed for file in kept)
+
+
+def test_what_was_loaded_of_a_broken_version_is_dropped(two, tmp_path, monkeypatch):
+    scaling(1).save(tmp_path / "m.ef", signatures={"totals": ["total"]})
+    graph = ef.capture.load(tmp_path / "m.ef")
+
+    load = two.pool.workers.load
+
+    def load_whole(file, name, number, signature, *more):
+        if signature is not None:
+            raise SessionError("it is broken")
+        return load(file, name, number, signature, *more)
+
+    held = [*two.pool.workers._versions]
+    monkeypatch.setattr(two.pool.workers, "load", load_whole)
+    with pytest.raises(SessionError, match="is broken"):
+        two.batcher(graph, Batching(4))
+    assert [*two.pool.workers._versions] == held
+
+
 def _memory(pid, kind):
     with open(f"/proc/{pid}/smaps_rollup") as file:
         return next(int(line.split()[1]) << 10 for line in file if line.startswith(kind + ":"))
@@ -247,7 +294,7 @@ def test_a_request_that_ends_workers_is_refused_and_its_neighbours_answered(two)
 
 
 def test_a_worker_that_hangs_or_stops_is_replaced():
-    made = Together(WorkerSettings(1, seconds=1.0, attempts=2))
+    made = Together(WorkerSettings(1, seconds=1.0, attempts=2, spares=0))
     try:
         batcher = made.batcher(scaling(2), Batching(1))
         (pid,) = made.pool.workers.pids
@@ -269,14 +316,15 @@ def test_a_version_that_ends_workers_is_refused(two):
     until(lambda: len(two.pool.workers.pids) == 2)
 
 
-def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeypatch):
+def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeypatch, caplog):
     mark = tmp_path / "no"
     mark.touch()
     monkeypatch.setenv(NO_START, str(mark))
-    made = Together(WorkerSettings(1))
+    made = Together(WorkerSettings(1, spares=0))
     try:
         with pytest.raises(UnavailableError, match="no worker has started"):
             made.batcher(scaling(2), Batching(1))
+        until(lambda: "could not be started, next try in 0 s" in caplog.text)
         mark.unlink()
         until(lambda: made.pool.workers.pids, 60)
         found = made.all_of(made.batcher(scaling(2), Batching(1)), np.float32([[[1, 1, 1]]]))
@@ -285,9 +333,35 @@ def test_workers_that_do_not_start_are_told_of_and_tried_again(tmp_path, monkeyp
         made.close()
 
 
+def test_a_spare_takes_the_place_of_one_that_ends(tmp_path, monkeypatch):
+    mark = tmp_path / "no"
+    monkeypatch.setenv(NO_START, str(mark))
+    made = Together(WorkerSettings(1, spares=1))
+    try:
+        until(lambda: len(made.pool.workers.pids) == 2, 60)
+        batcher = made.batcher(scaling(2), Batching(1))
+        mark.touch()  # nobody comes in its place
+        os.kill(made.pool.workers.pids[0], signal.SIGKILL)
+        for _ in range(3):
+            found = made.all_of(batcher, np.float32([[[1, 1, 1]]]))
+            assert found[0]["total"].tolist() == [6.0]
+        assert len(made.pool.workers.pids) == 1
+        mark.unlink()
+        until(lambda: len(made.pool.workers.pids) == 2, 60)
+    finally:
+        made.close()
+
+
 @pytest.mark.parametrize(
     "wrong",
-    [{"processes": -1}, {"processes": 1.5}, {"threads": 0}, {"seconds": 0}, {"attempts": 0}],
+    [
+        {"processes": -1},
+        {"processes": 1.5},
+        {"threads": 0},
+        {"seconds": 0},
+        {"attempts": 0},
+        {"spares": -1},
+    ],
 )
 def test_settings_that_cannot_be(wrong):
     with pytest.raises(ArgumentError, match=next(iter(wrong))):
@@ -301,7 +375,8 @@ def test_a_server_with_workers(folder):
     with Server(folder, port=0, poll=0.02, workers=1) as server:
         client = Client(server)
         assert client.json(PREDICT, ROW)["predictions"][0]["total"] == 6
-        assert "eagerflow_workers 1.0" in client.call("/metrics")[2].decode()
+        until(lambda: len(server.pool.workers.pids) == 2)
+        assert "eagerflow_workers 2.0" in client.call("/metrics")[2].decode()
         put_version(folder / "scale", 2)
         until(lambda: server.repository.model("scale").current == 2)
         assert client.json(PREDICT, ROW)["predictions"][0]["total"] == 12
@@ -313,7 +388,8 @@ def test_a_server_with_workers(folder):
 
 
 def test_a_worker_that_hangs_does_not_keep_the_server_from_its_end(folder):
-    server = Server(folder, port=0, workers=1, grace=1.0).start()
+    settings = WorkerSettings(1, spares=0)
+    server = Server(folder, port=0, workers=settings, grace=1.0).start()
     (pid,) = server.pool.workers.pids
     os.kill(pid, signal.SIGSTOP)
     client = Client(server)
@@ -336,7 +412,7 @@ CRASHING = """
 import os, signal, sys, time
 import eagerflow as ef
 server = ef.serving.Server(sys.argv[1], port=0, workers=2).start()
-while len(server.pool.workers.pids) < 2:
+while len(server.pool.workers.pids) < 3:
     time.sleep(0.01)
 print(*server.pool.workers.pids, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
@@ -348,7 +424,7 @@ def test_workers_end_with_their_server(folder):
         [sys.executable, "-c", CRASHING, str(folder)], stdout=subprocess.PIPE, timeout=120
     )
     pids = list(map(int, done.stdout.split()))
-    assert len(pids) == 2 and done.returncode == -signal.SIGKILL
+    assert len(pids) == 3 and done.returncode == -signal.SIGKILL
     until(lambda: not any(map(_is_running, pids)))
 
 

@@ -14,11 +14,13 @@ import numpy as np
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
-from eagerflow.serving.access import Access, ForbiddenError
+from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.journal import HEADER, Journal, current
+from eagerflow.serving.limits import Limits
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference, triton
+from eagerflow.serving.protocols.calls import Calls, connection_options
 from eagerflow.serving.protocols.messages import PACKAGE, messages
 from eagerflow.serving.refusals import UnavailableError, UnknownModelError, status_of
 from eagerflow.serving.repository import Repository
@@ -53,32 +55,42 @@ _log = logging.getLogger("eagerflow.serving")
 class RpcServer:
     """A server of gRPC for the models of a repository, in one event loop.
 
-    ``change`` says who may ask from now on, and where calls are noted.
+    ``limits`` gives the limits of now. ``change`` says who may ask from now on, and where calls are
+    noted.
     """
 
     def __init__(
-        self, repository: Repository, access: Access, journal: Journal | None = None
+        self,
+        repository: Repository,
+        limits: Callable[[], Limits],
+        access: Access,
+        journal: Journal | None = None,
     ) -> None:
         self._grpc = extras.load("grpc", "serving", "gRPC in ef.serving")
         self._aio = extras.load("grpc.aio", "serving", "gRPC in ef.serving")
+        metrics = repository.metrics
         self._methods = _Service(repository)
+        self._limits = limits
+        self._calls = Calls(limits, *([] if metrics is None else [metrics.refuse_connection]))
+        if metrics is not None:
+            metrics.count_places("grpc_calls", "Calls over gRPC under way", self._calls.places)
         self._made: Any = None
         self.change(access, journal)
 
     def change(self, access: Access, journal: Journal | None) -> None:
         """Ask calls that come from now on for these tokens, and note them there."""
         self._access = access
-        self._handlers = _handlers(self._grpc, self._methods, access, journal)
+        self._handlers = _handlers(self._grpc, self._methods, self._calls, access, journal)
 
     def service(self, details: Any) -> Any:
         """What answers a call: gRPC asks for each."""
         return self._handlers.service(details)
 
-    async def start(self, address: str, max_body: int) -> int:
+    async def start(self, address: str) -> int:
         """Listen at an address: the port that it has."""
-        sizes = [("grpc.max_receive_message_length", max_body)]
-        sizes += [("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
-        made = self._made = self._aio.server(options=sizes)
+        options = connection_options(self._limits())
+        options += [("grpc.max_send_message_length", -1), ("grpc.so_reuseport", 0)]
+        made = self._made = self._aio.server(options=options)
         made.add_generic_rpc_handlers((self,))
         access = self._access
         try:
@@ -101,20 +113,28 @@ class RpcServer:
         await self._made.stop(grace)
 
 
-def _handlers(grpc: Any, service: _Service, access: Access, journal: Journal | None) -> Any:
-    """What gRPC calls for each method."""
+def _handlers(
+    grpc: Any, service: _Service, calls: Calls, access: Access, journal: Journal | None
+) -> Any:
+    """What gRPC calls for each method.
+
+    A call of one message is one of a stream of them to gRPC, which differs in nothing that is sent:
+    so the call is known before its message has come, which may take its time.
+    """
     known = messages()
     found = {}
     for name, method in service.table().items():
         stream = name == "ModelStreamInfer"
         asked = known["ModelInferRequest" if stream else f"{name}Request"]
         make = (
-            grpc.stream_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
+            grpc.stream_stream_rpc_method_handler
+            if stream
+            else grpc.stream_unary_rpc_method_handler
         )
         if stream:
-            answer = _streaming(grpc, method, access)
+            answer = _streaming(grpc, method, calls, access)
         else:
-            answer = _answering(grpc, method, access)
+            answer = _answering(grpc, method, calls, access)
             if journal is not None:
                 answer = _noted(journal, f"/{SERVICE}/{name}", answer)
         found[name] = make(
@@ -154,16 +174,19 @@ def _check(access: Access, context: Any) -> None:
         access.check(dict(context.invocation_metadata() or ()).get("authorization"))
 
 
-def _streaming(grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], access: Access) -> Any:
-    """A method that answers a stream, where the call may ask."""
+def _streaming(
+    grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], calls: Calls, access: Access
+) -> Any:
+    """A method that answers a stream, where the call may ask and its messages come in time."""
 
-    async def answers(requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+    async def answers(requests: Any, context: Any) -> AsyncIterator[Any]:
         try:
-            _check(access, context)
-        except ForbiddenError as error:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, str(error))
-        async for answer in method(requests, context):
-            yield answer
+            with calls.place(context):
+                _check(access, context)
+                async for answer in method(calls.messages(context), context):
+                    yield answer
+        except EagerflowError as error:
+            await context.abort(_code(grpc, status_of(error)), _told(error))
 
     return answers
 
@@ -171,34 +194,46 @@ def _streaming(grpc: Any, method: Callable[[Any, Any], AsyncIterator[Any]], acce
 def _noted(journal: Journal, path: str, answer: Callable[[Any, Any], Awaitable[Any]]) -> Any:
     """A method whose calls are noted, and whose answers have their ids."""
 
-    async def noted(request: Any, context: Any) -> Any:
+    async def noted(requests: Any, context: Any) -> Any:
         headers = {key: value for key, value in context.invocation_metadata() or () if value}
         with journal.noting("gRPC", path, headers) as record:
             context.set_trailing_metadata(((HEADER, record.id),))
-            found = await answer(request, context)
+            found = await answer(requests, context)
             record.status, record.bytes = 200, found.ByteSize()
             return found
 
     return noted
 
 
-def _answering(grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], access: Access) -> Any:
-    """A method whose errors have gRPC's codes."""
+def _answering(
+    grpc: Any, method: Callable[[Any, Any], Awaitable[Any]], calls: Calls, access: Access
+) -> Any:
+    """A method of one message, whose errors have gRPC's codes."""
 
-    async def answer(request: Any, context: Any) -> Any:
+    async def answer(requests: Any, context: Any) -> Any:
         try:
-            _check(access, context)
-            return await method(_read(request), context)
+            with calls.place(context):
+                _check(access, context)
+                return await method(_read(await calls.message(context)), context)
         except asyncio.CancelledError:
             raise
         except Exception as error:
             status = status_of(error)
             if (record := current.get()) is not None:
                 record.status = status
-            code = getattr(grpc.StatusCode, _CODES.get(status, "INTERNAL"))
-            await context.abort(code, inference.error(error)["error"])
+            await context.abort(_code(grpc, status), _told(error))
 
     return answer
+
+
+def _code(grpc: Any, status: int) -> Any:
+    """The code of gRPC for a status of HTTP."""
+    return getattr(grpc.StatusCode, _CODES.get(status, "INTERNAL"))
+
+
+def _told(error: BaseException) -> str:
+    found: str = inference.error(error)["error"]
+    return found
 
 
 class _Service:

@@ -1,0 +1,97 @@
+"""Calls over gRPC that are under way: how many there may be, and how long their messages take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from eagerflow import extras
+from eagerflow.errors import ArgumentError
+from eagerflow.serving.limits import Limits, Places
+from eagerflow.serving.refusals import BusyError, LateError
+
+__all__ = ["Calls", "connection_options"]
+
+PING_SECONDS = 60.0  # after which a silent connection is asked whether it is there
+
+
+def connection_options(limits: Limits) -> list[tuple[str, int]]:
+    """The settings of gRPC by which connections are bounded, and ended when nothing comes.
+
+    gRPC tells nobody of a connection before its first call, so the share of an address bounds its
+    calls, not its connections.
+    """
+
+    def milliseconds(seconds: float) -> int:
+        return min(max(1, int(seconds * 1e3)), (1 << 31) - 1)
+
+    return [
+        ("grpc.max_receive_message_length", limits.max_body),
+        ("grpc.max_allowed_incoming_connections", limits.max_connections),
+        ("grpc.max_concurrent_streams", limits.of_client),
+        ("grpc.server_handshake_timeout_ms", milliseconds(limits.body_seconds)),
+        ("grpc.max_connection_idle_ms", milliseconds(limits.idle_seconds)),
+        ("grpc.keepalive_time_ms", milliseconds(PING_SECONDS)),
+    ]
+
+
+class Calls:
+    """The places of calls, and the reading of their messages; belongs to one event loop.
+
+    ``limits`` gives the limits of now; ``refused`` is called for each call that has no place, with
+    what is short.
+    """
+
+    def __init__(
+        self,
+        limits: Callable[[], Limits],
+        refused: Callable[[str], None] = lambda why: None,
+    ) -> None:
+        self._limits = limits
+        self._refused = refused
+        self._end = extras.load("grpc.aio", "serving", "gRPC in ef.serving").EOF
+        self.places = Places(limits)
+
+    @contextmanager
+    def place(self, context: Any) -> Iterator[None]:
+        """A block in which a call has a place; BusyError where there is none."""
+        client = context.peer().rpartition(":")[0]
+        why = self.places.refusal(client)
+        if why is not None:
+            self._refused(why)
+            raise BusyError(
+                "too many calls are under way"
+                if why == "server"
+                else "too many calls of this address are under way",
+                hint="send the request again, later",
+            )
+        self.places.enter(client)
+        try:
+            yield
+        finally:
+            self.places.leave(client)
+
+    async def message(self, context: Any) -> Any:
+        """The one message of a call; LateError where it takes too long."""
+        found = await self._read(context, self._limits().body_seconds)
+        if found is self._end:
+            raise ArgumentError("the call ended without a message")
+        return found
+
+    async def messages(self, context: Any) -> AsyncIterator[Any]:
+        """The messages of a stream; LateError where one takes too long to come."""
+        found = await self._read(context, self._limits().body_seconds)
+        while found is not self._end:
+            yield found
+            found = await self._read(context, self._limits().idle_seconds)
+
+    async def _read(self, context: Any, seconds: float) -> Any:
+        try:
+            async with asyncio.timeout(seconds):
+                return await context.read()
+        except TimeoutError:
+            raise LateError(
+                "the message took too long to arrive", received=f"nothing whole in {seconds:g} s"
+            ) from None
