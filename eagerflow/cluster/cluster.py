@@ -127,13 +127,13 @@ class Cluster(ScopeGuard):
         self._closing = False
         self.membership += 1
         token = secrets.token_bytes(32)
-        if self._local:
-            self._hosts = LocalHosts(token)
-        else:
-            self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
-        self._client = Client(token, self._hosts.own_processes, self._silence, self._redundant)
-        self._client.lost = self._lost
         try:
+            if self._local:
+                self._hosts = LocalHosts(token)
+            else:
+                self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
+            self._client = Client(token, self._hosts.own_processes, self._silence, self._redundant)
+            self._client.lost = self._lost
             self._start(
                 [self._new(job, i) for job, count in self._jobs.items() for i in range(count)]
             )
