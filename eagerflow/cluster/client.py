@@ -339,10 +339,9 @@ class Client:
         """Let tasks do their parts of a run, all or none; the first error of a task."""
         self.put(partial(self._begin, job))
         interrupt: BaseException | None = None
-        while True:
+        while not job.ended:  # what is got may be lost to Ctrl-C
             try:
                 job.done.get()
-                break
             except BaseException as error:  # Ctrl-C
                 interrupt = interrupt or error
                 self.put(partial(self._fail, job, error))
@@ -522,7 +521,7 @@ class Client:
                 if state is not None:
                     state.take(array.copy())
         finally:
-            job.done.put(None)
+            job.end()
 
     def _held(self, job: Job, cell: int) -> Held | None:
         return self.variables.get(job.cells[cell].variable)
@@ -574,7 +573,7 @@ class Client:
             self._tell_if_there(part.task, {"do": "cancel", "run": job.number})
         for holder in job.kept_by():
             self._tell_if_there(holder, {"do": "drop copies", "number": job.copies_number})
-        job.done.put(None)
+        job.end()
 
     # Variables ---------------------------------------------------------------------------------
 
