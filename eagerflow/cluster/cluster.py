@@ -86,7 +86,7 @@ class Cluster(ScopeGuard):
         silence: float = 20.0,
         redundant: bool = False,
     ) -> None:
-        if not 0.0 < silence < float("inf"):
+        if not (isinstance(silence, int | float) and 0.0 < silence < float("inf")):
             raise ArgumentError(
                 f"{silence!r} is no time",
                 op="Cluster",
@@ -95,9 +95,14 @@ class Cluster(ScopeGuard):
             )
         self._silence, self._redundant = silence, redundant
         self._jobs = _checked(jobs)
-        self._devices = {job: dict(own) for job, own in (devices or {}).items()}
-        for job, counts in self._devices.items():
-            _check_devices(job, counts, self._jobs)
+        self._devices = _checked_devices(devices or {}, self._jobs)
+        if address is not None and not isinstance(address, str):
+            raise ArgumentError(
+                f"{address!r} is no address",
+                op="Cluster",
+                argument="address",
+                expected="such as '10.0.0.1:6379', or 'auto'",
+            )
         if local and address is not None:
             raise ArgumentError(
                 "tasks in this process have no address", op="Cluster", argument="address"
@@ -238,6 +243,7 @@ class Cluster(ScopeGuard):
         ...     cluster.task("/job:worker/task:0").state
         'ready'
         """
+        self.client  # noqa: B018 (an error where there are no tasks)
         for task in self._tasks:
             if task.name == name:
                 return task
@@ -390,6 +396,13 @@ class Cluster(ScopeGuard):
 
 def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
     """Jobs that can be; ArgumentError for others."""
+    if not isinstance(jobs, Mapping):
+        raise ArgumentError(
+            f"{jobs!r} is no dict",
+            op="Cluster",
+            argument="jobs",
+            expected='the numbers of tasks by the names of their jobs, such as {"worker": 2}',
+        )
     found = dict(jobs)
     for job, count in found.items():
         if not isinstance(job, str) or not _JOB.fullmatch(job) or job == "local":
@@ -415,6 +428,22 @@ def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
             expected=f'such as {{"worker": 2}}, and at most {MAX_TASKS} tasks',
         )
     return found
+
+
+def _checked_devices(
+    devices: Mapping[str, Mapping[str, int]], jobs: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Devices of jobs that can be; ArgumentError for others, DeviceError for types."""
+    if not (isinstance(devices, Mapping) and all(isinstance(d, Mapping) for d in devices.values())):
+        raise ArgumentError(
+            f"{devices!r} does not tell numbers of devices",
+            op="Cluster",
+            argument="devices",
+            expected='those of a task by type, for each job, such as {"worker": {"gpu": 1}}',
+        )
+    for job, counts in devices.items():
+        _check_devices(job, counts, jobs)
+    return {job: dict(own) for job, own in devices.items()}
 
 
 def _check_devices(job: str, counts: Mapping[str, int], jobs: Mapping[str, int]) -> None:
