@@ -286,13 +286,6 @@ def knows_task(task: str) -> bool:
     return any(map(_count, _tasks.get(task, {}).values()))
 
 
-def is_of_no_cluster(place: str) -> bool:
-    """Whether a name means a device of a task, and this process has entered no cluster."""
-    match = _NAME.fullmatch(place)
-    job = None if match is None else match["job"]
-    return job not in (None, "local") and not any(map(knows_task, _tasks))
-
-
 def _devices_of(task: str) -> list[Device]:
     return [_device(known, i) for known in _tasks[task].values() for i in range(_count(known))]
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.cluster import ray_hosts
@@ -26,7 +27,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.guard import ScopeGuard
 from eagerflow.variable import Variable
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "in_cluster"]
 
 _log = logging.getLogger("eagerflow.cluster")
 _JOB = re.compile(r"[a-z][a-z0-9_]*")
@@ -34,6 +35,7 @@ MAX_TASKS = 4096
 JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
 KILL_SECONDS = 10.0
 LEAVE_SECONDS = 20.0  # for what a task holds, at the end
+_made: WeakSet[Cluster] = WeakSet()
 MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
 
 
@@ -112,6 +114,7 @@ class Cluster(ScopeGuard):
         self._client: Client | None = None
         self._hosts: Hosts | None = None
         self._closing = False
+        _made.add(self)
         self.membership = 0
         """How often tasks came or went: graphs are placed anew then."""
 
@@ -392,6 +395,11 @@ class Cluster(ScopeGuard):
     def __repr__(self) -> str:
         jobs = ", ".join(f"{job}: {count}" for job, count in self._jobs.items())
         return f"<Cluster of {jobs}{', local' if self._local else ''}>"
+
+
+def in_cluster() -> bool:
+    """Whether this process has entered a cluster."""
+    return any(one.is_open for one in list(_made))
 
 
 def _checked(jobs: Mapping[str, int]) -> dict[str, int]:

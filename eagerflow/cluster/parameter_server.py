@@ -89,28 +89,7 @@ class ParameterServer(DataParallel):
         retries: int = 3,
         min_shard_bytes: int = MIN_SHARD_BYTES,
     ) -> None:
-        if mode not in ("synchronous", "asynchronous"):
-            raise ArgumentError(
-                f"{mode!r} is not a choice",
-                op="ParameterServer",
-                argument="mode",
-                expected="'synchronous' or 'asynchronous'",
-            )
-        if staleness is not None and not (is_count(staleness) or staleness == 0):
-            raise ArgumentError(
-                f"{staleness!r} is no number of steps",
-                op="ParameterServer",
-                argument="staleness",
-                expected="an integer from 0, or None",
-            )
-        if staleness is not None and mode == "synchronous":
-            raise ArgumentError(
-                "no worker is ahead of another in step",
-                op="ParameterServer",
-                argument="staleness",
-                received=str(staleness),
-                hint="mode='asynchronous'",
-            )
+        _check_mode(mode, staleness)
         super().__init__(
             cluster,
             devices=devices,
@@ -128,7 +107,7 @@ class ParameterServer(DataParallel):
         self.devices += own
         self.homes = range(self.replicas, len(self.devices))
         self.mode, self.staleness = mode, staleness
-        self._order = _Order(self.replicas, staleness, schedule)
+        self._order = _Order(self.replicas, staleness, None if backup_workers else schedule)
         self._workers: list[_Worker] = []
         self._local: dict[Variable, None] = {}
         self._pulled: dict[Variable, None] = {}
@@ -265,6 +244,32 @@ class ParameterServer(DataParallel):
                 self._restoring.renew(self.cluster.client, self._workers_own)
 
 
+def _check_mode(mode: str, staleness: int | None) -> None:
+    """ArgumentError for modes and bounds that cannot be."""
+    if mode not in ("synchronous", "asynchronous"):
+        raise ArgumentError(
+            f"{mode!r} is not a choice",
+            op="ParameterServer",
+            argument="mode",
+            expected="'synchronous' or 'asynchronous'",
+        )
+    if staleness is not None and not (is_count(staleness) or staleness == 0):
+        raise ArgumentError(
+            f"{staleness!r} is no number of steps",
+            op="ParameterServer",
+            argument="staleness",
+            expected="an integer from 0, or None",
+        )
+    if staleness is not None and mode == "synchronous":
+        raise ArgumentError(
+            "no worker is ahead of another in step",
+            op="ParameterServer",
+            argument="staleness",
+            received=str(staleness),
+            hint="mode='asynchronous'",
+        )
+
+
 def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
     """ArgumentError where so many workers cannot be late, or nothing could be repeated."""
     if repeats and mode == "synchronous" and count == 0:
@@ -396,9 +401,10 @@ class _Order:
         if self._future is not None:
             if not self._future:
                 raise schedule_ended(self.past)
+            is_due = self._future[0] == event
             if self._is_ending and self.waits_for_idle:
                 raise self.idle_error()
-            return self._future[0] == event
+            return is_due
         if event.what == "push" or self._staleness is None:
             return True
         busy = [n for n, left in zip(self.steps, self.waiting, strict=True) if left]

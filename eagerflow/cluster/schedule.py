@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, SessionError, short_repr
 
@@ -46,9 +46,9 @@ def in_turn(events: Iterable[Event], workers: int) -> None:
         has_pulled[event.worker] = not has_pulled[event.worker]
 
 
-def _event(given: object, workers: int) -> Event:
+def _event(given: Any, workers: int) -> Event:
     try:
-        what, worker = given  # type: ignore[misc]
+        what, worker = given
     except (TypeError, ValueError):
         raise _no_schedule(given, workers) from None
     if what not in ("pull", "push") or type(worker) is not int or not 0 <= worker < workers:

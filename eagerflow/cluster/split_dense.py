@@ -12,7 +12,8 @@ import numpy as np
 
 from eagerflow import ops
 from eagerflow.capture.trace import trace
-from eagerflow.devices import device, is_of_no_cluster
+from eagerflow.cluster.cluster import in_cluster
+from eagerflow.devices import HERE, device
 from eagerflow.dims import Shape
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import Untracked, from_config
@@ -165,7 +166,8 @@ def _from_file(layer: Any) -> Any:
 
 def _on(place: str, inputs: Tensor) -> AbstractContextManager[Any]:
     """A device; none for symbols, which are nowhere, and for a task of a cluster that has ended."""
-    return nullcontext() if is_symbolic(inputs) or is_of_no_cluster(place) else device(place)
+    has_ended = place.startswith("/job:") and not place.startswith(HERE) and not in_cluster()
+    return nullcontext() if is_symbolic(inputs) or has_ended else device(place)
 
 
 def _looks_at_each(activation: Any) -> bool:

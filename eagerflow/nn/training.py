@@ -13,7 +13,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.dispatch import user_frame
 from eagerflow.errors import ArgumentError, TaskLostError, short_repr
-from eagerflow.nn.arguments import Nest, require_strategy
+from eagerflow.nn.arguments import Nest
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import CallbackList, History
 from eagerflow.nn.progress import Progress
@@ -51,7 +51,6 @@ def fit(
     strategy: Any = None,
 ) -> History:
     """Train a model for some epochs; see ``Model.fit``."""
-    require_strategy("fit", strategy)
     history = History()
     known = source.steps if steps is None else steps
     told = CallbackList(

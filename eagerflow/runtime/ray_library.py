@@ -51,8 +51,13 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
     Ray takes seconds to start, and leaves processes behind where it is interrupted. So it starts
     to the end, and is ended if nobody waits for it any more. SessionError where Ray hangs.
     """
+
+    def undo(begun: bool) -> None:
+        if begun:
+            end()
+
     try:
-        return bool(_thread.result(begin, lambda begun: begun and end(), _BEGIN_SECONDS))
+        return bool(_thread.result(begin, undo, _BEGIN_SECONDS))
     except TimeoutError:
         raise SessionError(
             f"Ray has not started within {_BEGIN_SECONDS:g} s", hint="start the program again"
