@@ -356,7 +356,8 @@ class _Order:
     @property
     def waits_for_idle(self) -> bool:
         """Whether a schedule waits for a worker that has nothing to do."""
-        return bool(self._future) and not self.waiting[self._future[0].worker]
+        future = self._future
+        return future is not None and len(future) > 0 and not self.waiting[future[0].worker]
 
     def idle_error(self) -> SessionError:
         """The error of a schedule that waits for a worker to which nothing more comes."""
