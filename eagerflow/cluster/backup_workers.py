@@ -13,7 +13,6 @@ import logging
 import sys
 import threading
 import warnings
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -33,7 +32,7 @@ from eagerflow.cluster.data_parallel import (
 from eagerflow.cluster.replication import Replicated, first_of
 from eagerflow.cluster.retries import retried
 from eagerflow.cluster.row_access import looked_up
-from eagerflow.cluster.schedule import Event, schedule_ended
+from eagerflow.cluster.schedule import Event, events_of, schedule_ended
 from eagerflow.cluster.staging import StagedCompute, joint_push
 from eagerflow.dispatch import user_frame
 from eagerflow.errors import SessionError, TaskLostError
@@ -61,7 +60,7 @@ class BackupWorkers:
         """In how many steps each worker has counted since the last merge."""
         self.graphs: list[Graph] = []
         self.threads = _Threads()
-        self._future = None if schedule is None else deque(Event(*event) for event in schedule)
+        self._future = None if schedule is None else events_of(schedule, workers)
 
     def count_anew(self) -> None:
         """What the workers have made is merged, or given up."""

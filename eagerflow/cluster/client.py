@@ -339,10 +339,9 @@ class Client:
         """Let tasks do their parts of a run, all or none; the first error of a task."""
         self.put(partial(self._begin, job))
         interrupt: BaseException | None = None
-        while True:
+        while not job.ended:  # what is got may be lost to Ctrl-C
             try:
                 job.done.get()
-                break
             except BaseException as error:  # Ctrl-C
                 interrupt = interrupt or error
                 self.put(partial(self._fail, job, error))
@@ -527,7 +526,7 @@ class Client:
             for i, array in job.states.items():
                 job.held[i - job.count].take(array.copy())
         finally:
-            job.done.put(None)
+            job.end()
 
     def _commit_copies(self, job: Job) -> None:
         """Let those who keep copies of new values take them as valid, and know who they are."""
@@ -572,7 +571,7 @@ class Client:
             self._tell_if_there(part.task, {"do": "cancel", "run": job.number})
         for holder in job.kept_by():
             self._tell_if_there(holder, {"do": "drop copies", "number": job.copies_number})
-        job.done.put(None)
+        job.end()
 
     # Variables ---------------------------------------------------------------------------------
 

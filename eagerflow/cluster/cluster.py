@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
+from weakref import WeakSet
 
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.cluster import ray_hosts
@@ -27,7 +28,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.guard import ScopeGuard
 from eagerflow.variable import Variable
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "in_cluster"]
 
 _log = logging.getLogger("eagerflow.cluster")
 _JOB = re.compile(r"[a-z][a-z0-9_]*")
@@ -35,6 +36,7 @@ MAX_TASKS = 4096
 JOIN_SECONDS, AGAIN_SECONDS = 30.0, 0.1
 KILL_SECONDS = 10.0
 LEAVE_SECONDS = 20.0  # for what a task holds, at the end
+_made: WeakSet[Cluster] = WeakSet()
 MAX_LIVES = 100  # processes that one task may use up, so that one that cannot live ends
 
 
@@ -87,7 +89,7 @@ class Cluster(ScopeGuard):
         silence: float = 20.0,
         redundant: bool = False,
     ) -> None:
-        if not 0.0 < silence < float("inf"):
+        if not (isinstance(silence, int | float) and 0.0 < silence < float("inf")):
             raise ArgumentError(
                 f"{silence!r} is no time",
                 op="Cluster",
@@ -96,9 +98,14 @@ class Cluster(ScopeGuard):
             )
         self._silence, self._redundant = silence, redundant
         self._jobs = _checked(jobs)
-        self._devices = {job: dict(own) for job, own in (devices or {}).items()}
-        for job, counts in self._devices.items():
-            _check_devices(job, counts, self._jobs)
+        self._devices = _checked_devices(devices or {}, self._jobs)
+        if address is not None and not isinstance(address, str):
+            raise ArgumentError(
+                f"{address!r} is no address",
+                op="Cluster",
+                argument="address",
+                expected="such as '10.0.0.1:6379', or 'auto'",
+            )
         if local and address is not None:
             raise ArgumentError(
                 "tasks in this process have no address", op="Cluster", argument="address"
@@ -108,6 +115,7 @@ class Cluster(ScopeGuard):
         self._client: Client | None = None
         self._hosts: Hosts | None = None
         self._closing = False
+        _made.add(self)
         self.membership = 0
         """How often tasks came or went: graphs are placed anew then."""
 
@@ -128,13 +136,13 @@ class Cluster(ScopeGuard):
         self._closing = False
         self.membership += 1
         token = secrets.token_bytes(32)
-        if self._local:
-            self._hosts = LocalHosts(token)
-        else:
-            self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
-        self._client = Client(token, self._hosts.own_processes, self._silence, self._redundant)
-        self._client.lost = self._lost
         try:
+            if self._local:
+                self._hosts = LocalHosts(token)
+            else:
+                self._hosts = ray_hosts.RayHosts(token, self._address, sum(self._jobs.values()))
+            self._client = Client(token, self._hosts.own_processes, self._silence, self._redundant)
+            self._client.lost = self._lost
             self._start(
                 [self._new(job, i) for job, count in self._jobs.items() for i in range(count)]
             )
@@ -239,6 +247,7 @@ class Cluster(ScopeGuard):
         ...     cluster.task("/job:worker/task:0").state
         'ready'
         """
+        self.client  # noqa: B018 (an error where there are no tasks)
         for task in self._tasks:
             if task.name == name:
                 return task
@@ -413,8 +422,20 @@ class Cluster(ScopeGuard):
         return f"<Cluster of {jobs}{', local' if self._local else ''}>"
 
 
+def in_cluster() -> bool:
+    """Whether this process has entered a cluster."""
+    return any(one.is_open for one in list(_made))
+
+
 def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
     """Jobs that can be; ArgumentError for others."""
+    if not isinstance(jobs, Mapping):
+        raise ArgumentError(
+            f"{jobs!r} is no dict",
+            op="Cluster",
+            argument="jobs",
+            expected='the numbers of tasks by the names of their jobs, such as {"worker": 2}',
+        )
     found = dict(jobs)
     for job, count in found.items():
         if not isinstance(job, str) or not _JOB.fullmatch(job) or job == "local":
@@ -440,6 +461,22 @@ def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
             expected=f'such as {{"worker": 2}}, and at most {MAX_TASKS} tasks',
         )
     return found
+
+
+def _checked_devices(
+    devices: Mapping[str, Mapping[str, int]], jobs: Mapping[str, int]
+) -> dict[str, dict[str, int]]:
+    """Devices of jobs that can be; ArgumentError for others, DeviceError for types."""
+    if not (isinstance(devices, Mapping) and all(isinstance(d, Mapping) for d in devices.values())):
+        raise ArgumentError(
+            f"{devices!r} does not tell numbers of devices",
+            op="Cluster",
+            argument="devices",
+            expected='those of a task by type, for each job, such as {"worker": {"gpu": 1}}',
+        )
+    for job, counts in devices.items():
+        _check_devices(job, counts, jobs)
+    return {job: dict(own) for job, own in devices.items()}
 
 
 def _check_devices(job: str, counts: Mapping[str, int], jobs: Mapping[str, int]) -> None:

@@ -15,12 +15,14 @@ from eagerflow.capture.function import Function
 from eagerflow.capture.history import NUMBERS
 from eagerflow.capture.placement.cost_model import TYPICAL
 from eagerflow.capture.placement.partition import partition
+from eagerflow.cluster.cluster import Cluster
 from eagerflow.cluster.replication import Replicated, replicated, rows_fit
 from eagerflow.cluster.retries import Retried, retried
 from eagerflow.cluster.shadows import Shadows
 from eagerflow.cluster.snapshots import Snapshot, parts_in
 from eagerflow.cluster.tables import Tables
 from eagerflow.convert import as_tensor
+from eagerflow.devices import as_device
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.graph.graph import Graph
@@ -52,7 +54,8 @@ class DataParallel:
     rows are sent instead of it, and what is divided has its values after ``merge``.
 
     What replicas change for themselves, as counts of metrics, is merged when ``merge`` is called,
-    which ``fit`` does after each epoch. Raises ArgumentError for devices that are not there.
+    which ``fit`` does after each epoch. Raises DeviceError for devices that are not there,
+    SessionError for a cluster outside of its with-block, and ArgumentError for what is neither.
 
     >>> w = ef.Variable([1.0, 2.0])
     >>> optimizer = ef.nn.optimizers.SGD(0.5)
@@ -106,7 +109,7 @@ class DataParallel:
                 expected="an integer from 1",
             )
         self.cluster = cluster
-        self.devices = devices_of(cluster, devices, job)
+        self.devices = devices_of(cluster, devices, job, type(self).__name__)
         self.loss, self.numerics, self.transfer = loss, numerics, transfer
         self.retries = retries
         self.shadows = Shadows(self.devices)
@@ -235,19 +238,46 @@ class DataParallel:
         return f"<DataParallel over {', '.join(self.devices)}>"
 
 
-def devices_of(cluster: Any, devices: Sequence[Any] | None, job: str) -> list[str]:
-    """The names of the replicas' devices."""
-    if devices is None and cluster is not None:
-        devices = [d for d in cluster.devices() if d.task.startswith(f"/job:{job}/")]
-    found = [] if devices is None else list(map(str, devices))
-    if not found:
+def devices_of(
+    cluster: Any, devices: Sequence[Any] | None, job: str, op: str, argument: str = "devices"
+) -> list[str]:
+    """The names of devices, or of those that the tasks of a job have in a cluster.
+
+    ArgumentError for what is no cluster or no list of devices, DeviceError for a device of this
+    process that is not there, and SessionError outside of the cluster's with-block.
+    """
+    if cluster is not None and not isinstance(cluster, Cluster):
         raise ArgumentError(
-            "there are no devices for replicas",
-            op="DataParallel",
-            argument="cluster" if devices is None else "devices",
-            received=f"no task of the job {job!r}" if cluster is not None else None,
-            expected="a cluster with tasks of the job, or devices=['cpu:0', 'cpu:1']",
+            f"{short_repr(cluster)} is no cluster",
+            op=op,
+            argument="cluster",
+            expected="ef.cluster.Cluster({...}), or devices=['cpu:0', 'cpu:1'] without one",
         )
+    if isinstance(devices, str):
+        raise ArgumentError(
+            f"{devices!r} is no list of devices",
+            op=op,
+            argument=argument,
+            expected="such as ['cpu:0', 'cpu:1']",
+        )
+    if devices is not None:
+        found = [str(d) for d in devices]
+    elif cluster is not None:
+        cluster.client  # noqa: B018 (an error where there are no tasks)
+        found = [str(d) for d in cluster.devices() if d.task.startswith(f"/job:{job}/")]
+    else:
+        found = []
+    if not found:
+        has_job = devices is None and cluster is not None
+        raise ArgumentError(
+            "there are no devices",
+            op=op,
+            argument="cluster" if has_job else argument,
+            received=f"no task of the job {job!r} in {cluster}" if has_job else None,
+            expected=f"a cluster with tasks of the job {job!r}, or {argument}=['cpu:0', 'cpu:1']",
+        )
+    for name in found if cluster is None else ():
+        as_device(name)  # DeviceError where it is not there
     return found
 
 

@@ -55,6 +55,7 @@ class Job:
         self.error: BaseException | None = None
         self.done: SimpleQueue[None] = SimpleQueue()
         self.over = False
+        self.ended = False
         self.lock = threading.Lock()
 
     @property
@@ -86,6 +87,11 @@ class Job:
         for task, own in self.copies.items():
             found.setdefault(own.holder, []).append(task)
         return found
+
+    def end(self) -> None:
+        """Nothing is to be waited for any more, and what was to be done at the end is done."""
+        self.ended = True
+        self.done.put(None)
 
     def begin(self) -> None:
         """Wait for all parts, and for all copies."""

@@ -19,7 +19,7 @@ from eagerflow.cluster.data_parallel import (
 )
 from eagerflow.cluster.pushing import Parts, parts_of_step
 from eagerflow.cluster.restoring import Restoring
-from eagerflow.cluster.schedule import Event, schedule_ended
+from eagerflow.cluster.schedule import Event, events_of, in_turn, schedule_ended
 from eagerflow.cluster.snapshots import Snapshot
 from eagerflow.devices import as_device
 from eagerflow.errors import ArgumentError, SessionError, TaskLostError
@@ -89,20 +89,7 @@ class ParameterServer(DataParallel):
         retries: int = 3,
         min_shard_bytes: int = MIN_SHARD_BYTES,
     ) -> None:
-        if mode not in ("synchronous", "asynchronous"):
-            raise ArgumentError(
-                f"{mode!r} is not a choice",
-                op="ParameterServer",
-                argument="mode",
-                expected="'synchronous' or 'asynchronous'",
-            )
-        if staleness is not None and not (is_count(staleness) or staleness == 0):
-            raise ArgumentError(
-                f"{staleness!r} is no number of steps",
-                op="ParameterServer",
-                argument="staleness",
-                expected="an integer from 0, or None",
-            )
+        _check_mode(mode, staleness)
         super().__init__(
             cluster,
             devices=devices,
@@ -116,11 +103,11 @@ class ParameterServer(DataParallel):
         self._backups = None
         if backup_workers:
             self._backups = BackupWorkers(self.replicas, backup_workers, schedule)
-        own = devices_of(cluster, servers, "ps")
+        own = devices_of(cluster, servers, "ps", "ParameterServer", "servers")
         self.devices += own
         self.homes = range(self.replicas, len(self.devices))
         self.mode, self.staleness = mode, staleness
-        self._order = _Order(self.replicas, staleness, schedule)
+        self._order = _Order(self.replicas, staleness, None if backup_workers else schedule)
         self._workers: list[_Worker] = []
         self._local: dict[Variable, None] = {}
         self._pulled: dict[Variable, None] = {}
@@ -257,6 +244,32 @@ class ParameterServer(DataParallel):
                 self._restoring.renew(self.cluster.client, self._workers_own)
 
 
+def _check_mode(mode: str, staleness: int | None) -> None:
+    """ArgumentError for modes and bounds that cannot be."""
+    if mode not in ("synchronous", "asynchronous"):
+        raise ArgumentError(
+            f"{mode!r} is not a choice",
+            op="ParameterServer",
+            argument="mode",
+            expected="'synchronous' or 'asynchronous'",
+        )
+    if staleness is not None and not (is_count(staleness) or staleness == 0):
+        raise ArgumentError(
+            f"{staleness!r} is no number of steps",
+            op="ParameterServer",
+            argument="staleness",
+            expected="an integer from 0, or None",
+        )
+    if staleness is not None and mode == "synchronous":
+        raise ArgumentError(
+            "no worker is ahead of another in step",
+            op="ParameterServer",
+            argument="staleness",
+            received=str(staleness),
+            hint="mode='asynchronous'",
+        )
+
+
 def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
     """ArgumentError where so many workers cannot be late, or nothing could be repeated."""
     if repeats and mode == "synchronous" and count == 0:
@@ -301,7 +314,9 @@ class _Order:
         self.waiting = [0] * workers
         """Batches that each worker has been given, and not yet pushed."""
         self._staleness = staleness
-        self._future = None if schedule is None else deque(Event(*event) for event in schedule)
+        self._future = None if schedule is None else events_of(schedule, workers)
+        if self._future is not None:
+            in_turn(self._future, workers)
         self._error: BaseException | None = None
         self._is_ending = False
 
@@ -338,6 +353,23 @@ class _Order:
         """Whether a schedule says what comes when."""
         return self._future is not None
 
+    @property
+    def waits_for_idle(self) -> bool:
+        """Whether a schedule waits for a worker that has nothing to do."""
+        future = self._future
+        return future is not None and len(future) > 0 and not self.waiting[future[0].worker]
+
+    def idle_error(self) -> SessionError:
+        """The error of a schedule that waits for a worker to which nothing more comes."""
+        assert self._future
+        return SessionError(
+            f"the schedule waits for worker {self._future[0].worker}, which has nothing to do",
+            op="ParameterServer",
+            argument="schedule",
+            received=f"{sum(self.steps)} batches, and no more until they are merged",
+            hint="as many batches between two merges as were recorded",
+        )
+
     def take_back(self, worker: int) -> None:
         """The worker's last pull does not count, as it pulls again."""
         with self.changed:
@@ -370,16 +402,10 @@ class _Order:
         if self._future is not None:
             if not self._future:
                 raise schedule_ended(self.past)
-            wanted = self._future[0]
-            if self._is_ending and not self.waiting[wanted.worker]:
-                raise SessionError(
-                    f"the schedule waits for worker {wanted.worker}, which has nothing to do",
-                    op="ParameterServer",
-                    argument="schedule",
-                    received=f"{sum(self.steps)} batches, and no more until they are merged",
-                    hint="as many batches between two merges as were recorded",
-                )
-            return wanted == event
+            is_due = self._future[0] == event
+            if self._is_ending and self.waits_for_idle:
+                raise self.idle_error()
+            return is_due
         if event.what == "push" or self._staleness is None:
             return True
         busy = [n for n, left in zip(self.steps, self.waiting, strict=True) if left]
@@ -398,8 +424,13 @@ class _Worker:
         """Add a step, when there is room."""
         order = self._order
         with order.changed:
-            order.changed.wait_for(lambda: len(self._tasks) < QUEUE or order.has_failed)
+            order.changed.wait_for(
+                lambda: len(self._tasks) < QUEUE or order.has_failed or order.waits_for_idle
+            )
             if order.has_failed:
+                return
+            if len(self._tasks) >= QUEUE:  # who comes next gets nothing while this one waits
+                order.fail(order.idle_error())
                 return
             self._tasks.append((parts, inputs))
             order.waiting[self._number] += 1

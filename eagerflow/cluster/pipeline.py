@@ -34,7 +34,7 @@ class Pipeline(DataParallel):
     With the ``schedule`` ``"one-forward-one-backward"`` stage i of n has at most n - i
     micro-batches on their way; with ``"fill-drain"`` it takes all that come.
 
-    Raises ArgumentError for devices that are not there and numbers that are none. Sources: Huang
+    Raises what DataParallel raises, and ArgumentError for numbers that are none. Sources: Huang
     and others, "GPipe", 2019; Narayanan and others, "PipeDream", 2019.
 
     >>> ef.set_logical_devices("cpu", 3)

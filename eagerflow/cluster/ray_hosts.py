@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
 from eagerflow.runtime.ray_library import (
     address_of,
+    begin_ray,
+    end_ray,
     is_loopback,
     keep_to_this_machine,
     load_ray,
@@ -93,12 +96,17 @@ class RayHosts:
         self._actors: dict[str, Any] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._started = not self._ray.is_initialized()
-        if self._started:
-            self._begin(count)
+        self._started = begin_ray(partial(self._begin, count), self._ray.shutdown)
         self._class = self._ray.remote(TaskActor)
 
-    def _begin(self, count: int) -> None:
+    def _begin(self, count: int) -> bool:
+        """Join a Ray cluster, or start one on this machine; False where this process has one."""
+        if self._ray.is_initialized():
+            return False
+        self._join(count)
+        return True
+
+    def _join(self, count: int) -> None:
         """Join a Ray cluster, or start one on this machine that only it can reach."""
         options: dict[str, Any] = {"configure_logging": False, "log_to_driver": False}
         if self._address is None:
@@ -189,9 +197,7 @@ class RayHosts:
             self._closed = True
             actors = list(self._actors.values())
             self._actors.clear()
-        ending = threading.Thread(target=self._end, args=(actors,), daemon=True)
-        ending.start()
-        ending.join(CLOSE_SECONDS)
+        end_ray(partial(self._end, actors), CLOSE_SECONDS)
 
     def _end(self, actors: Sequence[Any]) -> None:
         for actor in actors:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
-from eagerflow.errors import SessionError
+from eagerflow.errors import ArgumentError, SessionError, short_repr
 
-__all__ = ["Event", "schedule_ended"]
+__all__ = ["Event", "events_of", "in_turn", "schedule_ended"]
 
 
 class Event(NamedTuple):
@@ -22,6 +23,47 @@ class Event(NamedTuple):
 
     what: str
     worker: int
+
+
+def events_of(schedule: Iterable[Event], workers: int) -> deque[Event]:
+    """The events of a schedule that may come from anywhere; ArgumentError for what is none."""
+    if isinstance(schedule, str) or not isinstance(schedule, Iterable):
+        raise _no_schedule(schedule, workers)
+    return deque(_event(one, workers) for one in schedule)
+
+
+def in_turn(events: Iterable[Event], workers: int) -> None:
+    """ArgumentError where a worker does not pull and push in turn, which nobody can repeat."""
+    has_pulled = [False] * workers
+    for event in events:
+        if has_pulled[event.worker] is (event.what == "pull"):
+            raise ArgumentError(
+                f"worker {event.worker} does not pull and push in turn",
+                op="ParameterServer",
+                argument="schedule",
+                expected="what strategy.schedule was of a training that has ended",
+            )
+        has_pulled[event.worker] = not has_pulled[event.worker]
+
+
+def _event(given: Any, workers: int) -> Event:
+    try:
+        what, worker = given
+    except (TypeError, ValueError):
+        raise _no_schedule(given, workers) from None
+    if what not in ("pull", "push") or type(worker) is not int or not 0 <= worker < workers:
+        raise _no_schedule(given, workers)
+    return Event(what, worker)
+
+
+def _no_schedule(given: object, workers: int) -> ArgumentError:
+    last = f"to {workers - 1}" if workers > 1 else "alone"
+    return ArgumentError(
+        f"{short_repr(given)} is no event",
+        op="ParameterServer",
+        argument="schedule",
+        expected=f"a sequence of ('pull', worker) and ('push', worker), with workers from 0 {last}",
+    )
 
 
 def schedule_ended(past: Sequence[Event]) -> SessionError:

@@ -12,7 +12,8 @@ import numpy as np
 
 from eagerflow import ops
 from eagerflow.capture.trace import trace
-from eagerflow.devices import device
+from eagerflow.cluster.cluster import in_cluster
+from eagerflow.devices import HERE, device
 from eagerflow.dims import Shape
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import Untracked, from_config
@@ -56,11 +57,14 @@ class SplitDense(Layer):
         layer, then = map(_from_file, (layer, then))
         options.setdefault("dtype", getattr(layer, "dtype_policy", None))
         super().__init__(**options)
+        listed = not isinstance(devices, str)
+        require(listed, devices, "no list of devices", self._label, "devices", "['cpu:0', 'cpu:1']")
         self.devices = list(map(str, devices))
         self._check("layer", layer)
         expected = f"from 1 to {layer.units} devices, for as many units"
         fits = 1 <= len(self.devices) <= layer.units
-        require(fits, self.devices, "not what units can be divided over", self._label, "devices")
+        wrong = "not what units can be divided over"
+        require(fits, self.devices, wrong, self._label, "devices", expected)
         sizes = [len(part) for part in np.array_split(np.arange(layer.units), len(self.devices))]
         seams = [slice(*ends) for ends in pairwise([0, *accumulate(sizes)])]
         self._whole = Untracked(((layer, then), {}))
@@ -132,6 +136,10 @@ class SplitDense(Layer):
                 return self._last(reduce(ops.add, parts))
             return self._activation(ops.concat(parts, axis=-1))
 
+    def get_config(self) -> dict[str, Any]:
+        """The arguments that make it again, with devices by their names."""
+        return super().get_config() | {"devices": self.devices}
+
     def joined(self) -> list[Dense]:
         """Dense layers with the weights that the parts have: one, or two in a row."""
         found = []
@@ -157,8 +165,9 @@ def _from_file(layer: Any) -> Any:
 
 
 def _on(place: str, inputs: Tensor) -> AbstractContextManager[Any]:
-    """A device; none for symbols, which are nowhere."""
-    return nullcontext() if is_symbolic(inputs) else device(place)
+    """A device; none for symbols, which are nowhere, and for a task of a cluster that has ended."""
+    has_ended = place.startswith("/job:") and not place.startswith(HERE) and not in_cluster()
+    return nullcontext() if is_symbolic(inputs) or has_ended else device(place)
 
 
 def _looks_at_each(activation: Any) -> bool:

@@ -57,6 +57,16 @@ def is_count(value: Any, least: int = 1) -> bool:
         return False
 
 
+def require_strategy(op: str, strategy: Any) -> None:
+    """Raise ArgumentError unless it is None or has what a strategy has.
+
+    >>> require_strategy("fit", None)
+    """
+    fits = strategy is None or (hasattr(strategy, "batch_step") and not isinstance(strategy, type))
+    expected = "such as ef.cluster.DataParallel(cluster)"
+    require(fits, strategy, "no strategy", op, "strategy", expected)
+
+
 def require_counts(op: str, least: int, **values: Any) -> None:
     """Raise ArgumentError unless each value is None or an integer of at least ``least``."""
     for name, value in values.items():

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, FileFormatError, printable
 from eagerflow.nn import files, shards, state
-from eagerflow.nn.arguments import is_count, require
+from eagerflow.nn.arguments import is_count, require, require_strategy
 from eagerflow.nn.saving import read_facts, write_state
 from eagerflow.variable import Variable
 
@@ -162,6 +162,7 @@ class Checkpoint:
         or ``wait``. Raises FileFormatError where a file cannot be written, TaskLostError where a
         value was lost: then no state is added.
         """
+        require_strategy("Checkpoint.save", strategy)
         self.wait()
         latest = self.latest
         number = 1 if latest is None else int(latest.stem.partition("-")[2]) + 1
@@ -248,6 +249,7 @@ class Checkpoint:
         is damaged is passed over with a warning. Raises FileFormatError where the state is that of
         another model.
         """
+        require_strategy("Checkpoint.restore", strategy)
         self.wait()
         for path in reversed(self.paths):
             try:

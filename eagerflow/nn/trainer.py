@@ -9,7 +9,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.nn import training
-from eagerflow.nn.arguments import Nest, require_counts
+from eagerflow.nn.arguments import Nest, require_counts, require_strategy
 from eagerflow.nn.batches import make_source, split_validation, validation_source
 from eagerflow.nn.callbacks import Callback, History
 from eagerflow.nn.compiled_layer import CompiledLayer
@@ -59,6 +59,7 @@ class Trainer(CompiledLayer):
         GradientError where the loss depends on no weight.
         """
         self._check_compiled("fit")
+        require_strategy("fit", strategy)
         listed = isinstance(validation_freq, Sequence)
         require_counts("fit", 0, epochs=epochs, initial_epoch=initial_epoch)
         require_counts(

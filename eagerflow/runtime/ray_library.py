@@ -5,24 +5,133 @@ It tells nobody of its use, leaves Python's own print, and keeps to this machine
 
 from __future__ import annotations
 
+import os
 import sys
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from queue import SimpleQueue
 from typing import Any
 
 from eagerflow import extras
+from eagerflow.errors import SessionError
 from eagerflow.runtime import blas
 from eagerflow.settings import set_unless_said, setting
 
-__all__ = ["address_of", "is_loopback", "keep_to_this_machine", "load_ray", "told_by_environment"]
+__all__ = [
+    "address_of",
+    "begin_ray",
+    "end_ray",
+    "is_loopback",
+    "keep_to_this_machine",
+    "load_ray",
+    "told_by_environment",
+]
 
 _QUIET = {"RAY_USAGE_STATS_ENABLED": "0"}
 _NEAR = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}  # for Ray's processes; see keep_to_this_machine
+_BEGIN_SECONDS = 120.0
 
 
 def load_ray(extra: str, feature: str) -> Any:
-    """The module ``ray``; MissingExtraError, with the pip line of the extra, without it."""
+    """The module ``ray``; MissingExtraError, with the pip line of the extra, without it.
+
+    An import that Ctrl-C has cut short cannot be made again: Python keeps some of the modules.
+    """
     set_unless_said("RAY_USAGE_STATS_ENABLED", "0")
     set_unless_said("RAY_TQDM_PATCH_PRINT", "0")  # captured code may call print
-    return extras.load("ray", extra, feature)
+    call = partial(extras.load, "ray", extra, feature)
+    return call() if "ray" in sys.modules else _thread.result(call)
+
+
+def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
+    """What ``begin`` gives: whether it has started or joined Ray, which ``end`` undoes.
+
+    Ray takes seconds to start, and leaves processes behind where it is interrupted. So it starts
+    to the end, and is ended if nobody waits for it any more. SessionError where Ray hangs.
+    """
+
+    def undo(begun: bool) -> None:
+        if begun:
+            end()
+
+    try:
+        return bool(_thread.result(begin, undo, _BEGIN_SECONDS))
+    except TimeoutError:
+        raise SessionError(
+            f"Ray has not started within {_BEGIN_SECONDS:g} s", hint="start the program again"
+        ) from None
+
+
+def end_ray(end: Callable[[], None], seconds: float) -> None:
+    """Let ``end`` end Ray, before it is started again; not waiting longer for a Ray that hangs."""
+    with suppress(TimeoutError):
+        _thread.result(end, seconds=seconds)
+
+
+class _Thread:
+    """A thread that makes calls one after the other, each to the end.
+
+    What is raised in who waits for one, such as Ctrl-C, does not reach it. It stays, as processes
+    that Ray has started end with the thread that they were started in.
+    """
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """There is no thread yet, as in the child of a fork."""
+        self._calls: SimpleQueue[Callable[[], object]] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._runs = False
+
+    def result(
+        self,
+        call: Callable[[], Any],
+        undo: Callable[[Any], object] = lambda _: None,
+        seconds: float | None = None,
+    ) -> Any:
+        """The result of a call; TimeoutError where it takes more than so many ``seconds``.
+
+        ``undo`` is called with the result that nobody waits for any more.
+        """
+        with self._lock:
+            if not self._runs:
+                threading.Thread(target=self._serve, name="Ray of eagerflow", daemon=True).start()
+                self._runs = True
+        done: Future[Any] = Future()
+        self._calls.put(partial(_make, call, done, undo))
+        try:
+            return done.result(seconds)
+        except BaseException:
+            if not done.cancel() and done.exception() is None:
+                self._calls.put(partial(undo, done.result()))
+            raise
+
+    def _serve(self) -> None:
+        while True:
+            self._calls.get()()
+
+
+def _make(call: Callable[[], Any], done: Future[Any], undo: Callable[[Any], object]) -> None:
+    """Make a call, and hand on its result or what it has raised."""
+    try:
+        result = call()
+    except BaseException as error:
+        if done.set_running_or_notify_cancel():
+            done.set_exception(error)
+        return
+    if done.set_running_or_notify_cancel():
+        done.set_result(result)
+    else:
+        undo(result)
+
+
+_thread = _Thread()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_thread.begin_anew)
 
 
 def told_by_environment(near: bool) -> dict[str, str]:

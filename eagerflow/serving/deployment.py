@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.runtime.ray_library import (
     address_of,
+    begin_ray,
     is_loopback,
     keep_to_this_machine,
     load_ray,
@@ -287,10 +289,16 @@ def _serve() -> Any:
 def _connect(address: str | None) -> bool:
     """Connect to a cluster; True if it was started here, and ends with this program."""
     ray = _ray()
+    given = address or setting("RAY_ADDRESS")
+    wanted = None if ray.is_initialized() or not given else address_of(given, *_NEEDS)
+    return begin_ray(partial(_begin, wanted), ray.shutdown) and not wanted
+
+
+def _begin(wanted: str | None) -> bool:
+    """Join the Ray cluster that is wanted, or start one; False where this process has one."""
+    ray = _ray()
     if ray.is_initialized():
         return False
-    given = address or setting("RAY_ADDRESS")
-    wanted = given and address_of(given, *_NEEDS)
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False}
     near = not wanted or is_loopback(wanted)
     keep_to_this_machine(near, *_NEEDS)
@@ -303,7 +311,7 @@ def _connect(address: str | None) -> bool:
         raise EagerflowError(
             f"Ray cannot be reached: {error}", op="deploy", argument="address"
         ) from None
-    return not wanted
+    return True
 
 
 def _try(settings: Settings) -> None:

@@ -10,11 +10,13 @@ import textwrap
 import threading
 import time
 from contextlib import suppress
+from queue import SimpleQueue
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.cluster import job
 from eagerflow.cluster.connections import connect
 from eagerflow.errors import SessionError, TaskLostError
 from eagerflow.runtime.channel import Channel
@@ -167,6 +169,34 @@ def test_an_interrupt_ends_a_run_and_changes_nothing(processes):
         session.run("y", {"rounds": LONG}, targets="n/assign")
     assert float(session.run("n")) == 1.0
     assert float(session.variables["n"]) == 1.0
+
+
+def test_an_interrupt_at_the_moment_of_the_end_is_raised(local, monkeypatch):
+    """It comes when the word of the end has been taken, and is with nobody."""
+
+    class Interrupted(SimpleQueue):
+        def get(self):
+            super().get()
+            raise KeyboardInterrupt
+
+    graph, _ = slow_step()
+    session = ef.capture.Session(graph, cluster=local)
+    session.run("y", {"rounds": 1}, targets="n/assign")
+    raised = []
+
+    def run():
+        try:
+            session.run("y", {"rounds": 1}, targets="n/assign")
+        except KeyboardInterrupt as error:
+            raised.append(error)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(job, "SimpleQueue", Interrupted)
+        running = threading.Thread(target=run, daemon=True)
+        running.start()
+        running.join(SECONDS)
+    assert len(raised) == 1
+    assert float(session.run("n")) == 2.0
 
 
 # Clients that end --------------------------------------------------------------------------------

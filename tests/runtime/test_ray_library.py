@@ -1,14 +1,19 @@
 """What Ray's processes are told, and which clusters are of this machine alone."""
 
 import os
+import signal
+import sys
+import threading
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from eagerflow import extras
 from eagerflow.cluster.ray_hosts import RayHosts
-from eagerflow.runtime import blas
-from eagerflow.runtime.ray_library import told_by_environment
+from eagerflow.errors import SessionError
+from eagerflow.runtime import blas, ray_library
+from eagerflow.runtime.ray_library import begin_ray, end_ray, told_by_environment
 from eagerflow.serving import deployment
 
 needs_ray = pytest.mark.skipif(extras.load_if_there("ray") is None, reason="Ray is not installed")
@@ -77,3 +82,106 @@ def test_what_is_started_here_is_of_this_machine(monkeypatch, started, start):
         ("10.7.0.1:6398", False),
         ("local", True),
     ]
+
+
+# Starts that are interrupted ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupts():
+    """Lets Ctrl-C come to a call of the main thread while another thread is in a call."""
+
+    def call(wanted, entered, *args):
+        def interrupt():
+            if entered.wait(10.0):
+                time.sleep(0.2)  # Python may miss one that comes just before it waits
+                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+        timer = threading.Thread(target=interrupt)
+        timer.start()
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                wanted(*args)
+        finally:
+            timer.join()
+
+    return call
+
+
+def test_an_interrupted_start_ends_ray_before_it_starts_again(interrupts):
+    """A start that is cut short would leave Ray's processes behind."""
+    entered, goes_on, said = threading.Event(), threading.Event(), []
+
+    def begin():
+        entered.set()
+        goes_on.wait(10.0)
+        said.append("begun")
+        return True
+
+    interrupts(begin_ray, entered, begin, lambda: said.append("ended"))
+    assert said == []
+    goes_on.set()
+    assert begin_ray(lambda: not said.append("begun again"), lambda: None)
+    assert said == ["begun", "ended", "begun again"]
+
+
+def test_one_that_has_joined_nothing_ends_nothing(interrupts):
+    entered, goes_on, said = threading.Event(), threading.Event(), []
+    interrupts(begin_ray, entered, lambda: entered.set() or not goes_on.wait(10.0), said.append)
+    goes_on.set()
+    assert begin_ray(lambda: True, lambda: None)
+    assert said == []
+
+
+def test_an_interrupted_import_of_ray_goes_on(interrupts, monkeypatch):
+    entered, goes_on, said = threading.Event(), threading.Event(), []
+
+    def load(*names):
+        entered.set()
+        goes_on.wait(10.0)
+        said.append(names)
+        return ray_library
+
+    monkeypatch.setattr(extras, "load", load)
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    interrupts(ray_library.load_ray, entered, "cluster", "a test")
+    goes_on.set()
+    assert ray_library.load_ray("cluster", "a test") is ray_library
+    assert said == [("ray", "cluster", "a test")] * 2
+
+
+def test_ray_starts_and_ends_in_one_thread_that_stays():
+    """Its processes end with the thread that has started them."""
+    found = []
+    begin_ray(lambda: not found.append(threading.current_thread()), lambda: None)
+    end_ray(lambda: found.append(threading.current_thread()), 10.0)
+    assert found[0] is found[1] is not threading.current_thread()
+    assert found[0].is_alive()
+    assert found[0].daemon
+
+
+def test_errors_of_a_start_are_raised():
+    with pytest.raises(ZeroDivisionError):
+        begin_ray(lambda: 1 // 0, lambda: None)
+
+
+def test_a_ray_that_hangs_is_not_waited_for(monkeypatch):
+    goes_on, said = threading.Event(), []
+    monkeypatch.setattr(ray_library, "_BEGIN_SECONDS", 0.05)
+    try:
+        with pytest.raises(SessionError, match=r"Ray has not started within 0\.05 s"):
+            begin_ray(lambda: goes_on.wait(10.0), lambda: said.append("ended"))
+        end_ray(lambda: None, 0.05)
+    finally:
+        goes_on.set()
+    monkeypatch.undo()
+    assert begin_ray(lambda: True, lambda: None)
+    assert said == ["ended"]
+
+
+def test_a_child_of_a_fork_has_a_thread_of_its_own():
+    assert ray_library._thread.result(lambda: 1) == 1
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if ray_library._thread.result(lambda: 2, seconds=10) == 2 else 1)
+    assert os.waitpid(child, 0)[1] == 0
