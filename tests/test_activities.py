@@ -11,6 +11,7 @@ import pytest
 from eagerflow.capture import visitors
 from eagerflow.capture.guards import events
 from eagerflow.recorder import with_recorder
+from eagerflow.runtime.properties import cached_property
 from tests.activities import ACTIVITIES, Guest, Partitioned, Tracing, in_child, nothing_is_held
 from tests.interrupts import (
     AtTimes,
@@ -133,6 +134,36 @@ def test_forks_by_timer(activity):
                 break
     assert all(right)
     activity.after()
+
+
+class Slow:
+    """Has a property that takes its time."""
+
+    def __init__(self, begun, go_on):
+        self.begun, self.go_on = begun, go_on
+
+    @cached_property
+    def value(self):
+        self.begun.set()
+        return self.go_on.wait()
+
+
+@needs_signals
+@needs_fork
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_while_another_thread_computes_a_property():
+    """Python 3.11's own holds a lock for all objects of a class."""
+    slow = Slow(threading.Event(), threading.Event())
+    thread = threading.Thread(target=lambda: slow.value)
+    thread.start()
+    slow.begun.wait()
+    there = threading.Event()
+    there.set()
+    try:
+        assert in_child(lambda: Slow(threading.Event(), there).value, seconds=5)
+    finally:
+        slow.go_on.set()
+        thread.join()
 
 
 @needs_signals

@@ -10,7 +10,7 @@ that look-alike too, compiled for the CPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, cached_property
+from functools import cache
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from eagerflow.backends.cuda_graphs import CudaGraph
 from eagerflow.backends.nccl import Nccl
 from eagerflow.dtypes import DType
 from eagerflow.errors import DeviceError, MissingExtraError
+from eagerflow.runtime.properties import cached_property
 
 if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
     from eagerflow.codegen.cuda.modules import Module

@@ -12,7 +12,7 @@ nought where it does not count. Nothing of the graph is at a worker, so it waits
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any
 
 from eagerflow.cluster.pushing import Compute, Push
@@ -24,6 +24,7 @@ from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import add, multiply
 from eagerflow.ops.elementwise.comparison import greater
 from eagerflow.ops.elementwise.selection import where
+from eagerflow.runtime.properties import cached_property
 from eagerflow.variable import Variable
 
 __all__ = ["StagedCompute", "joint_push"]

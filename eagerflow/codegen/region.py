@@ -20,7 +20,6 @@ import hashlib
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -36,6 +35,7 @@ from eagerflow.codegen.instructions import (
 )
 from eagerflow.codegen.reductions import JOINS
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.runtime.properties import cached_property
 
 REDUCTIONS = tuple(JOINS)
 """Instructions that turn many numbers into one; mean, variance and argmax are made of them."""

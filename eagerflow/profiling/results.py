@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from math import inf
 
 from eagerflow.errors import ArgumentError, ProfileError
 from eagerflow.profiling import log, memory
 from eagerflow.profiling.machine import Machine, measured
 from eagerflow.profiling.rows import KEYS, Part, Row, grouped, parts_of
+from eagerflow.runtime.properties import cached_property
 
 
 class Results:

@@ -356,7 +356,7 @@ def test_cut_over_devices_it_has_the_bits_of_the_whole():
 
 
 def test_mistakes_are_told():
-    with pytest.raises(ef.errors.ArgumentError, match="no devices for replicas"):
+    with pytest.raises(ef.errors.ArgumentError, match="there are no devices"):
         ef.cluster.DataParallel()
     with pytest.raises(ef.errors.ArgumentError, match="is not a choice"):
         strategy(2, loss="max")

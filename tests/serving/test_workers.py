@@ -345,7 +345,7 @@ def test_a_spare_takes_the_place_of_one_that_ends(tmp_path, monkeypatch):
         for _ in range(3):
             found = made.all_of(batcher, np.float32([[[1, 1, 1]]]))
             assert found[0]["total"].tolist() == [6.0]
-        assert len(made.pool.workers.pids) == 1
+        until(lambda: len(made.pool.workers.pids) == 1, 60)
         mark.unlink()
         until(lambda: len(made.pool.workers.pids) == 2, 60)
     finally:

@@ -17,7 +17,6 @@ import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 from eagerflow.capture.placement.communication import recv, send
@@ -36,6 +35,7 @@ from eagerflow.op import Op
 from eagerflow.ops.creation.cast import to_device
 from eagerflow.plan.in_place import MIN_IN_PLACE_BYTES, write_of
 from eagerflow.plan.plan import Plan
+from eagerflow.runtime.properties import cached_property
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece

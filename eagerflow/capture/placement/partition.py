@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Hashable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
 from eagerflow.profiling.trace import write
 from eagerflow.recorder import process, recorder_state
+from eagerflow.runtime.properties import cached_property
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable, assign_together, read_together
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 from eagerflow.codegen.region import (
     REDUCTIONS,
@@ -23,6 +22,7 @@ from eagerflow.codegen.region import (
     dependencies,
 )
 from eagerflow.codegen.schedule import Schedule
+from eagerflow.runtime.properties import cached_property
 
 CHUNK = "chunk of it"
 """The axis of partial results; no region's axis can have this name, which holds blanks."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from eagerflow.onnx.package import PRODUCER, onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import NAMES, dtype_of
 from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, four_bits_of
+from eagerflow.runtime.properties import cached_property
 
 OLDEST, NEWEST = 7, 28
 """The opset versions of ONNX's own domain that are known; older ones where nothing differs."""

@@ -1,0 +1,33 @@
+"""Properties that are computed once, and hold no lock meanwhile."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+__all__ = ["cached_property"]
+
+if TYPE_CHECKING:
+    from functools import cached_property
+else:
+
+    class cached_property(functools.cached_property):  # noqa: N801
+        """A property that is computed once for an object.
+
+        That of Python 3.11 holds a lock meanwhile, for which a child of a fork would wait for
+        ever. Two threads that come at once both compute it, as with that of Python 3.12.
+
+        >>> from eagerflow.runtime.properties import cached_property
+        >>> class Circle:
+        ...     radius = 2.0
+        ...     area = cached_property(lambda self: 3.14 * self.radius**2)
+        >>> circle = Circle()
+        >>> circle.area, vars(circle)
+        (12.56, {'area': 12.56})
+        """
+
+        def __get__(self, instance: Any, owner: type | None = None) -> Any:
+            if instance is None:
+                return self
+            found = instance.__dict__[self.attrname] = self.func(instance)
+            return found
