@@ -125,7 +125,7 @@ def inferred(node):
         return
 
 
-STEP = 1 if SOAK else 8
+STEP = 1 if SOAK else 16
 """Of the strange values each attribute is given every third, in turn, or all of them."""
 
 
