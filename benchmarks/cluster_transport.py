@@ -41,7 +41,8 @@ def row(name, seconds, target):
 def one_way(cluster, sizes, count):
     """Seconds from one worker to another: there and back, without the way of the empty answer."""
     one, two = cluster.tasks[:2]
-    message = {"do": "measure", "peer": two.name, "sizes": [0, *sizes], "count": count}
+    way = {"peer": two.name, "ends": None}
+    message = {"do": "measure", "sizes": [0, *sizes], "count": count, **way}
     empty, *others = cluster.client.ask(one, message)[0]["seconds"]
     back = statistics.median(empty) / 2
     return [[seconds - back for seconds in taken] for taken in others]
