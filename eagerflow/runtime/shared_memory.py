@@ -101,7 +101,7 @@ class _SharedMemory:
                 self.memory = mmap.mmap(self.file, self.size)
                 break
             except (OSError, OverflowError):
-                if self.size <= 1 << 30:
+                if self.size <= 1 << 26:
                     os.close(self.file)
                     raise
                 self.size >>= 1
