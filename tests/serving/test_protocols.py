@@ -73,6 +73,7 @@ def test_bytes():
         ({"instances": [{"x": 1}, {"y": 1}]}, "row 1"),
         ({"instances": [{"x": 1}, 1]}, "row 1"),
         ({"instances": [{"b64": "!"}]}, "base64"),
+        ({"instances": [{"b64": "\u00e9\ud800"}]}, "base64"),
         ({"instances": [{"b64": 3}]}, "b64"),
     ],
 )

@@ -6,7 +6,6 @@ Source: TensorFlow Serving, RESTful API (tensorflow.org/tfx/serving/api_rest).
 from __future__ import annotations
 
 import base64
-import binascii
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -111,7 +110,7 @@ def _decoded(value: Any) -> Any:
             )
         try:
             return np.frombuffer(base64.b64decode(text, validate=True), np.uint8)
-        except binascii.Error as problem:
+        except ValueError as problem:  # letters of other scripts too
             raise ArgumentError(f"the text is not base64: {problem}") from None
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return [_decoded(part) for part in value]
