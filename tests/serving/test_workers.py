@@ -216,8 +216,8 @@ def test_signatures_share_the_memory_of_weights(two, tmp_path):
     for name, columns in (("sum", 8), ("max", 1), ("min", 1)):
         found = two.all_of(batcher.signatures[name], [np.ones((1, len(w)), "float32")])
         assert found[0][name].tolist() == [columns * len(w)]
-    for pid, old in before.items():  # half of it, as the other has the rest
-        assert _memory(pid, "Pss_Shmem") - old < size * 0.6
+    for pid, old in before.items():  # half of it, or all where the other has not read it
+        assert _memory(pid, "Pss_Shmem") - old < size * 1.25, "three files would be 1.5 times"
     versions = two.pool.workers._versions
     kept = [version.file for version in versions.values()][-4:]
     two.run(batcher.drain())
