@@ -27,7 +27,6 @@ from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Value
 from eagerflow.op import Missing
 from eagerflow.runtime import shared_memory
-from eagerflow.runtime.shared_memory import MIN_BYTES as MIN_SHARED_BYTES
 
 __all__ = ["LoadedPart", "Part", "load", "parts_of"]
 
@@ -334,7 +333,8 @@ class _Loading:
         piece.graph = graph
         values = dict(zip(outputs, graph.outputs, strict=True))
         piece.published = tuple([values[x] for x in published])
-        large = [v for x, v in values.items() if x in self.sent and nbytes(v) >= MIN_SHARED_BYTES]
+        sent = [v for x, v in values.items() if x in self.sent]
+        large = [v for v in sent if nbytes(v) >= shared_memory.MIN_BYTES]
         piece.memory = dict.fromkeys(large, shared_memory.empty)
         task = piece_task(piece, tuple([self.find(x) for x in inputs]), tuple(outputs))
         made = (*task.outputs, *task.published)

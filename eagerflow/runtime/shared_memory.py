@@ -126,11 +126,11 @@ class _SharedMemory:
 
     def _free(self, size: int) -> _Segment | None:
         """A free segment: the one that has waited longest, so that few are looked at."""
-        own = self._sized.get(size)
-        for _ in range(len(own or ())):
-            own.rotate(-1)  # type: ignore[union-attr]
-            if own[-1].is_free:  # type: ignore[index]
-                return own[-1]  # type: ignore[index]
+        own = self._sized.setdefault(size, deque())
+        for _ in range(len(own)):
+            own.rotate(-1)
+            if own[-1].is_free:
+                return own[-1]
         return None
 
     def _new(self, size: int) -> _Segment:
@@ -146,7 +146,7 @@ class _SharedMemory:
         else:
             self._end += size
         found = _Segment(self.memory, begin, size)
-        self._sized.setdefault(size, deque()).append(found)
+        self._sized[size].append(found)
         self._at[begin + HEAD_BYTES] = found
         return found
 
@@ -272,21 +272,23 @@ class Outgoing:
     def __init__(self, process: int) -> None:
         self._process = process
         self._memory: _SharedMemory | None = None
-        """What the other end has got the file of."""
+        """What arrays were lent of."""
+        self._has_file = False  # the other end
 
     def file(self) -> tuple[int, int] | None:
         """The file of this process's memory, to be sent first, and its size; None if it was."""
-        if self._memory is not None:
+        if self._has_file:
             return None
-        self._memory = _memory()
-        return self._memory.file, self._memory.size
+        own = _memory()
+        self._has_file = True
+        return own.file, own.size
 
     def put(self, array: Any) -> Place:
         """Where an array is lent, which is copied if it does not lie in shared memory.
 
         Raises OSError or MemoryError where there is no room.
         """
-        own = _memory()
+        own = self._memory = _memory()
         found = own.lend(array, self)
         if found is None:
             copy = own.empty(array.shape, array.dtype)

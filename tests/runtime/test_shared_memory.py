@@ -277,3 +277,13 @@ def test_a_loan_that_was_given_back_and_lent_again_does_not_end_with_its_first_h
     dead.wait()
     own._end_orphans()
     assert own.memory[place.loan] == 1
+
+
+def test_what_was_lent_to_who_never_got_the_file_ends_with_it(own):
+    """As where the message that was to bring both could not be sent."""
+    dead = subprocess.Popen([sys.executable, "-c", "0"])
+    dead.wait()
+    outgoing = Outgoing(dead.pid)
+    place = outgoing.put(X)
+    outgoing.close()
+    assert own.memory[place.loan] == 0
