@@ -223,12 +223,16 @@ class Plan:
         return self._program.pool.size
 
     def run(
-        self, arrays: Sequence[Any], finish: Callable[[tuple[Any, ...], Any], None] | None = None
+        self,
+        arrays: Sequence[Any],
+        finish: Callable[[tuple[Any, ...], Any], None] | None = None,
+        owned: Sequence[bool] = (),
     ) -> tuple[Any, ...]:
         """The arrays of the graph's finals, from those of its entries.
 
         ``finish`` gets them when nothing can fail any more, together with the ``Commit`` that has
         kernels still to run where ``updates`` has any: then it has to call its ``replace``.
+        ``owned`` tells which Variables' values it may write over then; others are copied.
         """
         try:
             frame = self._frames.pop()
@@ -236,7 +240,7 @@ class Plan:
             frame = self._frame()
         commit = frame.commit
         if commit is not None:
-            commit.copies = finish is None
+            commit.owned = owned
         try:
             found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
         except Exception as error:
@@ -267,7 +271,7 @@ class Plan:
         frame = self._frame()
         commit = frame.commit
         if commit is not None:
-            commit.copies = True
+            commit.owned = ()
         with np.errstate(all="ignore"), self.device.backend.on(self.device.index):
             found: tuple[Any, ...] = self._function(*frame.first, *arrays)
         if commit is not None:

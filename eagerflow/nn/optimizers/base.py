@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
+import numpy as np
+
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Kind
@@ -187,9 +189,9 @@ class Optimizer(Configured):
     def _slot(
         self, variable: Variable, name: str, value: float = 0.0, shape: Any = None
     ) -> Variable:
-        shape = variable.shape if shape is None else shape
-        whole = ops.full(shape, value, dtype=variable.dtype, device=str(variable.device))
-        return Variable(whole, f"{self.name}/{variable.name}/{name}", trainable=False)
+        whole = np.full(variable.shape if shape is None else shape, value, variable.dtype)
+        label = f"{self.name}/{variable.name}/{name}"
+        return Variable(whole, label, trainable=False, device=variable.device)
 
     def has_changed(self, variable: Variable) -> bool:
         """Whether a step has changed this variable."""
