@@ -492,7 +492,12 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _kinds(args: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple([x._kind if type(x) is Tensor else type(x) for x in args])
+    return tuple([_lasting(x._kind) if type(x) is Tensor else type(x) for x in args])
+
+
+def _lasting(kind: Kind) -> Kind:
+    """The kind of tensors with values that is like this one: those of recorders are not kept."""
+    return kind if type(kind) is Kind else kind.device.kind(kind.dtype)
 
 
 def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = None) -> Any:
