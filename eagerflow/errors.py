@@ -193,7 +193,6 @@ class NoAxesError(ShapeError, TypeError):
     Traceback (most recent call last):
     ...
     eagerflow.errors.NoAxesError: len: a tensor without axes has no length
-    ...
     """
 
 

@@ -132,3 +132,18 @@ def test_nothing_that_travels_is_kept_by_identity(name):
     assert keys_by_identity(model) == [optimizer.planted]  # the search finds what there is
     del optimizer.planted
     assert keys_by_identity(model) == []
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_an_optimizer_copied_alone_refuses_other_variables(kind):
+    """Its state is that of copies: for the originals it would begin anew without a word."""
+    w = ef.Variable([1.0, 2.0], name="w")
+    optimizer = ef.nn.optimizers.Adam(0.1)
+    optimizer.apply([ef.ones(2)], [w])
+    alone = COPIES[kind](optimizer)
+    with pytest.raises(ef.errors.ArgumentError, match="copy of an optimizer"):
+        alone.apply([ef.ones(2)], [w])
+    alone.apply([ef.ones(2)])
+    alone.apply([ef.ones(3)], [ef.Variable([1.0, 2.0, 3.0], name="other")])
+    optimizer.apply([ef.ones(2)], [w])
+    np.testing.assert_array_equal(alone.variables[2].numpy(), optimizer.variables[2].numpy())

@@ -370,7 +370,7 @@ def test_models_that_are_gone_leave_nothing_with_the_ops():
         return ef.nn.Model(x, ef.nn.Dense(4, activation="relu")(x) * 2.0 + 1.0)
 
     tables = "table", "kernels", "many", "fitting", "bound"
-    held = lambda: [len(getattr(op, t)) for op in ef.op.ops.values() for t in tables]  # noqa: E731
+    held = lambda: [len(getattr(op, t)) for op in ef.op.ops.values() for t in tables]
     make()
     before = held()
     for _ in range(5):

@@ -52,7 +52,8 @@ class Optimizer(Configured):
     by ``loss_scale_factor``, by which ``scale_loss`` multiplies the loss. With
     ``gradient_accumulation_steps``, that many calls of ``apply`` are one step, along the mean of
     their gradients. A subclass gives ``slots``, in groups (names of the state it keeps for each
-    variable), and ``update``.
+    variable), and ``update``. Copies and pickles have state for copies of the Variables: copy an
+    optimizer together with these, ``copy.deepcopy((model, optimizer))``.
 
     >>> w = ef.Variable([1.0, 2.0])
     >>> optimizer = ef.nn.optimizers.SGD(learning_rate=0.5)
@@ -63,6 +64,7 @@ class Optimizer(Configured):
 
     slots: tuple[str, ...] = ()
     late_slots: tuple[str, ...] = ()  # those that stand behind all others in ``variables``
+    _is_copy = False
     by_rows = False  # whether a step may be made for some rows alone, as ``update`` has no others
 
     weight_decay: float | None
@@ -174,12 +176,30 @@ class Optimizer(Configured):
         """Make the state for these variables, where there is none yet."""
         for variable in variables:
             if variable not in self._state:
+                if self._is_copy:
+                    self._refuse_original(variable)
                 slots = {}
                 if self.use_ema:
                     slots["average"] = self._slot(variable, "average")
                 if self.gradient_accumulation_steps is not None:
                     slots["gradient_accumulator"] = self._slot(variable, "gradient_accumulator")
                 self._state[variable] = slots | self.state_for(variable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._is_copy = True
+
+    def _refuse_original(self, variable: Variable) -> None:
+        """Raise for a Variable whose copy has the state, as where an optimizer is copied alone."""
+        alike = variable.name, variable.shape, variable.dtype
+        require(
+            all((v.name, v.shape, v.dtype) != alike for v in self._state),
+            variable.name,
+            "not the Variable that this copy of an optimizer has state for",
+            self.name,
+            "variables",
+            "the copies made with it: copy.deepcopy((model, optimizer))",
+        )
 
     def state_for(self, variable: Variable) -> dict[str, Variable]:
         """New state for one variable; all zeros, unless a subclass has it otherwise."""
