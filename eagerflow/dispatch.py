@@ -445,8 +445,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
-    key = _kinds(args)
-    if key in op.fitting or not args:
+    if not args or _kinds(args) in op.fitting:
         return args  # arguments of these kinds were fine as they are
     if any(isinstance(x, Variable) for x in args):
         return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
@@ -456,8 +455,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if type(x) is not Tensor and x is not None:
             data[i] = _converted(op, i, x, home)
     args = tuple(data)
-    key = _kinds(args)
-    if key in op.fitting:
+    if (key := _kinds(args)) in op.fitting:
         return args
     if op.on_tensors:  # what it is made of says what fits
         return tuple(x if x is None else as_tensor(x) for x in data)
@@ -492,7 +490,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _kinds(args: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple([x._kind if type(x) is Tensor else type(x) for x in args])
+    return tuple([x._kind.lasting if type(x) is Tensor else type(x) for x in args])
 
 
 def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = None) -> Any:
