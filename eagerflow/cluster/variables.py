@@ -121,10 +121,16 @@ class Held:
     def check(self, current: Tensor) -> None:
         """TaskLostError where the value that is asked for has been lost."""
         if self.is_lost(current):
-            raise TaskLostError(
-                f"the newest value of the Variable {self.name!r} was lost with {self.place.task}",
-                hint=f"give {self.name} a value first, such as that of a checkpoint",
-            )
+            raise self.loss()
+
+    def loss(self) -> TaskLostError:
+        """The error of a value that was lost with its task."""
+        return TaskLostError(
+            f"the newest value of the Variable {self.name!r} was lost with {self.place.task}",
+            hint=f"give {self.name} a value first, such as that of a checkpoint "
+            "(ef.nn.Checkpoint, ef.nn.callbacks.BackupAndRestore); with "
+            "Cluster(..., redundant=True) two tasks keep each value",
+        )
 
     def take(self, array: Any) -> None:
         """Give the client's Variable the task's value, if it has got no other one meanwhile."""
