@@ -85,7 +85,7 @@ class Restoring:
                 f"{task} was lost, and with it what no other task has: {names}{more} are as after "
                 "the last merge (in fit: at the begin of the epoch), and the step is made again; "
                 "Cluster(..., redundant=True) or ef.nn.callbacks.BackupAndRestore loses nothing",
-                stacklevel=3,
+                stacklevel=4,
             )
 
     def _from_checkpoint(self, variables: Mapping[Variable, None]) -> dict[Variable, Any] | None:

@@ -17,9 +17,7 @@ _log = logging.getLogger("eagerflow.cluster")
 WAIT_SECONDS = 150.0  # for the process that takes a lost one's place: Ray may take two minutes
 
 
-def retried(
-    cluster: Any, times: int, call: Callable[[], Any], restore: Callable[[], None]
-) -> Any:
+def retried(cluster: Any, times: int, call: Callable[[], Any], restore: Callable[[], None]) -> Any:
     """The result of a call, which is made so many ``times`` again where a task is lost in it.
 
     ``restore`` is called before each, and raises TaskLostError where another call cannot succeed.

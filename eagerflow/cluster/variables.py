@@ -33,7 +33,7 @@ class Held:
     gone with a newer value. ``holder`` is the task that keeps a copy of it, which ``copy_fits``
     says to be the value that the task has; ``twin`` is a Variable elsewhere that has the same
     value, if the same run was its last. ``kept`` is the value as the client has got it from a
-    copy; it is ``absent`` until the task's new process has it.
+    copy, or with the end of the run; it is ``absent`` until the task's new process has it.
     """
 
     __slots__ = (
@@ -92,9 +92,12 @@ class Held:
 
     def copy(self) -> tuple[str, str, int] | None:
         """Where its newest value is besides its own task."""
-        twin = self.twin
-        if twin is not None and twin.run == self.run and twin.is_there:
-            return twin.place.task, "fetch", twin.key
+        twin, seen = self.twin, {self}
+        while twin is not None and twin.run == self.run and twin not in seen:
+            if twin.is_there:
+                return twin.place.task, "fetch", twin.key
+            seen.add(twin)
+            twin = twin.twin
         return (self.holder, "fetch copies", self.key) if self.holder else None
 
     @property
@@ -103,7 +106,7 @@ class Held:
         return not (self.absent or self.lost) and self.variable() is not None
 
     def keep(self, run: int, array: Any) -> None:
-        """Keep a value that was fetched for fear of loss, if no run has made another one since."""
+        """Keep a value in case its task is lost, if no run has made another one since."""
         if self.newer and self.run == run:
             self.kept = array
             if self.lost:  # the copy has gone too, meanwhile
