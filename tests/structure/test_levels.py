@@ -19,7 +19,7 @@ LEVELS = {
             ["runtime"],
             ["codegen"],
             ["primitives", "backends"],
-            ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
+            ["convert", "customs", "display", "number", "recorder", "tensor", "variable", "dispatch"],
             ["kernels", "ops"],
             [
                 "added",
