@@ -22,7 +22,11 @@ class Rule:
     """A backward function of flat gradients: one for each result in, one for each argument out."""
 
     def __init__(
-        self, name: str, args: Sequence[Any], structure: tree.Structure, backward: Callable[..., Any]
+        self,
+        name: str,
+        args: Sequence[Any],
+        structure: tree.Structure,
+        backward: Callable[..., Any],
     ) -> None:
         self._name, self._args = name, args
         self._structure, self._backward = structure, backward
@@ -30,6 +34,7 @@ class Rule:
         self.kept = getattr(backward, "kept", ())  # for the memory report
 
     def __call__(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradients by the arguments, None where there is none."""
         parts = self._backward(tree.unflatten(self._structure, gradients))
         parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
         if len(parts) != len(self._args):

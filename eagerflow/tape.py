@@ -23,7 +23,7 @@ from eagerflow.op import Op, custom_op
 from eagerflow.ops.creation.filled import eye, ones, ones_like, zeros, zeros_like
 from eagerflow.ops.elementwise.arithmetic import multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.products import Products, of_many
 from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (

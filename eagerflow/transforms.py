@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
 from eagerflow import provenance, tree
@@ -17,10 +17,11 @@ from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
 from eagerflow.op import Op
 from eagerflow.ops.creation.filled import eye, zeros_like
-from eagerflow.recorder import Recorder, below, next_key, recorder_state, with_recorder
+from eagerflow.recorder import below, next_key, recorder_state, with_recorder
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import Secluded
 
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -281,7 +282,10 @@ def custom_gradient(f: Function) -> Function:
 
     ``f`` takes tensors by position and returns ``(y, backward)``: ``backward(g)`` gets the
     gradient of ``y`` in its structure and returns one gradient for each argument (None where
-    there is none). ``backward`` is written with ops, so it can be differentiated again.
+    there is none). ``backward`` is written with ops, so it can be differentiated again, also
+    through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors and have
+    no gradient. Raises GradientError for tensors by name and another number of gradients, and
+    ShapeError for a gradient of another shape than its argument.
 
     >>> @ef.custom_gradient
     ... def clipped(x):
@@ -291,14 +295,23 @@ def custom_gradient(f: Function) -> Function:
     """
 
     @wraps(f)
-    def called(*args: Any) -> Any:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        for name, value in kwargs.items():
+            if isinstance(value, Tensor | Variable):
+                raise GradientError(
+                    "a tensor that is given by name has no gradient",
+                    op=f.__name__,
+                    argument=name,
+                    received=summary(value),
+                    hint="give tensors by position",
+                )
         values = tuple(x.value if isinstance(x, Variable) else x for x in args)
-        return custom_call(f, values)
+        return custom_call(wraps(f)(partial(f, **kwargs)) if kwargs else f, values)
 
     return called
 
 
-class _InputRecorder(Recorder):
+class _InputRecorder(Secluded):
     """Notes which values from outside a computation uses, and which values Variables have in it.
 
     Variables may be assigned in between: a value is that of a Variable after so many assignments.
@@ -355,7 +368,7 @@ class _InputRecorder(Recorder):
         return done
 
 
-class _Recomputation(Recorder):
+class _Recomputation(Secluded):
     """Runs a computation again: Variables have the values that they had, and keep theirs now."""
 
     def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:

@@ -40,6 +40,7 @@ from eagerflow.ops.family import op_of
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import pass_on
 
 
 def customized(
@@ -88,6 +89,7 @@ def _traced_rule(
             parts = zip(rule(gs), args, strict=True)
             found = [p for p, x in parts if isinstance(x, Tensor)]
     except Exception as error:  # whatever the user's code raises there
+        pass_on(error)
         words = error.problem if isinstance(error, EagerflowError) else str(error)
         return None, nothing, [], f"{type(error).__name__}: {words}"
     outs = [p for p in found if p is not None]
@@ -268,4 +270,4 @@ def _custom_gradient(
 
 
 CUSTOM = op_of(_custom_gradient)
-Trace.customized = customized  # type: ignore[method-assign]
+Trace.customized = customized  # type: ignore[method-assign,assignment]
