@@ -44,6 +44,7 @@ from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import pass_on
 
 _frame = sys._getframe
 _blank = blank
@@ -92,8 +93,8 @@ def bind_unary(op: Op) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
@@ -149,8 +150,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
@@ -205,8 +206,8 @@ def bind_attribute(op: Op) -> Call:
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         return _long(op, (x, value), {})
 
     ((name, default),) = op.attributes.items()
@@ -232,8 +233,8 @@ def bind_general(op: Op) -> Call:
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         return _long(op, args, attributes)
 
     return call
@@ -289,8 +290,8 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if append is not None and op.bound:
         try:
             return _recorded_again(op, append, run, args, attributes)
-        except Exception:  # the long way succeeds, or explains
-            pass
+        except Exception as error:  # the long way succeeds, or explains
+            pass_on(error)
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
@@ -716,6 +717,7 @@ def explain_failure(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
+    pass_on(error)
     busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
     if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
         # Another thread, or a signal handler of this one, is in a kernel with the same runner; or

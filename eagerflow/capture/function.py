@@ -37,7 +37,6 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
-from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -54,6 +53,7 @@ from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import visited
 
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}

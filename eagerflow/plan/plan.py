@@ -39,6 +39,7 @@ from eagerflow.profiling.rows import step_place, step_source
 from eagerflow.runtime import buffers
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
+from eagerflow.visitors import pass_on
 
 _numbers = itertools.count()
 
@@ -148,6 +149,7 @@ class Plan:
                 hint="work on smaller batches",
             ) from error
         except Exception as error:  # rules of ops may meet anything
+            pass_on(error)
             raise CaptureError(
                 f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
             ) from error
@@ -331,6 +333,7 @@ class Plan:
 
 def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
     """The error of a step, if it is known which, with the op and the user's line."""
+    pass_on(error)
     found: EagerflowError
     match error:
         case EagerflowError():
