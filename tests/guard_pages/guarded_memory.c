@@ -16,6 +16,9 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 enum { PAGE = 4096, GAP = 15, GRANULE = (GAP + 1) * PAGE, SLACK = 0xA5 };
 enum { WITH_PATTERN, WITH_NAN, WITH_DENORMALS };
@@ -229,3 +232,15 @@ void watch(void) {
 }
 
 void figures(size_t *found) { found[0] = made, found[1] = live, found[2] = unguarded; }
+
+/* Whether arithmetic of this thread has taken in denormal numbers since the last call; -1 where the
+   processor does not note it. */
+int took_denormals(void) {
+#ifdef __SSE__
+    unsigned word = _mm_getcsr();
+    _mm_setcsr(word & ~2u);
+    return (word & 2u) != 0;
+#else
+    return -1;
+#endif
+}

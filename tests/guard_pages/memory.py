@@ -10,6 +10,8 @@ import subprocess
 import sysconfig
 import tempfile
 
+import pytest
+
 from eagerflow.runtime import allocation
 
 SOURCE = pathlib.Path(__file__).with_name("guarded_memory.c")
@@ -74,3 +76,11 @@ def figures():
     found = (ctypes.c_size_t * 3)()
     library().figures(found)
     return dict(zip(("guarded", "live", "unguarded"), found, strict=True))
+
+
+def took_denormals():
+    """Whether arithmetic of this thread has taken in denormal numbers since the last call."""
+    found = library().took_denormals()
+    if found < 0:
+        pytest.skip("this processor does not note denormal numbers")
+    return bool(found)

@@ -11,7 +11,14 @@ from tests.guard_pages.__main__ import EXPECTED, FOLDERS, ROOT, Run, told
 pytestmark = pytest.mark.skipif(bool(memory.why_not()), reason=str(memory.why_not()))
 
 PLANTED = "tests/guard_pages/planted.py"
-SELECTION = ["tests/plan/test_segments.py"]
+UNWRITTEN = "tests/guard_pages/unwritten.py"
+SELECTION = [
+    "tests/plan/test_segments.py",
+    f"{UNWRITTEN}::test_denormal_numbers_are_noted",
+    f"{UNWRITTEN}::test_products[(3, 200, 5)-float32]",
+    f"{UNWRITTEN}::test_packed_rows_of_an_incomplete_block",
+    f"{UNWRITTEN}::test_convolutions[1-valid-((4, 13, 9, 23), (3, 2, 23, 65))]",
+]
 
 
 @pytest.mark.parametrize("way", ["behind-nan", "before-denormal"])
@@ -31,7 +38,7 @@ def test_what_is_expected_to_fail_is_there():
     for name, _, _ in EXPECTED:
         file, _, test = name.partition("::")
         assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8")
-    assert all((ROOT / folder).is_dir() for folder in FOLDERS)
+    assert all((ROOT / folder).exists() for folder in FOLDERS)
 
 
 def test_what_a_process_told_is_found_in_its_output():
