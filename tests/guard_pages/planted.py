@@ -45,7 +45,7 @@ def copy():
     def copy(source, target, begin, end):
         function(source.ctypes.data, target.ctypes.data, begin, end)
 
-    copy.library = library
+    copy.held = library
     return copy
 
 
