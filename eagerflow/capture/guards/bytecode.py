@@ -44,7 +44,7 @@ class Action(NamedTuple):
 
     ``verb`` is ``read`` (no more than that), ``iterate`` (the elements), ``use`` (all of it),
     ``text`` (what it is written as), ``identity`` (which object it is), ``kind`` (what kind of
-    container), ``match`` (a class pattern, with the number of positions and the names), ``truth``,
+    container), ``class`` (what its class does), ``match`` (a class pattern, with the number of positions and the names), ``truth``,
     ``contains``, ``call``, ``make`` (a function), ``bind`` (a local), ``return``, or ``store_``
     and what: ``attribute``, ``item``, ``global``, ``deref``.
     """
@@ -89,7 +89,8 @@ EFFECTS: dict[str, tuple[tuple[str, ...], str | None, tuple[str, ...]]] = {
         ("_", None, "name"): "LOAD_FROM_DICT_OR_GLOBALS",
         ("a", None, "derived"): """
             CHECK_EG_MATCH CHECK_EXC_MATCH GET_AITER GET_AWAITABLE LOAD_SPECIAL YIELD_VALUE""",
-        ("a", None, "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
+        ("a", None, "derived derived"): "PUSH_EXC_INFO",
+        ("a", "class", "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH",
         ("a", None, "a"): "LIST_TO_TUPLE",
         ("a", None, "a attribute"): "IMPORT_FROM",
         ("_ _", None, ""): "END_ASYNC_FOR",
@@ -474,10 +475,21 @@ class Interpreter:
             function = lower
         else:  # the upper one is the first argument
             function, arguments = lower, (upper, *arguments)
+        if not arguments and function.kind == "global" and function.name == "super":
+            arguments = self._arguments_of_super()
         names, self.names = self.names, ()
         value = self.value("call", names, (function, *arguments))
         self.act("call", value)
         self.push(value)
+
+    def _arguments_of_super(self) -> tuple[Expression, ...]:
+        """What ``super()`` finds by itself: the class of the method, and its first argument."""
+        code = self.code
+        if "__class__" not in self.cells or not code.co_argcount:
+            return ()
+        own = code.co_varnames[0]
+        kind = "deref" if own in self.cells else "local"
+        return self.value("deref", "__class__"), self.value(kind, own)
 
     @_on("CALL")
     def _plain_call(self, x: Any) -> None:

@@ -169,6 +169,7 @@ def _read(call: Call) -> list[Found]:
         return _read_class(call)
     own = method_of(f, "__call__")
     if own is not None:
+        call.evaluator.guards.class_lookup(f, "__call__")
         method = call.function._replace(value=MethodType(own, f))
         return _read_method(call._replace(function=method))
     return _read_unwatched(call)
@@ -381,6 +382,7 @@ def _read_class(call: Call) -> list[Found]:
     if issubclass(cls, threading.Thread):
         evaluator.guards.refuse("thread", f"{name}()")
     evaluator.guards.class_state(cls)
+    evaluator.guards.class_lookup(cls, "__call__")
     if _has_watched_functions(cls):
         call.pass_on()
         return call.deferred_result()
@@ -542,7 +544,7 @@ def _read_container_method(call: Call, method: str, owner: Found) -> list[Found]
         elif owner.external:
             result = evaluator.parts(owner)
     if method in _CHANGING_METHODS:
-        evaluator.guards.before_change(owner)
+        evaluator.guards.before_change(owner, True)
     if method not in _STORING_METHODS:
         for argument in arguments:
             evaluator.each(argument, evaluator.iterate)
@@ -604,13 +606,8 @@ def _type(call: Call) -> list[Found]:
 
 
 def _super(call: Call) -> list[Found]:
-    evaluator, code = call.evaluator, call.evaluator.run.code
-    if call.arguments:
-        classes, objects = call.values(0), [found.value for found in call.values(1)]
-    else:
-        classes = evaluator.evaluate(Expression("deref", "__class__"))
-        objects = [evaluator.values.get(code.co_varnames[0] if code.co_argcount else "")]
-    return evaluator.supers([found.value for found in classes], objects)
+    classes, objects = ([found.value for found in call.values(i)] for i in range(2))
+    return call.evaluator.supers(classes, objects)
 
 
 def _vars(call: Call) -> list[Found]:
