@@ -23,6 +23,7 @@ from eagerflow import tree
 from eagerflow.capture.graph_calls import call_recorded, only_tapes
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.ledger import Ledger
+from eagerflow.capture.guards.lookup import method_of
 from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks
@@ -294,7 +295,12 @@ class Function:
             tensors = [as_tensor(x, copy=True) for x in inputs]
             return entry.nest(call_recorded(entry.graph, self.numerics, tensors))
         found = entry.run(inputs)
-        if key is not None and self._steady and entry.kept and entry.places == tuple(range(len(key) - 1)):
+        if (
+            key is not None
+            and self._steady
+            and entry.kept
+            and entry.places == tuple(range(len(key) - 1))
+        ):
             self._quick[key], entry.quick = entry, key
         return found
 
@@ -491,8 +497,8 @@ class Function:
             graph = recorder.finish(Values(inputs), result, structure)
             ledger = monitor.ledger()
             recorder.on_created = None
-            del result, monitor
-            refuse_leaks(recorder.name, recorder.leaks(), (own_args, own_kwargs))
+            del result, monitor, own_args, own_kwargs, made
+            refuse_leaks(recorder.name, recorder.leaks(), ())
         return recorder, graph, ledger, places
 
     def _specs(self, leaves: list[Any]) -> list[Any]:
@@ -622,8 +628,8 @@ def _as_input(x: Any) -> Tensor:
 def _callee_of(f: Any) -> Any:
     """The function that a method or an object with ``__call__`` runs; others themselves."""
     f = getattr(f, "__func__", f)
-    own = None if isinstance(f, FunctionType | type) else getattr(type(f), "__call__", None)
-    return own if type(own) is FunctionType else f
+    own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
+    return f if own is None else own
 
 
 def _wrapped_in(f: Any) -> list[Any]:

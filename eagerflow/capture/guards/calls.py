@@ -582,6 +582,16 @@ def _each(do: str, mark: Callable[[Call], None]) -> Reads:
     return reads
 
 
+def _identity(call: Call) -> None:
+    """Which object a value is: ``id``, or whether two are one."""
+    call.has_no_parts()
+    if call.function.value is id:
+        call.each(call.evaluator.key)
+    elif len(call.arguments) == 2:
+        call.evaluator.aliases(*call.arguments)
+    call.each(call.evaluator.identity)
+
+
 def _isinstance(call: Call) -> None:
     """Whether an object or a class belongs to a class, which may ask others, or be asked."""
     call.has_no_parts()
@@ -661,7 +671,7 @@ _BUILT_INS: dict[Reads, list[Any]] = {
     Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
     _getattr: [getattr, hasattr, object.__getattribute__],
     _each("length", Call.has_no_parts): [len],
-    _each("identity", Call.has_no_parts): [id, operator.is_, operator.is_not],
+    _identity: [id, operator.is_, operator.is_not],
     _isinstance: [isinstance, issubclass],
     _callable: [callable],
     _each("iterate", Call.is_iterator): [iter],

@@ -66,6 +66,7 @@ _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
 # What is done with each value that an action is about, by its verb.
 _LOOKING = {
     "identity": "identity",
+    "key": "key",
     "iterate": "iterate",
     "text": "operand",
     "truth": "truth",
@@ -189,6 +190,8 @@ class Evaluator:
             targets = [(("cell", id(cell), None), cell) for cell in cells]
         else:
             keys = self.evaluate(action.parts[1])
+            for key in keys:
+                self.key(key)
             for found in self.evaluate(action.parts[0]):
                 self.guards.before_change(found)
                 if len(keys) == 1 and is_key(keys[0].value):
@@ -382,7 +385,7 @@ class Evaluator:
         return self.guards.found(found, guarded and external, full)
 
     def _is_own_of_variable(self, value: Any, name: str) -> bool:
-        """Whether an attribute of eagerflow's objects is a setting, or comes from a user's class."""
+        """Whether an attribute is a setting of a Variable, or of the user's own class."""
         if not isinstance(value, Variable):
             return False
         cls = type(value)
@@ -618,11 +621,17 @@ class Evaluator:
 
     def aliases(self, *parts: Expression) -> None:
         """It is asked whether values are one object: which arguments are is not known."""
-        own = self.monitor.arguments
+        own = self.monitor.remade
         sides = [[f for f in self.evaluate(part) if id(f.value) in own] for part in parts]
         for a, b in itertools.product(*sides):
             if a.value is not b.value:
                 self.guards.refuse("alias", f"whether {a.name} is {b.name}", f"{a.name}, {b.name}")
+
+    def key(self, found: Found) -> None:
+        """A value is known by who it is: in a set, or as the key of a dict."""
+        own = self.monitor.remade
+        if id(found.value) in own and len(own) > 1:
+            self.guards.refuse("alias", f"which object {found.name} is", found.name)
 
     def classes(self, expression: Expression) -> None:
         """The class of a value is asked for, or what that says."""

@@ -30,6 +30,7 @@ from eagerflow.capture.guards.categories import (
     CANNOT,
     category,
     is_class_statement,
+    is_symbolic,
     is_user_class,
 )
 from eagerflow.capture.guards.effects import is_output
@@ -109,8 +110,9 @@ class Monitor(ScopeGuard):
         self._kept: dict[int, Any] = {}  # so that identities stay what they are
         self._collections: list[Any] = list(vars(self).values())  # all that holds what was seen
         self.changed_at: dict[int, str] = {}  # where the run has changed a container first
-        self.arguments: dict[int, Any] = {}  # Tensors, containers and objects that were passed
-        self._collections.append(self.arguments)
+        self.arguments: dict[int, Any] = {}  # objects that were passed, and their containers
+        self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that stand for those passed
+        self._collections += [self.arguments, self.remade]
         self.function = function
         self.name = getattr(function, "__qualname__", None) or getattr(
             function, "__name__", type(function).__name__
@@ -352,14 +354,15 @@ class Monitor(ScopeGuard):
         own = getattr(self.function, "__self__", self.function)
         for part in parts:
             kind = category(part)
-            if kind in ("tensor", "container", "object") and part is not own:
+            if is_symbolic(part):
+                self.remade[id(part)] = part
+            elif isinstance(part, list | tuple | dict):
+                self.remade[id(part)] = part
+                self._find_arguments(part.values() if isinstance(part, dict) else part)
+            elif kind in ("container", "object") and part is not own:
                 self.arguments[id(part)] = part
-                if isinstance(part, list | tuple | dict):
-                    self._find_arguments(part.values() if isinstance(part, dict) else part)
-                elif kind == "object":
-                    held = attributes_of(part).values()
-                    found = {id(x): x for x in held if category(x) == "container"}
-                    self.arguments.update(found)
+                held = attributes_of(part).values() if kind == "object" else ()
+                self.arguments.update({id(x): x for x in held if category(x) == "container"})
 
     def _hold_assigned(self) -> None:
         """Guards that objects among the arguments keep what the trace has given them."""
