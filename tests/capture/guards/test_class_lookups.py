@@ -14,7 +14,8 @@ from tests.capture.guards.changes.kinds import PRELUDE
 _PROPERTY = "class A:\n    @property\n    def r(self): return 1.0\nclass B(A): pass\nb = B()\n"
 _SUPER = "class Z: pass\nclass A(Z): r = 1.0\nclass B(A):\n    r = 9.0\n    def m(self): "
 _DESCRIPTOR = (
-    "class D:\n    def __init__(self, v=1.0): self.v = v\n    def __get__(self, o, c): return self.v\n"
+    "class D:\n    def __init__(self, v=1.0): self.v = v\n"
+    "    def __get__(self, o, c): return self.v\n"
     "class A: r = D()\nb = A()\n"
 )
 _META = "class M(type):\n    @property\n    def r(cls): return 1.0\nclass N(M): pass\n"
@@ -231,8 +232,8 @@ def changing(text, result="x"):
 
 
 CHANGES = {
-    list: """a.append(1.0); a[0] = 5.0; a.pop(); a.clear(); a.reverse(); del a[0]; a += [1.0]; a *= 2
-        a[:] = [9.0]; a.extend([x]); a.insert(0, x)""",
+    list: """a.append(1.0); a[0] = 5.0; a.pop(); a.clear(); a.reverse(); del a[0]; a += [1.0]
+        a *= 2; a[:] = [9.0]; a.extend([x]); a.insert(0, x)""",
     dict: """a['k'] = 5.0; a.pop('r'); a.clear(); a.update(k=1); a.update(r=x); del a['r']
         a |= {'z': 1}; a.setdefault('q', []); a.popitem(); a['n']['z'] = 1; a['l'].append(1)""",
     OrderedDict: "a['k'] = 1; a.move_to_end('r')",
