@@ -166,7 +166,8 @@ class Monitor(ScopeGuard):
 
     def _made_ledger(self, undisturbed: bool) -> Ledger:
         self._hold_assigned()
-        guards = list(self.guards.values())
+        own = self.remade.keys() - self._external.keys()
+        guards = [guard for guard in self.guards.values() if id(guard.holder) not in own]
         if not undisturbed:
             what = "a debugger took over while tracing"
             guards.append(Guard("watch", what, "disturbed", None, None, "not complete"))
