@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.layout import contiguous_strides
+from eagerflow.codegen.layout import imagined
 from eagerflow.codegen.llvm import fixed, jobs, launch, parts
 from eagerflow.codegen.llvm.reference_counts import counts_lie_open
 from eagerflow.codegen.llvm.team import Team
@@ -82,16 +82,6 @@ class _Prepared:
             empty(shape, dtype) if source is None else inputs[source]
             for (shape, dtype), source in zip(self.made, self.inplace, strict=True)
         ]
-
-
-def imagined(shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None = None) -> Array:
-    """What looks like an array, and has no memory: only its strides are looked at.
-
-    Without ``strides`` it is like a new array.
-    """
-    if strides is None:
-        strides = contiguous_strides(shape, dtype.itemsize)
-    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
 
 
 def _prepared(

@@ -63,6 +63,19 @@ def contiguous_strides(shape: Sequence[int], item_bytes: int = 1) -> tuple[int, 
     return tuple(item_bytes * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
+def imagined(
+    shape: Sequence[int], dtype: Any, strides: Sequence[int] | None = None
+) -> np.ndarray[Any, Any]:
+    """The shape, dtype and strides of an array, without its memory: it is never read or written.
+
+    It is an array of NumPy's so that views of it can be made, and has one element. Without
+    ``strides`` it is like a new array.
+    """
+    if strides is None:
+        strides = contiguous_strides(shape, dtype.itemsize)
+    return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
+
+
 def lies_in_order(shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> bool:
     """Whether the elements of an array lie in row-major order, without gaps.
 
@@ -145,11 +158,14 @@ def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
 
 
 def straight(
-    region: Region, operands: Sequence[tuple[Any, tuple[str, ...]]], sizes: dict[str, int]
+    region: Region,
+    operands: Sequence[tuple[Any, tuple[str, ...]]],
+    sizes: dict[str, int],
+    read: bool = True,
 ) -> list[tuple[Any, tuple[str, ...]]]:
     """The operands, those that no single stride leads through in contiguous copies.
 
-    Copies of outputs have nothing in them yet.
+    Copies of outputs have nothing in them yet. Without ``read`` copies are ``imagined``.
     """
     found = []
     for part, (array, own) in zip(operands_of(region), operands, strict=True):
@@ -167,10 +183,9 @@ def straight(
         first = isinstance(part, Input) and part.gather is not None
         shape = [array.shape[own.index(a)] if a in own else 1 for a in wanted]
         full = [array.shape[0] if first and a == own[0] else sizes[a] for a in wanted]
-        spread = np.broadcast_to(array.reshape(shape), full)
-        copy = np.empty_like(spread, order="C", subok=False)
-        if isinstance(part, Input):
-            copy[...] = spread
+        copy = np.empty(full, array.dtype) if read else imagined(full, array.dtype)
+        if read and isinstance(part, Input):
+            copy[...] = array.reshape(shape)
         found.append((copy, wanted))
     return found
 

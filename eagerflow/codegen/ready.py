@@ -14,7 +14,7 @@ import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.bodies import region_of
-from eagerflow.codegen.layout import collapse, contiguous_strides
+from eagerflow.codegen.layout import collapse, contiguous_strides, imagined
 from eagerflow.codegen.region import Region
 from eagerflow.dtypes import as_dtype, dtype_name
 from eagerflow.runtime.buffers import empty
@@ -53,7 +53,7 @@ class ReadyCall:
         self._sizes = sizes or {}
         dtypes = [as_dtype(out.dtype) for out in region.outputs]
         self._made = [*zip(shapes, dtypes, strict=True)]
-        given = [*arrays, *(kernel.imagined(*about) for about in self._made)]
+        given = [*arrays, *(imagined(*about) for about in self._made)]
         views = enter(given)
         self._fixed = self._fixed_call(given, views)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.layout import Entry
+from eagerflow.codegen.layout import Entry, imagined
 from eagerflow.codegen.region import Region
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
@@ -282,7 +282,7 @@ def _like(x: Any) -> Any:
     """An array, or what looks like one, from a value or a spec."""
     if isinstance(x, np.ndarray):
         return x
-    return kernel.imagined(tuple(x.shape), x.dtype, getattr(x, "strides", None))
+    return imagined(tuple(x.shape), x.dtype, getattr(x, "strides", None))
 
 
 def _letter(axis: int) -> str:

@@ -336,7 +336,7 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
         return np.empty(shape, dtype)
     if memory is None or memory.nbytes < needed or memory.nbytes > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would hold its memory for good.
-        memory = memoryview(np.empty(max(needed, 1), np.uint8))
+        memory = np.empty(max(needed, 1), np.uint8).data
     inner = np.frombuffer(memory, np.uint8)  # which all views have as their base
     _local.memory[name] = memory, weakref.ref(inner)
     return np.ndarray(shape, dtype, inner)

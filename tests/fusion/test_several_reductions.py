@@ -5,7 +5,15 @@ import pytest
 
 import eagerflow as ef
 
-SHAPES = ((32, 128, 64), (3, 5, 7), (64, 33, 2), (1, 40, 300), (6, 1, 900), (17, 300), (4, 3, 9, 50))
+SHAPES = (
+    (32, 128, 64),
+    (3, 5, 7),
+    (64, 33, 2),
+    (1, 40, 300),
+    (6, 1, 900),
+    (17, 300),
+    (4, 3, 9, 50),
+)
 DTYPES = ("float32", "float64", "float16", "int32")
 REDUCTIONS = {
     "sum": (ef.sum, np.sum),

@@ -450,3 +450,14 @@ def test_products_of_two_vectors_are_arrays_for_the_kernels_behind(size):
     for _ in range(2):
         for found, wanted in zip(step(x, y, a), f(*map(ef.tensor, (x, y, a))), strict=True):
             np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("axes", [(0, 1), (1, 0)])
+def test_plans_for_large_arrays_are_made_without_their_memory(axes):
+    spec = ef.TensorSpec((2, 60_000_000), "float32", name="x")
+
+    def f(x):
+        y = ef.permute_dims(x, axes)
+        return ef.softmax(y, axis=0).sum(axis=1), (y * 2).mean(axis=0), ef.cumulative_sum(y, axis=0)
+
+    assert ef.capture.trace(f, spec).plan().kernels

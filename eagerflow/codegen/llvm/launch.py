@@ -18,7 +18,15 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.layout import Binding, Layout, bind, operands_of, sideways, straight
+from eagerflow.codegen.layout import (
+    Binding,
+    Layout,
+    bind,
+    imagined,
+    operands_of,
+    sideways,
+    straight,
+)
 from eagerflow.codegen.llvm.driver import RUN, SLOTS, counters, driver
 from eagerflow.codegen.llvm.groups import GroupNest
 from eagerflow.codegen.llvm.lanes import SideNest
@@ -498,11 +506,11 @@ class KernelCall:
         self.direct = [i for i, p in enumerate(region.outputs) if p.value not in region.columns]
         self.columns = [i for i, p in enumerate(region.outputs) if p.value in region.columns]
         self.saved = _read_again(region, sizes)
-        operands = self._operands(self._ready(inputs), outputs)
+        operands = self._operands(self._ready(inputs, read=False), outputs)
         binding = bind(region, operands, sizes)
         self.copies = binding is None
         if binding is None:
-            operands = straight(region, operands, sizes)
+            operands = straight(region, operands, sizes, read=False)
             binding = bind(region, operands, sizes)
             assert binding is not None, "contiguous copies have one stride"
         self.launch = Launch(region, binding, operands, sizes)
@@ -511,16 +519,20 @@ class KernelCall:
         arrays = [*inputs, *(outputs[i] for i in self.direct)]
         return [(a, p.axes) for a, p in zip(arrays, operands_of(self.region), strict=True)]
 
-    def _ready(self, inputs: Sequence[Any]) -> Sequence[Any]:
-        """The inputs, with rows looked up and with copies of what is read after it is replaced."""
+    def _ready(self, inputs: Sequence[Any], read: bool = True) -> Sequence[Any]:
+        """The inputs, with rows looked up and with copies of what is read after it is replaced.
+
+        Without ``read`` these are ``imagined``.
+        """
         if not (self.lookups or self.saved):
             return inputs
         found = list(inputs)
         for i in self.saved:
-            found[i] = found[i].copy()
+            found[i] = found[i].copy() if read else imagined(found[i].shape, found[i].dtype)
         for i, index in self.lookups:
             part, by = self.region.inputs[i], self.region.inputs[index]
-            rows = inputs[i][inputs[index]]  # the index's axes, then those of the rows
+            shape = (*inputs[index].shape, *inputs[i].shape[1:])  # of the index, then of its rows
+            rows = inputs[i][inputs[index]] if read else imagined(shape, inputs[i].dtype)
             axes = (*by.axes, *part.axes[1:])
             order = sorted(range(len(axes)), key=lambda k: self.region.axes.index(axes[k]))
             own = tuple(self.sizes[a] if a in axes else 1 for a in part.axes)
