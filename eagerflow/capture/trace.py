@@ -35,7 +35,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
-from eagerflow.number import WIDE, Number
+from eagerflow.number import WIDE, Assumptions, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.runtime.collector import young
@@ -135,6 +135,7 @@ class Trace(Recorder):
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self.taps = Taps()
+        self.assumptions = Assumptions()
         self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
         self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
@@ -533,7 +534,9 @@ def number(recorder: Trace, example: Any, name: str, inputs: list[Value]) -> Num
     assert python is not None
     tensor = recorder.input(TensorSpec((), wide_dtype(example)), name)
     inputs.append(tensor._array)
-    return Number(tensor, python, example.dtype if isinstance(example, np.generic) else None)
+    own = example.dtype if isinstance(example, np.generic) else None
+    at = recorder.assumptions.argument(python, own)
+    return Number(tensor, python, own, recorder.assumptions, at)
 
 
 def wide_dtype(number: Any) -> DType:
