@@ -7,6 +7,7 @@ precision or in 64-bit integers, and next to a tensor it takes on that tensor's 
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -17,7 +18,6 @@ from eagerflow.dtypes import INTEGERS, DType, default_dtype, real_dtype
 from eagerflow.op import ops
 from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor
-
 
 INT64 = np.iinfo(np.int64)
 EXACT = 2**53  # up to which float64 has all integers
@@ -150,7 +150,8 @@ class Number(Operators):
         raise AssertionError("refuse raises")
 
     def __neg__(self) -> Any:
-        return 0 - self if self.python is not float else self * -1.0
+        own: Any = self
+        return own * -1.0 if self.python is float else 0 - own
 
     def __pos__(self) -> Number:
         return self
@@ -166,11 +167,22 @@ class Number(Operators):
         self, f: Callable[..., Any], other: Any, tensor: Tensor, python: type, own: DType | None
     ) -> Number:
         """What a function of this number and another one gives."""
-        beside = [x.assumptions for x in (self, other) if type(x) is Number]
-        if None in beside:  # a size, which no call gives by itself
-            return Number(tensor, python, own)
-        found = beside[0]
+        found = self.assumptions
+        if found is None or (type(other) is Number and other.assumptions is None):
+            return Number(tensor, python, own)  # a size, which no call gives by itself
         return Number(tensor, python, own, found, found.step(f, self, other, python, own))
+
+    def _finite(self, other: Any) -> None:
+        """Let floats be finite: of infinities, Python's quotient is NaN, and that of ops is not."""
+        for x in (self, other):
+            if type(x) is Number and x.python is float and x.assumptions is not None:
+                x.assumptions.limit(x.at, -sys.float_info.max, sys.float_info.max)
+
+    def _within_int64(self, other: Any) -> None:
+        """Let numbers of uint64 be those that int64 has, too, in which they are computed."""
+        for x in (self, other):
+            if type(x) is Number and x.python is int and x.assumptions is not None:
+                x.assumptions.limit(x.at, INT64.min, INT64.max)
 
     def _within_exact(self, other: Any) -> None:
         """Let integers that are computed in float64 be those that it has."""
@@ -203,6 +215,7 @@ def _refused(how: str) -> Callable[[Number], NoReturn]:
 
 
 _RANK = (bool, int, float, complex)
+_OF_REAL_NUMBERS = ("floor_divide", "remainder", "less", "less_equal", "greater", "greater_equal")
 WIDE = {int: "int64", float: "float64", complex: "complex128"}
 
 
@@ -210,6 +223,7 @@ def _arithmetic(op: str, name: str, swapped: bool, gives: type | None) -> Callab
     of_python = getattr(operator, name)
 
     def method(self: Number, other: Any) -> Any:
+        right: Any
         if type(other) is Number:
             kind, right, stated = other.python, other.tensor, other.own
         elif type(other) in _RANK:
@@ -221,6 +235,11 @@ def _arithmetic(op: str, name: str, swapped: bool, gives: type | None) -> Callab
             kind, stated = type(right), other.dtype
         else:
             return NotImplemented
+        if complex in (self.python, kind) and op in _OF_REAL_NUMBERS:
+            return NotImplemented  # Python says so
+        self._within_int64(other)
+        if op in ("floor_divide", "remainder"):
+            self._finite(other)
         python = gives or max(self.python, kind, int, key=_RANK.index)
         wide = max(self.python, kind, int if gives is bool else python, key=_RANK.index)
         if python is float and op == "divide":

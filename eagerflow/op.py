@@ -361,7 +361,7 @@ class Op(Record):
             return False
         if self.family == "elementwise" and made.shape != given.shape:
             return False
-        return made.dtype == given.dtype or given.dtype.kind == "c"
+        return bool(made.dtype == given.dtype or given.dtype.kind == "c")
 
     def allowed(self, position: int) -> frozenset[DType]:
         """The dtypes that a data argument may have when the kernel is called."""

@@ -25,7 +25,6 @@ from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.methods import PLACE, Bindings
-from eagerflow.capture.taps import Taps
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
@@ -57,7 +56,7 @@ from eagerflow.tensor import Tensor
 
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}
-_PLAIN = frozenset({bool, str, bytes, type(None)})
+_PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
 
 
 class BoundArguments(NamedTuple):
@@ -391,6 +390,8 @@ class Function:
             if cls is Tensor:
                 parts.append(x._kind)
                 parts.append(x._array.shape)
+            elif cls in _PLAIN:
+                parts.append(_identity(x))
             elif cls in NUMBERS and i not in static:
                 parts.append(cls)
             elif isinstance(x, np.ndarray) or (isinstance(x, np.generic) and i not in static):
@@ -510,6 +511,8 @@ class Function:
     ) -> Any:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
+        if spec is None and type(x) in _PLAIN:
+            return x
         if spec is None and type(x) in NUMBERS:
             return x if static else number(recorder, x, name, inputs)
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):

@@ -92,7 +92,8 @@ class Composition(Record):
     ``data`` names its arguments that are tensors, ``attributes`` the others.
     ``gradient`` is Missing where none passes, ``small`` where 16-bit floats are not taken,
     ``whole`` is True where the first argument is one of integers, whatever ``dtypes`` the others
-    have; ``sizes`` where sizes have to be known while it is traced, ``batch`` where vmap cannot pass.
+    have; ``sizes`` is Missing where sizes have to be known while it is traced, ``batch``
+    where vmap cannot pass.
     """
 
     name: str

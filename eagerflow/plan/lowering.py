@@ -370,8 +370,10 @@ class Lowering:
         """Whether a value may be a view of memory that is not all its own."""
         if value.node is None:
             return False
-        above = self.lifetimes.root(value)
-        return above is not value or value.node.op.family in ("control", "custom")
+        node = value.node
+        if node.op.name == "scan" and value not in node.outputs[: node.attributes["carries"]]:
+            return False  # it has a row for each iteration
+        return self.lifetimes.root(value) is not value or node.op.family in ("control", "custom")
 
     def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""

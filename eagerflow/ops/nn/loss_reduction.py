@@ -18,7 +18,14 @@ from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make
 from eagerflow.spec import broadcast
 
-__all__ = ["check_broadcast", "check_same", "loss_facts", "reduced", "reduced_reference", "weighted_mean"]
+__all__ = [
+    "check_broadcast",
+    "check_same",
+    "loss_facts",
+    "reduced",
+    "reduced_reference",
+    "weighted_mean",
+]
 
 _REDUCTIONS = ("mean", "sum", "none")
 
