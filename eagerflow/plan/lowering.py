@@ -46,9 +46,9 @@ from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
-from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, compact
+from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, compact
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
-from eagerflow.plan.rings import is_loop, native_steps
+from eagerflow.plan.rings import is_loop, native_steps, scan_length
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
@@ -371,8 +371,9 @@ class Lowering:
         if value.node is None:
             return False
         node = value.node
-        if node.op.name == "scan" and value not in node.outputs[: node.attributes["carries"]]:
-            return False  # it has a row for each iteration
+        if node.op.name == "scan":  # its last states may lie behind those of all iterations
+            rows = scan_length(node) if value in node.outputs[: node.attributes["carries"]] else 0
+            return rows * nbytes(value) > MAX_SPARE_BYTES
         return self.lifetimes.root(value) is not value or node.op.family in ("control", "custom")
 
     def waits(self, x: Any) -> bool:
