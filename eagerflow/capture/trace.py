@@ -19,6 +19,8 @@ from weakref import ref
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.capture import number_arithmetic as _methods_of_numbers  # noqa: F401
+from eagerflow.capture.assumptions import Assumptions
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.taps import Taps
@@ -35,7 +37,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
-from eagerflow.number import WIDE, Assumptions, Number
+from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.runtime.collector import young
