@@ -49,7 +49,7 @@ def as_tensor(
     """
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is not None:
-        obj = obj.tensor if type(obj) is Number else plain_number(obj)
+        obj = obj.meeting(wanted) if type(obj) is Number else plain_number(obj)
     if isinstance(obj, Operators):
         return _from_tensor(obj, wanted, device, copy)
     place = as_device(device)

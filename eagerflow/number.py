@@ -9,28 +9,41 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-import numpy as np
-
 from eagerflow.dims import Dim
-from eagerflow.dtypes import DType, default_dtype
+from eagerflow.dtypes import INTEGERS, DType, default_dtype
 from eagerflow.op import ops
-from eagerflow.recorder import recording
 from eagerflow.tensor import Operators, Tensor
 
 
 class Number(Operators):
     """A number argument of a captured function; ``tensor`` stands for it in full precision.
 
-    ``own`` is the dtype of a number of NumPy's, which it has where nothing else says one.
+    ``own`` is the dtype of a number of NumPy's, which it has where nothing else says one. It is
+    ``at`` this place among the numbers of ``assumptions``; sizes have none.
     """
 
-    __slots__ = ("own", "python", "tensor")
+    __slots__ = ("assumptions", "at", "own", "python", "tensor")
     __array_ufunc__ = None  # NumPy's numbers leave arithmetic to this one
 
-    def __init__(self, tensor: Tensor, python: type, own: DType | None = None) -> None:
+    def __init__(
+        self,
+        tensor: Tensor,
+        python: type,
+        own: DType | None = None,
+        assumptions: Any = None,
+        at: int = -1,
+    ) -> None:
         self.tensor = tensor
         self.python = python
         self.own = own
+        self.assumptions = assumptions
+        self.at = at
+
+    def meeting(self, dtype: DType) -> Tensor:
+        """The number in full precision, on its way to this dtype, which has to hold it."""
+        if self.assumptions is not None and dtype in INTEGERS:
+            self.assumptions.cast(self, dtype)
+        return self.tensor
 
     @property
     def value(self) -> Tensor:
@@ -56,15 +69,6 @@ class Number(Operators):
         self.tensor._array.refuse(f"{how} of a number")
         raise AssertionError("refuse raises")
 
-    def __neg__(self) -> Number:
-        return Number(ops["negative"].call(self.tensor), self.python, self.own)
-
-    def __pos__(self) -> Number:
-        return self
-
-    def __abs__(self) -> Number:
-        return Number(ops["abs"].call(self.tensor), self.python, self.own)
-
     def __repr__(self) -> str:
         return f"<{self.python.__name__} argument {self.tensor._array.name!r}>"
 
@@ -81,75 +85,7 @@ def _refused(how: str) -> Callable[[Number], NoReturn]:
     return method
 
 
-_RANK = (bool, int, float, complex)
 WIDE = {int: "int64", float: "float64", complex: "complex128"}
 
-
-def _arithmetic(op: str, swapped: bool, gives: type | None) -> Callable[[Any, Any], Any]:
-    def method(self: Number, other: Any) -> Any:
-        if type(other) is Number:
-            kind, right, stated = other.python, other.tensor, other.own
-        elif type(other) in _RANK:
-            kind, right, stated = type(other), other, None
-        elif type(other) is Dim:
-            return method(self, size_as_number(other))
-        elif isinstance(other, np.number | np.bool_):
-            right = other.item()
-            kind, stated = type(right), other.dtype
-        else:
-            return NotImplemented
-        python = gives or max(self.python, kind, int, key=_RANK.index)
-        if python is float and op == "divide":
-            python = max(self.python, kind, float, key=_RANK.index)
-        left = ops["astype"].call(self.tensor, WIDE[python if gives is not bool else float])
-        pair = (right, left) if swapped else (left, right)
-        found = ops[op].call(*pair)
-        if python is bool or (self.own is None and stated is None):
-            return Number(found, python)
-        # NumPy rounds each step to the dtype in which it meets Python's numbers and its own.
-        own = np.result_type(self.own or self.python(1), stated or kind(1))
-        own = np.dtype("float64") if own.kind in "biu" and python is float else own
-        return Number(ops["astype"].call(found, own), python, own)
-
-    return method
-
-
-def _of_size(name: str) -> Callable[[Dim, Any], Any]:
-    """What a size does with numbers that no size can be, as in ``n / 2`` and ``0.5 * n``."""
-    exact: Any = getattr(Dim, name, None)
-
-    def method(self: Dim, other: Any) -> Any:
-        found = NotImplemented if exact is None else exact(self, other)
-        if found is not NotImplemented or type(other) not in (*_RANK, Number, Dim):
-            return found
-        if not recording():  # outside of a trace a size does not become a number
-            return NotImplemented
-        return getattr(size_as_number(self), name)(other)
-
-    method.__name__ = name
-    return method
-
-
-for _name, _op in (
-    ("add", "add"),
-    ("sub", "subtract"),
-    ("mul", "multiply"),
-    ("truediv", "divide"),
-    ("floordiv", "floor_divide"),
-    ("mod", "remainder"),
-    ("pow", "power"),
-):
-    for _method, _swapped in ((f"__{_name}__", False), (f"__r{_name}__", True)):
-        setattr(Number, _method, _arithmetic(_op, _swapped, float if _op == "divide" else None))
-        setattr(Dim, _method, _of_size(_method))
-for _name, _op in (
-    ("lt", "less"),
-    ("le", "less_equal"),
-    ("gt", "greater"),
-    ("ge", "greater_equal"),
-    ("eq", "equal"),
-    ("ne", "not_equal"),
-):
-    setattr(Number, f"__{_name}__", _arithmetic(_op, False, bool))
 for _name in ("bool()", "int()", "float()", "hash()", "__index__"):
     setattr(Number, f"__{_name.strip('_()')}__", _refused(_name))

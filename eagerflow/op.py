@@ -156,7 +156,9 @@ class Op(Record):
     Where ``on_tensors`` is true, the kernel is made of ops: it takes and gives Tensors, as they
     come, and None in place of a namespace.
 
-    Effects: a result may share memory with an argument where ``aliases`` says so. It ``views``
+    Effects: a result may share memory with an argument where ``aliases`` says so: False, True for
+    those of the same dtype and for parts of complex numbers, or a function of the specs of the
+    argument and the result (``may_share``). It ``views``
     "all" elements of the first argument in their order, so that nothing has to be computed, or
     "some" of them. What ``fills`` gives one number everywhere, whatever its arguments hold. What
     ``fails`` may be refused for the numbers in its arguments, not for their shapes and dtypes
@@ -211,7 +213,7 @@ class Op(Record):
     trusted: bool = False
     on_tensors: bool = False
     singular: bool = False
-    aliases: bool = True
+    aliases: bool | Rule = True
     views: str = ""
     fills: bool = False
     fails: bool = False
@@ -346,6 +348,20 @@ class Op(Record):
         if self.variadic and position >= len(self.data) - 1:
             return f"{self.data[-1]}[{position - len(self.data) + 1}]"
         return self.data[position]
+
+    def may_share(self, given: Any, made: Any) -> bool:
+        """Whether a result may share memory with an argument; both have a shape and a dtype."""
+        if callable(self.aliases):
+            return bool(self.aliases(given, made))
+        if not self.aliases:
+            return False
+        if self.family == "custom":
+            return True  # nothing is known of its kernel
+        if self.family == "reduction" and made.size < given.size:
+            return False
+        if self.family == "elementwise" and made.shape != given.shape:
+            return False
+        return bool(made.dtype == given.dtype or given.dtype.kind == "c")
 
     def allowed(self, position: int) -> frozenset[DType]:
         """The dtypes that a data argument may have when the kernel is called."""

@@ -28,7 +28,6 @@ from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.methods import PLACE, Bindings
-from eagerflow.capture.taps import Taps
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
@@ -60,7 +59,7 @@ from eagerflow.visitors import visited
 
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}
-_PLAIN = frozenset({bool, str, bytes, type(None)})
+_PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
 
 
 class BoundArguments(NamedTuple):
@@ -70,6 +69,8 @@ class BoundArguments(NamedTuple):
     kwargs: dict[str, Any]
     leaves: list[Any]
     structure: tree.Structure
+    literal: bool = False
+    """Whether numbers are taken for what they are, as no graph for others is right for them."""
 
 
 class NoValuesError(Exception):
@@ -80,8 +81,8 @@ class Captured:
     """One graph of a function: what it was traced for, what it relied on, and its replay."""
 
     __slots__ = (
-        "graph", "idle", "kept", "known", "ledger", "nest", "places", "quick", "replay", "told",
-        "used",
+        "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers", "places",
+        "quick", "replay", "told", "used",
     )  # fmt: skip
 
     def __init__(
@@ -91,9 +92,13 @@ class Captured:
         replay: Replay,
         places: tuple[int, ...],
         told: Told,
-        taps: Taps,
+        recorder: Trace,
+        leaves: Sequence[Any],
     ) -> None:
+        taps = recorder.taps
         self.graph = graph
+        self.assumptions = recorder.assumptions
+        self.numbers = [i for i in places if type(leaves[i]) in NUMBERS]
         self.ledger = ledger
         self.replay = replay
         self.places = places  # which leaves of the arguments are inputs
@@ -104,6 +109,11 @@ class Captured:
         self.quick: Any = None  # its key among those of tensors alone
         self.used = True
         self.kept = False  # whether later calls find it
+
+    def is_right_for(self, leaves: Sequence[Any]) -> bool:
+        """Whether numbers among the arguments are what the trace takes them for."""
+        numbers = self.numbers
+        return not numbers or self.assumptions.hold([leaves[i] for i in numbers])
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """The result for these inputs, once the sinks that are due have theirs."""
@@ -332,7 +342,17 @@ class Function:
         return len(more) == len(names) and all(more.get(k, names) is v for k, v in names.items())
 
     def _captured(self, key: Any, given: BoundArguments, reason: str | None = None) -> Captured:
-        """The graph that fits and is still true, traced if there is none."""
+        """The graph that fits and is still true, traced if there is none.
+
+        Numbers that it would be wrong for are part of the signature of another one.
+        """
+        entry = self._found(key, given, reason)
+        if entry.is_right_for(given.leaves):
+            return entry
+        given = given._replace(literal=True)
+        return self._found(self._key(given), given, "numbers beyond the range of the other graph")
+
+    def _found(self, key: Any, given: BoundArguments, reason: str | None) -> Captured:
         entries, leaves = self._entries, given.leaves
         entry = entries.items.get(key)
         if entry is not None and entry.is_for(leaves) and entry.ledger.changed() is None:
@@ -379,12 +399,14 @@ class Function:
         if self.input_signature is not None:
             return None
         parts: list[Any] = [given.structure]
-        static = self._static_leaves(given) if self._static else ()
+        static = self._static_leaves(given) if self._static or given.literal else ()
         for i, x in enumerate(given.leaves):
             cls = type(x)
             if cls is Tensor:
                 parts.append(x._kind)
                 parts.append(x._array.shape)
+            elif cls in _PLAIN:
+                parts.append(_identity(x))
             elif cls in NUMBERS and i not in static:
                 parts.append(cls)
             elif isinstance(x, np.ndarray) or (isinstance(x, np.generic) and i not in static):
@@ -414,6 +436,8 @@ class Function:
             if name in self._static:
                 found.update(range(at, at + count))
             at += count
+        if given.literal:
+            found.update(i for i, x in enumerate(given.leaves) if type(x) in NUMBERS)
         return found
 
     # Tracing ---------------------------------------------------------------------------------
@@ -435,7 +459,7 @@ class Function:
         replay = replay_of(graph, self.numerics)
         replay.plans.bound = self.max_graphs
         told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
-        return Captured(graph, ledger, replay, places, told, recorder.taps)
+        return Captured(graph, ledger, replay, places, told, recorder, given.leaves)
 
     def _refuse_changed_arguments(
         self, own: Any, structure: tree.Structure, made: list[Any], monitor: Monitor
@@ -518,6 +542,8 @@ class Function:
     ) -> Any:
         if spec is None and isinstance(x, TensorSpec):
             spec = x
+        if spec is None and type(x) in _PLAIN:
+            return x
         if spec is None and type(x) in NUMBERS:
             return x if static else number(recorder, x, name, inputs)
         if spec is None and (type(x) is Tensor or isinstance(x, np.ndarray | np.generic)):

@@ -19,6 +19,8 @@ from weakref import ref
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.capture import number_arithmetic as _methods_of_numbers  # noqa: F401
+from eagerflow.capture.assumptions import Assumptions
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.taps import Taps
@@ -135,6 +137,7 @@ class Trace(Secluded):
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # what comes from outside
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self.taps = Taps()
+        self.assumptions = Assumptions()
         self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
         self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
@@ -533,7 +536,9 @@ def number(recorder: Trace, example: Any, name: str, inputs: list[Value]) -> Num
     assert python is not None
     tensor = recorder.input(TensorSpec((), wide_dtype(example)), name)
     inputs.append(tensor._array)
-    return Number(tensor, python, example.dtype if isinstance(example, np.generic) else None)
+    own = example.dtype if isinstance(example, np.generic) else None
+    at = recorder.assumptions.argument(python, own)
+    return Number(tensor, python, own, recorder.assumptions, at)
 
 
 def wide_dtype(number: Any) -> DType:

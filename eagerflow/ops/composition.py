@@ -24,10 +24,11 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dispatch import foreign_error
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType
+from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, KeywordError, short_repr
 from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Missing, Rule, Sample
+from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
 from eagerflow.records import Record
@@ -90,7 +91,9 @@ class Composition(Record):
 
     ``data`` names its arguments that are tensors, ``attributes`` the others.
     ``gradient`` is Missing where none passes, ``small`` where 16-bit floats are not taken,
-    ``sizes`` where sizes have to be known while it is traced, ``batch`` where vmap cannot pass.
+    ``whole`` is True where the first argument is one of integers, whatever ``dtypes`` the others
+    have; ``sizes`` is Missing where sizes have to be known while it is traced, ``batch``
+    where vmap cannot pass.
     """
 
     name: str
@@ -105,6 +108,7 @@ class Composition(Record):
     dtypes: frozenset[DType] = NUMERIC
     gradient: Missing | None = None
     small: Missing | None = None
+    whole: bool = False
     sizes: Missing | None = None
     batch: Missing | None = None
     singular: bool = False
@@ -192,11 +196,21 @@ def composed(
                     args = *args, *(named.pop(name) for name in placed)
                 elif named:
                     composition.check(named)
-                return function(*args, **named)
+                return function(*floats_first(args), **named)
             except EagerflowError as error:
                 raise composition.told(error, args) from error.__cause__
             except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
                 raise composition.told(foreign_error(error), args) from error
+
+        def floats_first(args: tuple[Any, ...]) -> tuple[Any, ...]:
+            """Integers given to a function of real numbers are computed in float32, as by ops.
+
+            Small ones would wrap on the way: of uint8, 3 - 4 is 255.
+            """
+            first = args[0] if args else None
+            if type(first) is not Tensor or first.dtype not in integers:
+                return args
+            return astype(first, default_dtype(float)), *args[1:]
 
         composition = Composition(
             name=function.__name__,
@@ -207,6 +221,8 @@ def composed(
             asked={n: found for n in attributes if (found := _asked(parameters[n].annotation))},
             **facts,
         )
+        integers = frozenset() if composition.whole else BOOL | INTEGERS
+        integers = integers if composition.dtypes.isdisjoint(integers) else frozenset()
         compositions.append(composition)
         if method:
             setattr(Operators, function.__name__, call)

@@ -14,21 +14,28 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from eagerflow.fusion.groups import IsLoop, into_of
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
-from eagerflow.op import Op
 
 ALIGNMENT_BYTES = 64  # of buffers: a line of the cache, and a vector
 
 
-def _may_share(op: Op, given: Value, made: Value) -> bool:
-    """Whether a result of an op that aliases may share memory with this one of its arguments."""
-    if op.family == "reduction" and made.size < given.size:
-        return False
-    if op.family == "elementwise" and made.shape != given.shape:
-        return False
-    return made.dtype == given.dtype or given.dtype.kind == "c"  # parts of complex numbers
+MAX_SPARE_BYTES = 4096
+"""Of memory around a result that is a view, beyond four times its own size; else it is copied."""
+
+
+def compact(array: Any) -> Any:
+    """A result of a plan, or a copy of it where it would keep much more memory than its own.
+
+    A view keeps all of the array that it is a part of: the last row of 100,000 that of all rows.
+    """
+    whole = array
+    while isinstance(whole.base, np.ndarray):
+        whole = whole.base
+    return array.copy() if whole.nbytes > 4 * array.nbytes + MAX_SPARE_BYTES else array
 
 
 @dataclass(eq=False)
@@ -79,7 +86,7 @@ class Lifetimes:
             return
         for given in node.values():
             for made in node.outputs:
-                if _may_share(node.op, given, made):
+                if node.op.may_share(given, made):
                     one, other = self.root(made), self.root(given)
                     if one is not other:
                         self._group[one] = other

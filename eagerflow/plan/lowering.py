@@ -46,9 +46,9 @@ from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
-from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool
+from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, compact
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
-from eagerflow.plan.rings import is_loop, native_steps
+from eagerflow.plan.rings import is_loop, native_steps, scan_length
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
@@ -357,8 +357,24 @@ class Lowering:
         return Segment(steps)
 
     def results(self) -> list[str]:
-        """The names of what the program gives."""
-        return [self.text(v) for v in self.graph.all_outputs()]
+        """What the program gives; a small part of a large array is copied out of it."""
+        found = []
+        for value in self.graph.all_outputs():
+            text = self.text(value)
+            if self.program.device.backend.host and self._is_part(value):
+                text = f"{self.program.known('_compact', compact)}({text})"
+            found.append(text)
+        return found
+
+    def _is_part(self, value: Value) -> bool:
+        """Whether a value may be a view of memory that is not all its own."""
+        if value.node is None:
+            return False
+        node = value.node
+        if node.op.name == "scan":  # its last states may lie behind those of all iterations
+            rows = scan_length(node) if value in node.outputs[: node.attributes["carries"]] else 0
+            return rows * nbytes(value) > MAX_SPARE_BYTES
+        return self.lifetimes.root(value) is not value or node.op.family in ("control", "custom")
 
     def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""

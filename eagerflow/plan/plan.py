@@ -341,7 +341,12 @@ def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
         case MemoryError():
             found = OutOfMemoryError(refusal_text(error), hint=buffers.HINT)
         case _:
-            kinds = {TypeError: DTypeError, ValueError: ShapeError, Exception: ArgumentError}
+            kinds = {
+                TypeError: DTypeError,
+                OverflowError: DTypeError,  # a number that the dtype does not have
+                ValueError: ShapeError,
+                Exception: ArgumentError,
+            }
             cls = next(ours for theirs, ours in kinds.items() if isinstance(error, theirs))
             found = cls(f"{type(error).__name__}: {error}")
     if step is not None:

@@ -99,6 +99,8 @@ def _apply(
     found = _found_in(sweep, operands, node, {})
     if found is None or (floats and not is_float(node.outputs[0])):
         return None
+    if node.outputs[0].dtype.kind == "u" and any(type(x) is int and x < 0 for x in node.inputs):
+        return None  # the op refuses it
     if once and not sweep.used_once(node.inputs[-1]):
         return None
     made = _made(sweep, right, found)

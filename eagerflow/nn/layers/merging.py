@@ -8,6 +8,7 @@ from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.display import summary
+from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import arguments
@@ -116,7 +117,8 @@ class Average(Add):
     """
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
-        return ops.divide(super().combine(inputs, masks), len(inputs))
+        wide = [ops.astype(x, "float32") if x.dtype in BOOL | INTEGERS else x for x in inputs]
+        return ops.divide(super().combine(wide, masks), len(inputs))
 
 
 class Subtract(_Elementwise):

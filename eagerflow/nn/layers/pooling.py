@@ -9,6 +9,7 @@ from eagerflow import ops
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import LayerOptions
 from eagerflow.nn.layers.spatial import DataFormat, Padding, SpatialLayer, Window
+from eagerflow.ops.operands import wide
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -215,6 +216,13 @@ class GlobalMaxPooling3D(_GlobalMaxPooling):
     rank = 3
 
 
+def _chosen_mean(inputs: Any, counts: Any, keepdims: bool) -> Any:
+    """The mean of the steps that count; the sums would be infinite in float16."""
+    total = ops.sum(ops.where(counts, inputs, 0), axis=1, keepdims=keepdims)
+    number = ops.sum(ops.astype(counts, inputs.dtype), axis=1, keepdims=keepdims)
+    return ops.divide(total, number)
+
+
 class GlobalAveragePooling1D(_GlobalAveragePooling):
     """The mean over all steps.
 
@@ -232,9 +240,7 @@ class GlobalAveragePooling1D(_GlobalAveragePooling):
             return super().call(inputs)
         self.expect_layout(inputs)
         counts = ops.expand_dims(ops.astype(mask, "bool"), -1)
-        total = ops.sum(ops.where(counts, inputs, 0), axis=1, keepdims=self.keepdims)
-        number = ops.sum(ops.astype(counts, inputs.dtype), axis=1, keepdims=self.keepdims)
-        return ops.divide(total, number)
+        return wide(_chosen_mean, inputs, counts, keepdims=self.keepdims)
 
 
 class GlobalAveragePooling2D(_GlobalAveragePooling):

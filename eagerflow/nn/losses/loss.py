@@ -13,7 +13,7 @@ from eagerflow.nn.arguments import TensorLike, choice
 from eagerflow.nn.configured import Configured, arguments, snake_case
 from eagerflow.nn.losses.alignment import in_precision, tensors, weight_for
 from eagerflow.nn.masks import mask_of
-from eagerflow.ops.elementwise.powers import divide_no_nan
+from eagerflow.ops.nn.loss_reduction import weighted_mean
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -96,7 +96,7 @@ class Loss(Configured):
         if self.reduction == "sum":
             return values.sum()
         number = weight if self.reduction == "mean_with_sample_weight" else kept
-        return values.mean() if number is None else divide_no_nan(values.sum(), number.sum())
+        return values.mean() if number is None else weighted_mean(values, number)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.reduction}>"

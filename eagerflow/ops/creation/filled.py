@@ -11,6 +11,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, default_dtype
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.number import Number
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.attributes import DeviceName, DTypeLike, NumberLike, Size, Sizes
 from eagerflow.ops.family import ANY, define, split_elementwise, stacked
@@ -149,6 +150,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, device: Any = None) -> 
     >>> ef.full((2,), 7), ef.full((2, 2), ef.tensor([1.0, 2.0]))[1]
     (Tensor([7, 7], int64, cpu:0), Tensor([1., 2.], float32, cpu:0))
     """
+    if type(fill_value) is Number:
+        dtype = default_dtype(fill_value.python) if dtype is None else dtype
     if isinstance(fill_value, _ARRAYS):
         return broadcast_to(as_tensor(fill_value, dtype, device), shape)
     return _full(shape, fill_value, dtype, device)
@@ -226,7 +229,8 @@ def full_like(x: Any, /, fill_value: Any, dtype: Any = None, device: Any = None)
     """
     x = as_tensor(x)
     made = x.dtype if dtype is None else as_dtype(dtype)
-    if type(fill_value) is float and made in BOOL | INTEGERS:
+    of_python = type(fill_value) is Number and fill_value.own is None and fill_value.python
+    if (type(fill_value) is float or of_python is float) and made in BOOL | INTEGERS:
         raise DTypeError(
             f"{fill_value!r} does not fit into {made.name}",
             op="full_like",

@@ -303,7 +303,9 @@ def bitwise_count(x: Any, /) -> Any:
     >>> ef.bitwise_count(ef.tensor([0, 7, -8]))
     Tensor([0, 3, 1], uint8, cpu:0)
     """
-    bits = astype(abs(real_numbers(x, "x", INTEGERS)), "uint64")
+    x = real_numbers(x, "x", INTEGERS)
+    # No small dtype has the size of its least number; that of int64 is right as uint64.
+    bits = astype(x if x.dtype.kind == "u" else abs(astype(x, "int64")), "uint64")
     # Pairs of bits, then four, then eight, are summed in their own place.
     bits = subtract(bits, bitwise_and(bitwise_right_shift(bits, 1), 0x5555555555555555))
     fours = 0x3333333333333333

@@ -26,6 +26,7 @@ from eagerflow.ops.indexing.updating import (
     index_multiply,
     index_set,
 )
+from eagerflow.ops.operands import wide
 from eagerflow.ops.reductions.sorting import searchsorted
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import expand_dims, reshape
@@ -71,6 +72,10 @@ def segment_mean(x: Any, segment_ids: Any, /, num_segments: Any = None) -> Any:
     >>> ef.segment_mean(ef.tensor([1.0, 2.0, 4.0]), [0, 1, 0], 3)
     Tensor([2.5, 2. , 0. ], float32, cpu:0)
     """
+    return wide(_segment_mean, x, segment_ids, num_segments=num_segments)
+
+
+def _segment_mean(x: Any, segment_ids: Any, num_segments: Any) -> Any:
     total = segment_sum(x, segment_ids, num_segments)
     one = ones(segment_ids.shape, dtype=_counts(x), device=str(x.device))
     count = maximum(segment_sum(one, segment_ids, num_segments), 1)

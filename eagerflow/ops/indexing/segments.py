@@ -16,6 +16,7 @@ from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.arithmetic import divide, multiply
 from eagerflow.ops.elementwise.comparison import equal, greater_equal, less, logical_or
 from eagerflow.ops.elementwise.complexes import conj
+from eagerflow.ops.elementwise.precision import in_float32
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import STANDARD, Batch
 from eagerflow.ops.indexing.gathering import gather
@@ -208,6 +209,7 @@ def segment_sum(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Si
     return _joined(xp, "add", x, segment_ids, num_segments)
 
 
+@in_float32
 def _extreme_back(g: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, None]:
     """The gradient goes to what the result equals; those that tie share it."""
     won = equal(x, gather(y, segment_ids, 0)).astype(g.dtype)
@@ -216,6 +218,7 @@ def _extreme_back(g: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -
     return multiply(gather(share, segment_ids, 0), won), None
 
 
+@in_float32
 def _extreme_forward(tangents: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -> Any:
     """The mean of the tangents of what ties."""
     won = equal(x, gather(y, segment_ids, 0)).astype(y.dtype)

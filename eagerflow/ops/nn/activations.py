@@ -18,6 +18,7 @@ from eagerflow.ops.elementwise.comparison import greater, greater_equal, less
 from eagerflow.ops.elementwise.powers import sqrt
 from eagerflow.ops.elementwise.selection import clip, maximum, where
 from eagerflow.ops.elementwise.trigonometric import tanh
+from eagerflow.ops.operands import wide
 from eagerflow.ops.reductions.cumulative import cumulative_sum
 from eagerflow.ops.reductions.softmax import softmax
 from eagerflow.ops.reductions.sorting import sort
@@ -310,6 +311,10 @@ def sparsemax(x: Any, /, axis: int = -1) -> Any:
     >>> ef.sparsemax(ef.tensor([2.0, 1.5, -1.0]))
     Tensor([0.75, 0.25, 0.  ], float32, cpu:0)
     """
+    return wide(_sparsemax, x, axis=axis)
+
+
+def _sparsemax(x: Any, axis: int) -> Any:
     falling = sort(x, axis=axis, descending=True)
     sums = cumulative_sum(falling, axis=axis)
     ranks = cumulative_sum(ones_like(falling), axis=axis)

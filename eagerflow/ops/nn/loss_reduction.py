@@ -12,12 +12,20 @@ from eagerflow.dtypes import FLOATS, DType
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.elementwise.powers import divide_no_nan
+from eagerflow.ops.operands import wide
 from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import each, make
 from eagerflow.spec import broadcast
 
-__all__ = ["check_broadcast", "check_same", "loss_facts", "reduced", "reduced_reference"]
+__all__ = [
+    "check_broadcast",
+    "check_same",
+    "loss_facts",
+    "reduced",
+    "reduced_reference",
+    "weighted_mean",
+]
 
 _REDUCTIONS = ("mean", "sum", "none")
 
@@ -56,10 +64,17 @@ def reduced(values: Any, reduction: str, weight: Any = None) -> Any:
         )
     if reduction == "none":
         return values
-    if reduction == "mean" and weight is None:
-        return mean(values)
-    total = sum(values)
-    return total if reduction == "sum" else divide_no_nan(total, sum(weight))
+    if reduction == "sum":
+        return sum(values)
+    return mean(values) if weight is None else weighted_mean(values, weight)
+
+
+def weighted_mean(values: Any, weight: Any) -> Any:
+    """The sum of values over that of a weight, 0 where that is 0; float16 need not hold the sums.
+
+    The values have their weights as factors already.
+    """
+    return wide(lambda x, w: divide_no_nan(sum(x), sum(w)), values, weight)
 
 
 # For tests ----------------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from eagerflow.ops.family import (
     reduced_shape,
 )
 from eagerflow.ops.nn.differences import absolute_difference, huber_difference, squared_difference
-from eagerflow.ops.reductions.statistics import reduced_count
+from eagerflow.ops.reductions.statistics import reduced_count, share_of
 from eagerflow.ops.reductions.sums import sum, total
 from eagerflow.ops.samples import each, make
 from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis
@@ -150,7 +150,7 @@ _HUBER = _Difference(
 
 
 def _share(g: Any, x: Any, axis: int) -> Any:
-    return expand_reduced(g, x, axis, False) / reduced_count(x, axis)
+    return share_of(expand_reduced(g, x, axis, False), reduced_count(x, axis))
 
 
 def _split(x1: TensorSpec, *more: TensorSpec, axis: int = -1, **attributes: Any) -> list[Split]:

@@ -26,7 +26,7 @@ from eagerflow.ops.elementwise.numbers_over_nan import fmax, fmin
 from eagerflow.ops.elementwise.powers import sqrt, square
 from eagerflow.ops.elementwise.selection import maximum, minimum
 from eagerflow.ops.elementwise.selection import where as select
-from eagerflow.ops.operands import floating
+from eagerflow.ops.operands import floating, wide
 from eagerflow.ops.reductions import over_nan, statistics, sums
 from eagerflow.ops.reductions.histograms import histogram as counted
 from eagerflow.ops.reductions.histograms import histogram_bin_edges as edges_of
@@ -90,6 +90,11 @@ def _masked(a: Any, where: Any) -> Any:
     return a if where is True else select(where, a, math.nan)
 
 
+def _chosen_mean(a: Any, where: Any, axis: Any, keepdims: bool) -> Any:
+    count = sums.sum(select(where, ones_like(a), 0), axis=axis, keepdims=keepdims)
+    return divide(sums.sum(select(where, a, 0), axis=axis, keepdims=keepdims), count)
+
+
 def _mean(ours: Call) -> Call:
     def call(
         a: Any, /, axis: Any = None, dtype: Any = None, keepdims: bool = False, where: Any = True
@@ -99,8 +104,7 @@ def _mean(ours: Call) -> Call:
             return ours(a, axis=axis, keepdims=keepdims)
         if ours is over_nan.nanmean:
             return ours(_masked(a, where), axis=axis, keepdims=keepdims)
-        count = sums.sum(select(where, ones_like(a), 0), axis=axis, keepdims=keepdims)
-        return divide(sums.sum(select(where, a, 0), axis=axis, keepdims=keepdims), count)
+        return wide(_chosen_mean, a, as_tensor(where), axis=axis, keepdims=keepdims)
 
     call.plain = ours  # type: ignore[attr-defined]
     return call

@@ -79,6 +79,7 @@ def _counted_reference(x: Any, weights: Any, minlength: int, length: Any) -> Any
         ErrorSample((np.array([1, 2]), np.ones(3)), {}, ShapeError, "weights"),
     ],
     dtypes=FLOATS,
+    whole=True,
     sizes=Missing("without length, the size of the result depends on values"),
     batch=Missing("without length, the size of the result depends on values"),
 )

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.numpy.rows import add_up
 from eagerflow.dims import product
-from eagerflow.dtypes import INEXACT, DType
+from eagerflow.dtypes import INEXACT, NARROW, DType, float32
 from eagerflow.errors import DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.attributes import Axes
@@ -33,7 +33,16 @@ def _reduced_sizes(x: Any, axis: Any) -> list[Any]:
 def reduced_count(x: Any, axis: Any) -> Any:
     """Number of elements in each reduced group: an integer, or a tensor where it is symbolic."""
     count = product(_reduced_sizes(x, axis))
-    return count if isinstance(count, int) else sum(ones((count,), x.dtype, str(x.device)))
+    if isinstance(count, int):
+        return count
+    # Counts of 65,520 and more are infinite in float16, and bfloat16 rounds those above 256.
+    return sum(ones((count,), float32 if x.dtype in NARROW else x.dtype, str(x.device)))
+
+
+@in_float32
+def share_of(g: Any, count: Any) -> Any:
+    """A gradient in equal shares for so many elements; narrow floats need not hold the count."""
+    return g / count
 
 
 # Mean --------------------------------------------------------------------------------------------
@@ -46,7 +55,7 @@ def _fast_mean(array: Any, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def _mean_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
-    share = expand_reduced(g, x, axis, keepdims) / reduced_count(x, axis)
+    share = share_of(expand_reduced(g, x, axis, keepdims), reduced_count(x, axis))
     return broadcast_to(share, x.shape)
 
 

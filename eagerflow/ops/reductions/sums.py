@@ -243,6 +243,7 @@ def prod(
 # Extremes ----------------------------------------------------------------------------------------
 
 
+@in_float32
 def _shared_by_ties(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """The gradient in equal shares to all elements that are the extreme one."""
     hits = (x == expand_reduced(y, x, axis, keepdims)).astype(g.dtype)

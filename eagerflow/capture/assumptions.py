@@ -1,0 +1,116 @@
+"""Assumptions: what a trace takes for granted of the numbers among the arguments of a call."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from eagerflow.dtypes import DType
+from eagerflow.number import Number
+
+INT64 = np.iinfo(np.int64)
+EXACT = 2**53  # up to which float64 has all integers
+
+
+_EXACT = ("divide", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+
+class Assumptions:
+    """What a trace takes for granted of the numbers among its arguments: kinds, and ranges.
+
+    A graph computes with int64 and float64, and casts to the dtype of the tensor that a number
+    meets. In Python, integers have no limit, ``3 // 0`` raises, ``2 ** -1`` is a float; and eager
+    ops compare a uint8 with 300 rightly, and refuse to add it. ``hold`` does the arithmetic of a
+    trace again, in Python, with the numbers of a call, and tells whether the graph is right for
+    them. Where it is not, the function is traced with these very numbers.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0  # of the arguments, and of what is computed from them
+        self._steps: list[tuple[Callable[..., Any], tuple[int | None, Any], tuple[int | None, Any]]]
+        self._steps = []
+        self._kinds: list[tuple[int, type, DType | None]] = []
+        self._limits: dict[int, tuple[Any, Any]] = {}
+        self.is_never_true = False
+
+    def argument(self, python: type, own: DType | None) -> int:
+        """The place of the next argument."""
+        self.count += 1
+        if python is int:
+            top = INT64.max if own is None or own.kind != "u" else np.iinfo(own).max
+            self.limit(self.count - 1, INT64.min, top)
+        return self.count - 1
+
+    def step(
+        self, f: Callable[..., Any], operands: tuple[Any, Any], python: type, own: DType | None
+    ) -> int:
+        """The place of a function of two operands: Numbers, or plain numbers."""
+        pair = [(x.at, None) if type(x) is Number else (None, x) for x in operands]
+        self._steps.append((f, pair[0], pair[1]))
+        self.count += 1
+        self._kinds.append((self.count - 1, python, own))
+        if python is int and own is None:
+            self.limit(self.count - 1, INT64.min, INT64.max)
+        return self.count - 1
+
+    def limit(self, at: int, low: Any, high: Any) -> None:
+        """Let the number at a place be in a range, besides those it has to be in already."""
+        was = self._limits.get(at, (low, high))
+        self._limits[at] = max(low, was[0]), min(high, was[1])
+
+    def cast(self, x: Number, dtype: DType) -> None:
+        """Let a number be one that a dtype of integers has."""
+        if x.python is not bool:
+            ends = np.iinfo(dtype)
+            self.limit(x.at, ends.min, ends.max)
+
+    def computed(self, op: str, wide: type, left: Number, right: Any, plain: Any) -> Any:
+        """Limit the operands of an op that computes in this type; what stands for the right one.
+
+        In float64 not all integers are exact, and the quotient of infinities is another one
+        than Python's.
+        """
+        for x in (left, right):
+            if type(x) is Number and x.python is int:
+                exact = wide is float and op in _EXACT
+                self.limit(x.at, *((-EXACT, EXACT) if exact else (INT64.min, INT64.max)))
+            elif type(x) is Number and x.python is float and op in ("floor_divide", "remainder"):
+                self.limit(x.at, -sys.float_info.max, sys.float_info.max)
+        if type(plain) is not int:
+            return plain
+        if wide is float and op in _EXACT and abs(plain) > EXACT:
+            self.is_never_true = True
+        if INT64.min <= plain <= INT64.max:
+            return plain
+        self.is_never_true = True
+        return 1  # in a graph that is right for no call
+
+    def hold(self, numbers: Sequence[Any]) -> bool:
+        """Whether a graph is right for these arguments."""
+        if self.is_never_true:
+            return False
+        values = list(numbers)
+        if self._steps:
+            try:
+                with np.errstate(all="ignore"):
+                    for f, (i, x), (k, y) in self._steps:
+                        values.append(
+                            f(x if i is None else values[i], y if k is None else values[k])
+                        )
+            except Exception:  # what Python raises is raised where the user's code does it
+                return False
+        for at, python, own in self._kinds:
+            value = values[at]
+            if (own is None and number_kind(value) is not python) or (
+                own is not None and getattr(value, "dtype", None) != own
+            ):
+                return False
+        return all(low <= values[at] <= high for at, (low, high) in self._limits.items())
+
+
+def number_kind(value: Any) -> type:
+    """bool, int, float or complex: that of NumPy's bools and numbers too."""
+    return type(value.item()) if isinstance(value, np.generic) else type(value)

@@ -1,0 +1,101 @@
+"""Numbers as arguments of captured functions do what they do in eager calls, or are refused alike.
+
+Also those that the dtype of the tensor does not have, or int64: Python's integers have no limit.
+"""
+
+import operator
+import warnings
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from tests.contract.cases import SOAK, spread
+
+with_tensors = {
+    "add": operator.add,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "remainder": operator.mod,
+    "less": operator.lt,
+    "greater_equal": operator.ge,
+    "equal": operator.eq,
+    "maximum": ef.maximum,
+    "where": lambda x, k: ef.where(x > 0, x, k),
+    "clip": lambda x, k: ef.clip(x, k, k),
+    "full": lambda x, k: ef.full(3, k),
+    "full_like": ef.full_like,
+    "tensor with a dtype": lambda x, k: ef.asarray(k, dtype=x.dtype),
+    "stack": lambda x, k: ef.stack([x[0], k]),
+    "set": lambda x, k: x.at[0].set(k),
+    "from the left": lambda x, k: k - x,
+    "compared from the left": lambda x, k: k < x,
+}
+with_numbers = {
+    "square": lambda x, k: x < k * k,
+    "sum": lambda x, k: x + (k + 1),
+    "less": lambda x, k: ef.where(k < 2**53 + 0.5, x, 0),
+    "divided": lambda x, k: x * (3 // k),
+    "rest": lambda x, k: x * (3 % k),
+    "ratio": lambda x, k: x * (3 / k),
+    "negative": lambda x, k: x * -k,
+    "size": lambda x, k: x < abs(k),
+    "inverse": lambda x, k: x * k**-1,
+    "power": lambda x, k: x < k**3,
+    "too large a constant": lambda x, k: x < k - 2**64,
+}
+NUMBERS = [0, 1, -1, 3, 127, 128, -129, 256, 300, 2**31, 2**53 + 1, 2**62, -(2**63), 2**63, 2**64]
+NUMBERS += [-(2**63) - 1, 10**30, 0.0, 2.5, -1.5, 1e39, float("nan"), float("inf"), True, 1 + 2j]
+NUMBERS += [np.int8(-3), np.uint8(200), np.int64(2**40), np.float32(0.1), np.float64(1e39)]
+NUMBERS += [np.uint64(2**64 - 1), np.bool_(True), np.float16(3)]
+DTYPES = ["uint8", "int64", "float32", "int8", "uint16", "uint64", "float16", "float64", "bool"]
+CASES = [
+    (dtype, name)
+    for dtype in (DTYPES if SOAK else ("uint8", "float32"))
+    for name in [*with_tensors, *(f"{name} of numbers" for name in with_numbers)]
+]
+
+
+def outcome(f, *args):
+    """The result as an array and its dtype, or the class of the error."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            y = f(*args)
+    except Exception as error:
+        return type(error).__name__
+    return y.dtype, y.numpy()
+
+
+@pytest.mark.parametrize(("dtype", "name"), CASES)
+def test_numbers_of_all_sizes_are_those_of_eager(dtype, name):
+    f = with_numbers.get(name.removesuffix(" of numbers")) if " of numbers" in name else None
+    f = f or with_tensors[name]
+    x = ef.tensor(np.array([0, 1, 3])).astype(dtype)
+    captured = ef.function(lambda x, k: f(x, k))
+    for k in spread(NUMBERS, 12):
+        wanted, found = outcome(f, x, k), outcome(captured, x, k)
+        what = f"{name} of {dtype} and {k!r}: {found} instead of {wanted}"
+        assert isinstance(wanted, str) == isinstance(found, str), what
+        if isinstance(wanted, str):
+            assert wanted == found or {wanted, found} <= {"TypeError", "DTypeError"}, what
+            continue
+        assert wanted[0] == found[0], what
+        rtol = {"float16": 2e-3, "float32": 2e-6}.get(str(wanted[0]), 0)
+        np.testing.assert_allclose(found[1], wanted[1], rtol=rtol, atol=0, err_msg=what)
+
+
+def test_numbers_within_the_range_share_one_graph():
+    below = ef.function(lambda x, k: x < k)
+    x = ef.tensor(np.array([0, 200], np.uint8))
+    for k in (*range(256), 300, -1, 300):
+        assert below(x, k).tolist() == [k > 0, k > 200]
+    assert len(below.graphs) == 3
+    assert "beyond the range" in below.explain()
+
+
+def test_results_that_no_integer_holds():
+    square = ef.function(lambda k: k * k)
+    assert int(square(3)) == 9
+    assert square(2**40) == 2**80
+    with pytest.raises(ZeroDivisionError):
+        ef.function(lambda k: 3 // k)(0)

@@ -1,0 +1,130 @@
+"""Counts, sums and differences that a narrow dtype does not hold are computed in a wider one."""
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from tests.contract.cases import SOAK
+
+MANY = 70_000  # float16 ends at 65,504, and bfloat16 has no odd numbers above 256
+
+
+def column(x):
+    return ef.reshape(x, (-1, 1))
+
+
+IDS = ef.zeros(MANY, dtype="int64")
+LOSS = ef.nn.losses.MeanSquaredError("mean_with_sample_weight")
+POOL = ef.nn.GlobalAveragePooling1D()
+OF_MANY = {
+    "mean": ef.mean,
+    "max with ties": lambda x: ef.max(ef.minimum(x, 0.25)),
+    "mse_loss": lambda x: ef.mse_loss(x, x * 0.5),
+    "l1_loss": lambda x: ef.l1_loss(x, x * 0.5),
+    "huber_loss": lambda x: ef.huber_loss(x, x * 0.5),
+    "kl_div": lambda x: ef.kl_div(ef.log(x), x),
+    "average": lambda x: ef.average(x, x + 1.0),
+    "nanmean": ef.nanmean,
+    "var": ef.var,
+    "segment_mean": lambda x: ef.sum(ef.segment_mean(x, IDS, 1)),
+    "segment_max with ties": lambda x: ef.sum(ef.segment_max(ef.minimum(x, 0.25), IDS, 1)),
+    "nll_loss": lambda x: ef.nll_loss(ef.stack([x, x * 2.0], axis=-1), IDS),
+    "cross_entropy": lambda x: ef.cross_entropy(ef.stack([x, x * 2.0], axis=-1), IDS),
+    "binary_cross_entropy_with_logits": lambda x: ef.binary_cross_entropy_with_logits(x, x),
+    "loss with weights": lambda x: LOSS(column(x * 0.5), column(x), x),
+    "pooling with a mask": lambda x: ef.sum(
+        POOL(ef.reshape(x, (1, -1, 1)), mask=ef.ones((1, MANY), "bool"))
+    ),
+    "np.mean where": lambda x: np.mean(x, where=x > 0.0),
+    "sparsemax": lambda x: ef.sum(ef.sparsemax(x) * x),
+    "mean of rows": lambda x: ef.mean(ef.reshape(x, (-1, 2)), axis=0)[0],
+}
+
+
+def value_and_gradient(f, x):
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        y = f(x)
+    gradient = tape.gradient(y, x)
+    return [np.asarray(z.numpy(), np.float64) for z in (y, gradient)]
+
+
+@pytest.mark.parametrize("dtype", ["float16", *["bfloat16"] * SOAK])
+@pytest.mark.parametrize("name", OF_MANY)
+def test_means_of_many_narrow_floats(name, dtype):
+    values = np.random.default_rng(3).uniform(0.25, 1, MANY)
+    x = ef.tensor(values).astype(dtype)
+    f = OF_MANY[name]
+    wanted = value_and_gradient(f, x.astype("float64"))
+    rtol = 0.02 if dtype == "float16" else 0.1
+    for how in (f, ef.function(lambda *x: f(*x))):
+        for y, z in zip(value_and_gradient(how, x), wanted, strict=True):
+            np.testing.assert_allclose(y, z, rtol=rtol, atol=rtol * np.abs(z).max())
+            assert np.any(y) == np.any(z)
+
+
+def integers(dtype, *shape):
+    """Numbers of all of a dtype's range, with its ends among them."""
+    rng = np.random.default_rng(5)
+    if dtype == "bool":
+        return rng.random(shape) < 0.5
+    ends = np.iinfo(dtype)
+    x = rng.integers(ends.min, ends.max, shape, dtype, endpoint=True)
+    x.flat[0], x.flat[-1] = ends.min, ends.max
+    return x
+
+
+def row(*shape):
+    return lambda f, n=1: (f, [shape] * n)
+
+
+ROWS, IMAGE = row(4, 6), row(1, 6, 6, 3)
+AVERAGE = ef.nn.Average()
+WIDE = {
+    "pairwise_distance": ROWS(ef.pairwise_distance, 2),
+    "cosine_similarity": ROWS(ef.cosine_similarity, 2),
+    "cdist": ROWS(ef.cdist, 2),
+    "triplet_margin_loss": ROWS(lambda *x: ef.triplet_margin_loss(*x, swap=True), 3),
+    "margin_ranking_loss": ROWS(ef.margin_ranking_loss, 3),
+    "hinge_loss": ROWS(ef.hinge_loss, 2),
+    "l1_loss": ROWS(ef.l1_loss, 2),
+    "mse_loss": ROWS(ef.mse_loss, 2),
+    "huber_loss": ROWS(ef.huber_loss, 2),
+    "soft_margin_loss": ROWS(ef.soft_margin_loss, 2),
+    "sobel_edges": IMAGE(ef.sobel_edges),
+    "gaussian_blur": IMAGE(ef.gaussian_blur),
+    "lp_pool": IMAGE(lambda x: ef.lp_pool(x, 2, 2)),
+    "avg_pool": IMAGE(lambda x: ef.avg_pool(x, 2)),
+    "adaptive_avg_pool": IMAGE(lambda x: ef.adaptive_avg_pool(x, 2)),
+    "rgb_to_grayscale": IMAGE(ef.rgb_to_grayscale),
+    "local_response_norm": IMAGE(ef.local_response_norm),
+    "norm": ROWS(ef.norm),
+    "mean": ROWS(ef.mean),
+    "var": ROWS(ef.var),
+    "nn.Average": ROWS(lambda *x: AVERAGE(list(x)), 3),
+    "mean_absolute_error": ROWS(ef.nn.losses.mean_absolute_error, 2),
+    "mean_squared_error": ROWS(ef.nn.losses.mean_squared_error, 2),
+    "trapezoid": ROWS(ef.trapezoid),
+    "hard_shrink": ROWS(ef.hard_shrink),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "bool"])
+@pytest.mark.parametrize("name", WIDE)
+def test_small_integers_do_not_wrap_on_the_way(name, dtype):
+    f, shapes = WIDE[name]
+    arrays = [integers(dtype, *shape) for shape in shapes]
+    wanted = f(*[ef.tensor(x.astype(np.float64)) for x in arrays]).numpy()
+    for how in (f, ef.function(lambda *x: f(*x))):
+        found = how(*map(ef.tensor, arrays))
+        assert found.dtype == "float32"
+        scale = np.abs(wanted).max()
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-3, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
+def test_bits_of_the_least_numbers(dtype):
+    x = integers(dtype, 50)
+    wanted = [abs(int(value)).bit_count() for value in x]
+    assert ef.bitwise_count(ef.tensor(x)).tolist() == wanted
+    assert ef.function(lambda x: ef.bitwise_count(x))(ef.tensor(x)).tolist() == wanted
