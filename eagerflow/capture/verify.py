@@ -24,7 +24,7 @@ from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.walk import returned
 from eagerflow.guard import ScopeGuard
 from eagerflow.op import Op
-from eagerflow.plan.replay import Replay
+from eagerflow.plan.replay import NUMERICS, Replay
 from eagerflow.recorder import Recorder, below
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable, put_together
@@ -105,18 +105,20 @@ def verify(
     f: Callable[..., Any],
     args: Sequence[Any] = (),
     modes: Sequence[str] = MODES,
-    numerics: str = "exact",
+    numerics: str | None = None,
     devices: Sequence[Any] | None = None,
-    rtol: float = 0.0,
+    rtol: float | None = None,
 ) -> Verification:
     """Run ``f(*args)`` in several ways, and compare results, their devices and Variables.
 
     ``modes`` are out of ``"eager"``, ``"captured"``, ``"loaded"`` (saved, loaded, run) and
     ``"partitioned"`` (over ``devices``, by default all of the current one's type); the first one
     is what the others are compared with. All begin with the same Variables and random state, which
-    are as before
-    afterwards. With ``numerics="exact"`` all bits have to agree; for ``"fast"`` give ``rtol``, a
-    relative tolerance. Raises ArgumentError for an unknown mode, and what ``f`` raises.
+    are as before afterwards. Each runs with ``numerics="exact"``, where all bits have to agree, and
+    with ``"fast"``, which is what captured functions use, within ``rtol``: a tolerance relative to
+    the largest element, by default by dtype (float32: 1e-3). ``numerics`` chooses one of the two,
+    and ``rtol`` then counts for both. Raises ArgumentError for an unknown mode, and what ``f``
+    raises.
 
     >>> print(ef.capture.verify(lambda x: ef.tanh(x) * 2.0, [ef.tensor([0.5, 1.0])]))
     lambda: the same in all ways
@@ -124,6 +126,9 @@ def verify(
       captured: 1 result, 0 Variables: same bits
       loaded: 1 result, 0 Variables: same bits
       partitioned: 1 result, 0 Variables: same bits
+      captured, fast: 1 result, 0 Variables: within rounding
+      loaded, fast: 1 result, 0 Variables: within rounding
+      partitioned, fast: 1 result, 0 Variables: within rounding
     """
     unknown = [mode for mode in modes if mode not in MODES]
     if unknown or not modes:
@@ -133,27 +138,41 @@ def verify(
             argument="modes",
             expected="some of " + ", ".join(MODES),
         )
-    step = f if isinstance(f, Function) else Function(f, numerics=numerics)
+    step = f if isinstance(f, Function) else Function(f, numerics=numerics or "exact")
     values = [as_tensor(a) if isinstance(a, np.ndarray) else a for a in args]
     graph = step.graph(*values)
     leaves = step.inputs_of(*values)
     before = {c.variable: c.variable.current for c in graph.cells}
 
-    def replayed(graph: Graph) -> tuple[Graph, Sequence[Any]]:
+    def replayed(graph: Graph, numerics: str) -> tuple[Graph, Sequence[Any]]:
         return graph, Replay(graph, numerics).run(leaves)
 
-    ways: dict[str, Callable[[], tuple[Graph, Sequence[Any]]]] = {
-        "eager": lambda: (graph, _eager(step.python, values, graph)),
-        "captured": lambda: replayed(graph),
-        "loaded": lambda: replayed(_loaded(graph)),
-        "partitioned": lambda: (graph, _partitioned(graph, numerics, leaves, devices)),
+    ways: dict[str, Callable[[str], tuple[Graph, Sequence[Any]]]] = {
+        "eager": lambda numerics: (graph, _eager(step.python, values, graph)),
+        "captured": lambda numerics: replayed(graph, numerics),
+        "loaded": lambda numerics: replayed(_loaded(graph), numerics),
+        "partitioned": lambda numerics: (graph, _partitioned(graph, numerics, leaves, devices)),
     }
-    found: dict[str, dict[str, Any]] = {}
-    for mode in modes:
-        with _Restored(before):
-            # Where it runs is what a partition decides.
-            found[mode] = _named(*ways[mode](), places=mode != "partitioned")
-    return _compared(graph.name, found, rtol, lambda: _search(step, graph, values, leaves, before))
+    found: dict[str, _Run] = {}
+    for kind in (numerics,) if numerics else NUMERICS[::-1]:
+        # Bits may differ where arithmetic is fast; where nothing else is asked for, only there.
+        tolerance = (0.0 if numerics or kind == "exact" else None) if rtol is None else rtol
+        for mode in modes:
+            if kind == "fast" and not numerics and mode == "eager":
+                continue  # it has run already
+            with _Restored(before):
+                # Where it runs is what a partition decides.
+                values_of_run = _named(*ways[mode](kind), places=mode != "partitioned")
+            label = mode if numerics or kind == "exact" else f"{mode}, {kind}"
+            found[label] = _Run(values_of_run, tolerance)
+    return _compared(graph.name, found, lambda: _search(step, graph, values, leaves, before))
+
+
+class _Run(NamedTuple):
+    """What came of a run, and how far it may be from the first one; None stands for rounding."""
+
+    values: dict[str, Any]
+    rtol: float | None
 
 
 class _Restored(ScopeGuard):
@@ -197,22 +216,21 @@ def _partitioned(
     return partition(graph, names, numerics=numerics).run(leaves)
 
 
-def _compared(
-    name: str, found: dict[str, dict[str, Any]], rtol: float, search: Callable[[], Any]
-) -> Verification:
+def _compared(name: str, found: dict[str, _Run], search: Callable[[], Any]) -> Verification:
     (first, reference), *others = found.items()
     lines, differences = [f"{first}: the reference"], []
-    for mode, values in others:
+    for mode, (values, rtol) in others:
         own = [
-            Difference(mode, key, "", reference[key], value)
+            Difference(mode, key, "", reference.values[key], value)
             for key, value in values.items()
-            if not _agree(reference[key], value, rtol)
+            if not _agree(reference.values[key], value, rtol)
         ]
         own_variables = sum(key.startswith(_VARIABLE) for key in values)
         count = sum(not key.startswith((_VARIABLE, _DEVICE)) for key in values)
         what = f"{count} result{'s' * (count != 1)}, {own_variables} Variables"
         if not own:
-            lines.append(f"{mode}: {what}: " + ("same bits" if not rtol else f"within {rtol:g}"))
+            near = "within rounding" if rtol is None else f"within {rtol:g}"
+            lines.append(f"{mode}: {what}: " + ("same bits" if rtol == 0 else near))
             continue
         earliest = search() if mode == "captured" and first == "eager" else None
         shown = earliest or own[0]
@@ -249,13 +267,20 @@ def _place(node: Node) -> str:
     return "" if node.source is None else "{}:{}".format(*node.source[:2])
 
 
-def _agree(a: Any, b: Any, rtol: float) -> bool:
+ROUNDING = {"float16": 1e-2, "bfloat16": 5e-2, "float32": 1e-3, "complex64": 1e-3}
+"""How far results of fast and of exact arithmetic may be apart, relative to the largest element."""
+
+
+def _agree(a: Any, b: Any, rtol: float | None) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if rtol is None:
+        rtol = ROUNDING.get(a.dtype.name, 1e-9)
     if rtol and is_inexact(a.dtype):
-        return bool(
-            np.allclose(a, b, rtol=rtol, atol=rtol * (np.abs(a).max(initial=0)), equal_nan=True)
-        )
+        if a.dtype.kind not in "fc":  # NumPy compares no bfloat16 within a tolerance
+            a, b = a.astype(np.float32), b.astype(np.float32)
+        largest = np.abs(a[np.isfinite(a)]).max(initial=0)
+        return bool(np.allclose(a, b, rtol=rtol, atol=rtol * largest, equal_nan=True))
     return bool(_equal_bits(a, b).all())
 
 
