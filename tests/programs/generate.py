@@ -75,6 +75,10 @@ class Program:
         how = "nested" if body.name == "inner" else "capture"
         lines = [f"@{how}", f"def {body.name}({parameters}):"]
         inside = [line for statement in body.lines for line in statement.split("\n")]
+        if body.name == "step":
+            inside.insert(0, "x, i = ef.asarray(x), ef.asarray(i)")
+        elif body.name == "other":
+            inside.insert(0, "x = ef.asarray(x)")
         if not self.is_object:
             rebound = [n for n in ("rate", "table") if any(f"${n} =" in s for s in inside)]
             inside = [f"global {n}" for n in rebound] + inside
@@ -137,7 +141,7 @@ class Maker:
         lines.append("x1 = numbers(rng, x0.shape, F)")
         kind = r.choice(("int32", "int64", "uint8", "int8", "int16", "bool", "uint8"))
         self.ints = kind
-        n = r.choice(((), (3,), (7, 5), (33,), (2, 8, 3)))
+        n = r.choice(((1,), (3,), (7, 5), (33,), (2, 8, 3)))
         high = 2 if kind == "bool" else r.choice((5, 100, 120))
         low = -high if kind.startswith("int") and r.random() < 0.5 else 0
         lines.append(f"i0 = rng.integers({low}, {high}, {n}).astype('{kind}')")
@@ -292,7 +296,7 @@ class Maker:
         names = [n for n in pool if n != "x"]
         results += [n if "$" not in n else f"{n}.value" for n in r.sample(names, min(len(names), r.choice((0, 1, 2))))]
         results += r.sample(self.outputs, min(len(self.outputs), r.choice((1, 2, 3))))
-        more = ("x", "x[1:]", "x.mT", "x.reshape(-1)", "$w0.value", "$w0.value[0]", "$w0.value.reshape(-1)", "$w0 * 1.0", "i", "$count.value", "ef.view(x, 'uint8')", "ef.view($w0, 'uint8')", "ef.view(v0, 'uint8')", "$w0.value.T", "k")  # fmt: skip
+        more = ("x", "x[1:]", "x.mT", "x.reshape(-1)", "$w0.value", "$w0.value[0]", "$w0.value.reshape(-1)", "$w0 * 1.0", "i", "$count.value", "ef.view(x, 'uint8')", "ef.view($w0, 'uint8')", "ef.view(v0, 'uint8')", "$w0.value.T")  # fmt: skip
         results += [m for m in r.sample(more, r.choice((0, 1, 1, 2))) if self.try_line(f"_ = {m}", [])]
         if not results:
             results = [names[-1] if "$" not in names[-1] else "x"]

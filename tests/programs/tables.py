@@ -182,12 +182,12 @@ LAYERS = (
 # what they bind: it is looked at after every later statement.
 HOLD = listed("""
 h{n} = {w}.numpy() | h{n} = {w}.value | h{n} = {w}.current | h{n} = np.from_dlpack({w}.value)
-h{n} = torch.from_dlpack({w}.value) | h{n} = memoryview({w}.numpy()) | h{n} = copy.copy({w}.value)
+h{n} = torch.from_dlpack({w}.value * 1.0) | h{n} = memoryview({w}.numpy()) | h{n} = copy.copy({w}.value)
 h{n} = copy.deepcopy({w}.value) | h{n} = np.asarray({w}) | h{n} = {w}.value[1:] | h{n} = {w}[0]
 h{n} = {w}.value.reshape(-1) | h{n} = {w}.numpy()[::2] | h{n} = {w}.value.T | h{n} = [*{w}.value][0]
 h{n} = ef.asarray({w}) | h{n} = {w} * 1.0 | h{n} = ef.stop_gradient({w}.value) | h{n} = ({w}.value, 1)
 h{n} = np.asarray({w}.value)[..., ::-1] | h{n} = {w}.numpy().reshape(-1).view() | h{n} = {w}.astype(F)
-h{n} = torch.from_dlpack({w}.value)[0] | h{n} = ef.reshape({w}, (-1,)) | h{n} = ef.from_dlpack({w}.value)
+h{n} = ef.reshape({w}, (-1,)) | h{n} = ef.from_dlpack({w}.value)
 str({w}) | float(ef.sum({w})) | {w}.numpy().sum() | gc.collect() | h{n} = [{w}.value, {u}.value]
 h{n} = ef.expand_dims({w}.value, axis=0) | h{n} = ef.broadcast_to({w}.value, (2, *{w}.shape))
 h{n} = ef.real({w}.value) | h{n} = ef.stack([{w}, {w}])[0] | h{n} = iter({w}.value)
