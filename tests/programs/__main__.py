@@ -47,7 +47,13 @@ def batch(seeds, out):
             found, steps = check(program)
             tell(seed=seed, steps=steps, ways=[(w, how, counts) for w, how, counts in found])
         except Failure as failure:
-            tell(seed=seed, way=failure.way, kind=failure.kind, at=failure.at, text=failure.text[:400])
+            tell(
+                seed=seed,
+                way=failure.way,
+                kind=failure.kind,
+                at=failure.at,
+                text=failure.text[:400],
+            )
         except Exception as error:
             tell(seed=seed, way="-", kind="tester", at=-1, text=repr(error)[:400])
 
@@ -132,7 +138,9 @@ class Campaign:
         os.close(job.read)
         if os.WIFSIGNALED(status) and job.current is not None:
             hung = os.WTERMSIG(status) == signal.SIGKILL
-            kind, name = ("hang", "no end") if hung else ("crash", signal.strsignal(os.WTERMSIG(status)))
+            kind, name = (
+                ("hang", "no end") if hung else ("crash", signal.strsignal(os.WTERMSIG(status)))
+            )
             self.programs += 1
             self.fail({"seed": job.current, "way": "?", "kind": kind, "at": -1, "text": name})
             left = range(job.current + 1, job.seeds[-1] + 1)

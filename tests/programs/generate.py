@@ -136,7 +136,9 @@ class Maker:
     def define(self):
         r, lines = self.r, []
         shape = self.shape
-        rows = shape if len(shape) > 1 or r.random() < 0.5 or self.large else (r.choice(SMALL), *shape)
+        rows = (
+            shape if len(shape) > 1 or r.random() < 0.5 or self.large else (r.choice(SMALL), *shape)
+        )
         lines.append(f"x0 = numbers(rng, {rows}, F)")
         lines.append("x1 = numbers(rng, x0.shape, F)")
         kind = r.choice(("int32", "int64", "uint8", "int8", "int16", "bool", "uint8"))
@@ -189,19 +191,19 @@ class Maker:
         r = self.r
         a = r.choice(pool[-3:]) if r.random() < 0.6 else r.choice(pool)
         rank = self.rank(a)
-        axes = [x for x in range(-rank, rank)] or [0]
+        axes = [*range(-rank, rank)] or [None]
         x = r.choice(axes)
-        others = [y for y in axes if (y - x) % max(rank, 1)] or axes
-        xx = sorted({x % max(rank, 1), r.choice(others) % max(rank, 1)})
+        others = [y for y in axes if rank and (y - x) % rank] or axes
+        xx = sorted({x % rank, r.choice(others) % rank}) if rank else ()
         made = {
             "a": a,
             "b": r.choice(pool),
             "w": r.choice(self.variables),
             "u": r.choice(self.variables),
-            "m": "ef.mean({})".format(r.choice(pool)),
+            "m": f"ef.mean({r.choice(pool)})",
             "x": x,
             "y": r.choice(others),
-            "xx": tuple(xx),
+            "xx": tuple(xx) or None,
             "j": r.choice((0, -1, None)),
             "d": r.choice((2, 3, 4, 5, 8, 17)),
         }
@@ -256,7 +258,6 @@ class Maker:
             if "BatchNormalization" in text:
                 call += ", training=True"
             define = f"{name} = {text}"
-            build = f"built({name}, rng, {self.shape_of(a)})"
             if not self.try_line(define, []) or not self.try_line(f"{name}({call})", []):
                 continue
             if self.try_line(f"filled({name}, rng, F)\n{made} = {name}({call})", [made]):
@@ -264,7 +265,6 @@ class Maker:
                 example = f"ef.zeros({shape}, dtype=F)"
                 both = f"{example}, {example}" if "MultiHead" in text else example
                 self.definitions += [define, f"{name}({both})", f"filled({name}, rng, F)"]
-                del build
                 self.layers.append(name)
                 pool.append(made)
                 return [f"{made} = {name}({call})"]
@@ -294,10 +294,15 @@ class Maker:
         lines += self.updates(pool)
         results += self.integers(lines)
         names = [n for n in pool if n != "x"]
-        results += [n if "$" not in n else f"{n}.value" for n in r.sample(names, min(len(names), r.choice((0, 1, 2))))]
+        results += [
+            n if "$" not in n else f"{n}.value"
+            for n in r.sample(names, min(len(names), r.choice((0, 1, 2))))
+        ]
         results += r.sample(self.outputs, min(len(self.outputs), r.choice((1, 2, 3))))
         more = ("x", "x[1:]", "x.mT", "x.reshape(-1)", "$w0.value", "$w0.value[0]", "$w0.value.reshape(-1)", "$w0 * 1.0", "i", "$count.value", "ef.view(x, 'uint8')", "ef.view($w0, 'uint8')", "ef.view(v0, 'uint8')", "$w0.value.T")  # fmt: skip
-        results += [m for m in r.sample(more, r.choice((0, 1, 1, 2))) if self.try_line(f"_ = {m}", [])]
+        results += [
+            m for m in r.sample(more, r.choice((0, 1, 1, 2))) if self.try_line(f"_ = {m}", [])
+        ]
         if not results:
             results = [names[-1] if "$" not in names[-1] else "x"]
         if r.random() < 0.15:
@@ -417,13 +422,19 @@ class Maker:
         }[kind]
         template = r.choice(table)
         if kind == "same":
-            if not self.is_object:
+            drawn = any("ef.random." in x for b in self.bodies for x in b.lines)
+            if not self.is_object or drawn:
                 return self.written(r.choice(tables.HOLD)).split("\n")
             n = self.fresh("")
             how = r.choice(("copy.deepcopy(me)", "pickle.loads(pickle.dumps(me, 5))"))
             f, args = self.call()
             own, theirs = f.replace("$", "me."), f.replace("$", f"m{n}.")
-            return [f"m{n} = {how}", f"p{n} = {theirs}({args})", f"r = {own}({args})", f"same(r, p{n})"]
+            return [
+                f"m{n} = {how}",
+                f"p{n} = {theirs}({args})",
+                f"r = {own}({args})",
+                f"same(r, p{n})",
+            ]
         text = self.written(template)
         if kind == "size":
             if r.random() < 0.5:

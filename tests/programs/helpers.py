@@ -1,18 +1,14 @@
 """What the text of programs calls: memory of others, threads, signals. It stands in listings."""
 
 import atexit
-import copy
 import ctypes
-import gc
 import pickle
 import signal
 import tempfile
 import threading
 from multiprocessing import shared_memory
 
-import ml_dtypes
 import numpy as np
-import torch
 
 import eagerflow as ef
 

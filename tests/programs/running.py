@@ -243,7 +243,9 @@ def first(a, b):
     if not len(different):
         return "signs of zeros or NaNs"
     k = different[0]
-    return f"{len(different)} of {a.size} elements, [{k}] is {a.reshape(-1)[k]} for {b.reshape(-1)[k]}"
+    return (
+        f"{len(different)} of {a.size} elements, [{k}] is {a.reshape(-1)[k]} for {b.reshape(-1)[k]}"
+    )
 
 
 # Comparing -------------------------------------------------------------------------------------
@@ -258,7 +260,9 @@ def parts(moment):
 
 
 def expected_error(error, way):
-    return isinstance(error, CaptureError) or (way == "partitioned" and isinstance(error, PlacementError))
+    return isinstance(error, CaptureError) or (
+        way == "partitioned" and isinstance(error, PlacementError)
+    )
 
 
 def compare(reference, run, suspect):
@@ -271,9 +275,13 @@ def compare(reference, run, suspect):
                 raise Refused(str(moment.raised).splitlines()[0])
             if run.way == "wide":
                 return
-            raise Failure(run.way, at, "raised", f"{moment.raised!r} where eager has {expected.raised!r}")
+            raise Failure(
+                run.way, at, "raised", f"{moment.raised!r} where eager has {expected.raised!r}"
+            )
         if moment.raised is not None and not isinstance(moment.raised, EagerflowError) and type(moment.raised) is not type(expected.raised):  # fmt: skip
-            raise Failure(run.way, at, "error", f"{moment.raised!r} where eager has {expected.raised!r}")
+            raise Failure(
+                run.way, at, "error", f"{moment.raised!r} where eager has {expected.raised!r}"
+            )
         theirs = dict(parts(expected))
         if run.way != "wide":
             for name in moment.bound:
@@ -289,13 +297,21 @@ def agree(a, b, run):
         return True
     if run.way in ways.EXACT:
         return False
-    if run.way == "wide" and (a.shape != b.shape or "view" in run.program.setup() or a.dtype.kind in "biu"):  # fmt: skip
+    if run.way == "wide" and (
+        a.shape != b.shape or a.dtype.kind in "biu" or has_steps(run.program)
+    ):
         return True
     if a.shape != b.shape or a.dtype != b.dtype:
         return run.way == "wide" and a.shape == b.shape and distance(a, b) <= tolerance(a, run)
     if a.dtype.kind in "biu":
         return False
     return distance(a, b) <= tolerance(a, run)
+
+
+def has_steps(program):
+    """Whether a last bit may decide large parts of the results."""
+    text = program.setup()
+    return any(x in text for x in ("view", "% 1.0", "Lion", "argsort", "1e-9"))
 
 
 def tolerance(a, run):
@@ -320,10 +336,6 @@ def distance(a, b):
         both = (np.isnan(x) & np.isnan(y)) | (x == y)
         d = np.where(both, 0.0, np.abs(x - y))
     return float("inf") if np.isnan(d).any() else float(d.max(initial=0.0))
-
-
-def with_state_of(pairs):
-    return dict(pairs)
 
 
 class Judge:
