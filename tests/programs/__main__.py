@@ -131,7 +131,10 @@ class Campaign:
                 self.ways[way, key] += n
         if self.programs % 100 == 0:
             used = time.monotonic() - self.begun
-            print(f"{self.programs} programs, {self.steps} steps, {len(self.failures)} failures, {used:.0f} s", flush=True)  # fmt: skip
+            print(
+                f"{self.programs} programs, {self.steps} steps, {len(self.failures)} failures, {used:.0f} s",
+                flush=True,
+            )
 
     def ended(self, job):
         _, status = os.waitpid(job.pid, 0)
@@ -149,7 +152,10 @@ class Campaign:
 
     def fail(self, message):
         self.failures.append(message)
-        print(f"FAILURE seed {message['seed']}: {message['way']}, statement {message['at']}, {message['kind']}: {message['text']}", flush=True)  # fmt: skip
+        print(
+            f"FAILURE seed {message['seed']}: {message['way']}, statement {message['at']}, {message['kind']}: {message['text']}",
+            flush=True,
+        )
         if not self.small or message["kind"] in ("hang", "tester"):
             return
         program = generate(message["seed"])

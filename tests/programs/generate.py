@@ -17,9 +17,21 @@ from tests.programs import helpers, tables
 
 SMALL = (1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33)
 LARGE = (
-    (40_000,), (32_769,), (65_537,), (33, 1_001), (181, 182), (64, 17, 33), (8, 65, 64), (32, 128, 64), (2, 20_011),
-    (3, 7, 11, 160), (300_000,), (256, 128), (128, 257), (70, 31, 16),
-)  # fmt: skip
+    (40_000,),
+    (32_769,),
+    (65_537,),
+    (33, 1_001),
+    (181, 182),
+    (64, 17, 33),
+    (8, 65, 64),
+    (32, 128, 64),
+    (2, 20_011),
+    (3, 7, 11, 160),
+    (300_000,),
+    (256, 128),
+    (128, 257),
+    (70, 31, 16),
+)
 """Shapes of 128 KiB and more in float32, where values of Variables are updated in place."""
 LARGEST, HUGE = 30.0, 400_000
 
@@ -229,7 +241,17 @@ class Maker:
 
     def grow(self, pool, count, weights):
         """Statements that make new values of the pool."""
-        lines, kinds = [], (tables.ELEMENTWISE, tables.REDUCTIONS, tables.PAIRS, tables.MOVES, tables.PRODUCTS, tables.CONTROL)  # fmt: skip
+        lines, kinds = (
+            [],
+            (
+                tables.ELEMENTWISE,
+                tables.REDUCTIONS,
+                tables.PAIRS,
+                tables.MOVES,
+                tables.PRODUCTS,
+                tables.CONTROL,
+            ),
+        )
         tries = 0
         while len(lines) < count and tries < 12 * count:
             tries += 1
@@ -278,7 +300,15 @@ class Maker:
         r = self.r
         self.outputs, self.layers = [], []
         pool = ["x", *self.variables]
-        weights = r.choice(((6, 3, 2, 3, 2, 2), (2, 5, 5, 2, 1, 1), (4, 2, 1, 2, 1, 4), (10, 2, 1, 1, 0, 0), (2, 1, 1, 6, 1, 1)))  # fmt: skip
+        weights = r.choice(
+            (
+                (6, 3, 2, 3, 2, 2),
+                (2, 5, 5, 2, 1, 1),
+                (4, 2, 1, 2, 1, 4),
+                (10, 2, 1, 1, 0, 0),
+                (2, 1, 1, 6, 1, 1),
+            )
+        )
         first = self.grow(["x", self.variables[0]], 1, (1, 0, 0, 0, 0, 0))
         if not first:
             first = ["v0 = x * 1.0"]
@@ -299,7 +329,22 @@ class Maker:
             for n in r.sample(names, min(len(names), r.choice((0, 1, 2))))
         ]
         results += r.sample(self.outputs, min(len(self.outputs), r.choice((1, 2, 3))))
-        more = ("x", "x[1:]", "x.mT", "x.reshape(-1)", "$w0.value", "$w0.value[0]", "$w0.value.reshape(-1)", "$w0 * 1.0", "i", "$count.value", "ef.view(x, 'uint8')", "ef.view($w0, 'uint8')", "ef.view(v0, 'uint8')", "$w0.value.T")  # fmt: skip
+        more = (
+            "x",
+            "x[1:]",
+            "x.mT",
+            "x.reshape(-1)",
+            "$w0.value",
+            "$w0.value[0]",
+            "$w0.value.reshape(-1)",
+            "$w0 * 1.0",
+            "i",
+            "$count.value",
+            "ef.view(x, 'uint8')",
+            "ef.view($w0, 'uint8')",
+            "ef.view(v0, 'uint8')",
+            "$w0.value.T",
+        )
         results += [
             m for m in r.sample(more, r.choice((0, 1, 1, 2))) if self.try_line(f"_ = {m}", [])
         ]
@@ -454,15 +499,35 @@ class Maker:
             self.bodies.append(self.other())
         used = "\n".join(x for b in self.bodies for x in b.lines)
         if "$inner" in used:
-            self.bodies.insert(0, Body("inner", "v", [], r.choice(("ef.tanh(v) * 0.5", "v * $w0.value.reshape(-1)[0]", "ef.softplus(v) * $rate"))))  # fmt: skip
+            self.bodies.insert(
+                0,
+                Body(
+                    "inner",
+                    "v",
+                    [],
+                    r.choice(
+                        (
+                            "ef.tanh(v) * 0.5",
+                            "v * $w0.value.reshape(-1)[0]",
+                            "ef.softplus(v) * $rate",
+                        )
+                    ),
+                ),
+            )
         if "scaled" in used:
             self.definitions.insert(0, SCALED[r.random() < 0.5])
         self.integer_calls = bool(re.search(r"\bk\b", used + body.result))
         script = self.script(r.choice((6, 12, 20, 20, 25)))
         return Program(
-            self.seed, self.floats, self.half, self.is_object, self.definitions, self.bodies, script,
+            self.seed,
+            self.floats,
+            self.half,
+            self.is_object,
+            self.definitions,
+            self.bodies,
+            script,
             self.features,
-        )  # fmt: skip
+        )
 
 
 SCALED = (

@@ -105,7 +105,7 @@ class Run:
         self.program, self.way = program, way
         self.counts = {}
         self.capture = ways.captures(way, self.counts)
-        self.module = types.ModuleType("program")
+        self.module = types.ModuleType(f"program_{next(_numbers)}")
         self.names = vars(self.module)
         self.noise = noise
         self.held, self.last = {}, {}
@@ -121,7 +121,8 @@ class Run:
         self.known = set(self.names)
         if self.noise:
             self.names["numbers"] = noisy(self.noise)
-        sys.modules["program"] = self.module
+        sys.modules[self.module.__name__] = self.module
+        self.names["__name__"] = self.module.__name__
         self.execute(self.setup_text(), "setup")
         for name in set(self.names) - self.known:
             self.hold(name)
@@ -278,7 +279,11 @@ def compare(reference, run, suspect):
             raise Failure(
                 run.way, at, "raised", f"{moment.raised!r} where eager has {expected.raised!r}"
             )
-        if moment.raised is not None and not isinstance(moment.raised, EagerflowError) and type(moment.raised) is not type(expected.raised):  # fmt: skip
+        if (
+            moment.raised is not None
+            and not isinstance(moment.raised, EagerflowError)
+            and type(moment.raised) is not type(expected.raised)
+        ):
             raise Failure(
                 run.way, at, "error", f"{moment.raised!r} where eager has {expected.raised!r}"
             )
@@ -286,7 +291,12 @@ def compare(reference, run, suspect):
         if run.way != "wide":
             for name in moment.bound:
                 if len(moment.bound[name]) != len(expected.bound[name]):
-                    raise Failure(run.way, at, "number of results", f"{name}: {len(moment.bound[name])} for {len(expected.bound[name])}")  # fmt: skip
+                    raise Failure(
+                        run.way,
+                        at,
+                        "number of results",
+                        f"{name}: {len(moment.bound[name])} for {len(expected.bound[name])}",
+                    )
         for key, array in parts(moment):
             if key in theirs and not agree(theirs[key], array, run):
                 suspect(at, key, theirs[key], array)
@@ -387,7 +397,16 @@ def choose(program):
     r = random.Random(f"ways {program.seed}")
     found = ["fast"] if r.random() < 0.9 else ["exact"]
     half = program.floats in ("float16", "bfloat16")
-    more = {"exact": 0.3, "session": 0.1, "fast session": 0.1, "loaded": 0.13, "partitioned": 0.15, "python": 0.1, "onnx": 0.06, "wide": 0.6 if half else 0.15}  # fmt: skip
+    more = {
+        "exact": 0.3,
+        "session": 0.1,
+        "fast session": 0.1,
+        "loaded": 0.13,
+        "partitioned": 0.15,
+        "python": 0.1,
+        "onnx": 0.06,
+        "wide": 0.6 if half else 0.15,
+    }
     for way, chance in more.items():
         if way not in found and r.random() < chance and not (half and way in ("python", "onnx")):
             found.append(way)

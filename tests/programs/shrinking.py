@@ -56,7 +56,11 @@ def smaller_bodies(body):
     """A function without one of its statements, or with one of its results alone."""
     for n, statement in enumerate(body.lines):
         inside = statement.split("\n")
-        left = [] if len(inside) == 1 else ["\n".join(inside[:k] + inside[k + 1 :]) for k in range(1, len(inside))]  # fmt: skip
+        left = (
+            []
+            if len(inside) == 1
+            else ["\n".join(inside[:k] + inside[k + 1 :]) for k in range(1, len(inside))]
+        )
         yield dataclasses.replace(body, lines=body.lines[:n] + body.lines[n + 1 :])
         for text in left:
             yield dataclasses.replace(body, lines=[*body.lines[:n], text, *body.lines[n + 1 :]])
