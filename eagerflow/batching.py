@@ -7,13 +7,14 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.customs import same
 from eagerflow.dims import DimLike, Shape, product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
 from eagerflow.op import Missing, Op
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
-from eagerflow.recorder import Recorder, below, custom_call, with_recorder
+from eagerflow.recorder import Recorder, below, with_recorder
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor, new_tensor, refuse_symbol
 
@@ -24,7 +25,7 @@ class BatchedArray:
     __slots__ = ("level", "tensor")
     __array_ufunc__ = None
 
-    def __init__(self, tensor: Tensor, level: Batching) -> None:
+    def __init__(self, tensor: Tensor, level: object) -> None:
         self.tensor = tensor
         self.level = level
 
@@ -51,17 +52,22 @@ class BatchedArray:
 class Batching(Recorder):
     """Computes each op on the whole batch, by the op's batching rule."""
 
-    def __init__(self, size: DimLike) -> None:
+    def __init__(self, size: DimLike, level: object = None) -> None:
         self.size = size
+        self.level = level or object()  # what its values belong to
+
+    def again(self) -> Batching:
+        """A recorder for the values of this one, to be put around code that runs later."""
+        return Batching(self.size, self.level)
 
     def wrap(self, tensor: Tensor) -> Tensor:
         """The Tensor that stands for one example of ``tensor``'s first axis."""
-        return new_tensor(BatchedArray(tensor, self), tensor._kind)
+        return new_tensor(BatchedArray(tensor, self.level), tensor._kind)
 
     def holds(self, value: Any) -> bool:
         """Whether ``value`` differs between the examples of this batch."""
         array = getattr(value, "_array", None)
-        return type(array) is BatchedArray and array.level is self
+        return type(array) is BatchedArray and array.level is self.level
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         batched = tuple(self.holds(x) for x in args)
@@ -108,29 +114,25 @@ class Batching(Recorder):
             )
         super().emit(name, sink, tensors)
 
-    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """A function with a gradient of its own, for the whole batch."""
-
-        def whole(*values: Any) -> Any:
-            y, backward = with_recorder(self, f, *self._split(values, batched))
-            results, structure = tree.flatten(y)
-
-            def whole_backward(g: Any) -> Any:
-                each = self._split(tree.flatten(g)[0], [True] * len(results))
-                parts = with_recorder(self, backward, tree.unflatten(structure, each))
-                return tree.map_leaves(self.join, parts)
-
-            return tree.map_leaves(self.join, y), whole_backward
-
+    def customized(
+        self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
+    ) -> Any:
+        """Results for the whole batch, with a rule that is run for all examples together."""
         batched = [self.holds(x) for x in args]
-        values = tuple(x._array.tensor if self.holds(x) else x for x in args)
-        y = with_recorder(self.outer, custom_call, whole, values)
-        return tree.map_leaves(self.wrap, y)
 
-    def _split(self, values: Any, batched: Any) -> list[Any]:
-        return [
-            self.wrap(x) if is_batched else x for x, is_batched in zip(values, batched, strict=True)
-        ]
+        def whole_rule(gradients: Any) -> tuple[Any, ...]:
+            with self.again() as level:
+                parts = rule([g if g is None else level.wrap(g) for g in gradients])
+            found = []
+            for part, is_batched in zip(parts, batched, strict=True):
+                whole = part if part is None else level.join(part)
+                found.append(whole if whole is None or is_batched else whole.sum(axis=0))
+            return tuple(found)
+
+        whole_rule.takes_none = getattr(rule, "takes_none", False)  # type: ignore[attr-defined]
+        values = tuple([x._array.tensor if self.holds(x) else x for x in args])
+        wholes = tuple([same(with_recorder(self.outer, self.join, y)) for y in results])
+        return tuple(map(self.wrap, super().customized(name, values, wholes, whole_rule)))
 
     def join(self, value: Any) -> Tensor:
         """All examples of ``value`` along a new first axis."""

@@ -50,11 +50,12 @@ HOST_TYPE = "cpu"
 class Kind:
     """A dtype on a device: interned, so that "same dtype and same device" is one ``is``."""
 
-    __slots__ = ("array_type", "device", "dtype", "is_complex", "is_inexact", "wrap")
+    __slots__ = ("array_type", "device", "dtype", "is_complex", "is_inexact", "lasting", "wrap")
 
     def __init__(self, device: Device, dtype: DType) -> None:
         self.device = device
         self.dtype = dtype
+        self.lasting = self  # what tables may keep: the kinds of recorders go with these
         self.is_complex = dtype.kind == "c"
         self.is_inexact = is_inexact(dtype)
         self.array_type: type = device.backend.array_type
@@ -71,7 +72,7 @@ class SymbolicKind(Kind):
 
     def __init__(self, device: Device, dtype: DType, recorder: Any) -> None:
         super().__init__(device, dtype)
-        self.recorder = recorder
+        self.recorder, self.lasting = recorder, device.kind(dtype)
 
 
 class Device:

@@ -44,6 +44,7 @@ from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import pass_on
 
 _frame = sys._getframe
 _blank = blank
@@ -92,8 +93,8 @@ def bind_unary(op: Op) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
@@ -149,8 +150,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
@@ -205,8 +206,8 @@ def bind_attribute(op: Op) -> Call:
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         return _long(op, (x, value), {})
 
     ((name, default),) = op.attributes.items()
@@ -232,8 +233,8 @@ def bind_general(op: Op) -> Call:
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
-            except Exception:  # the long way succeeds, or explains
-                pass
+            except Exception as error:  # the long way succeeds, or explains
+                pass_on(error)
         return _long(op, args, attributes)
 
     return call
@@ -289,8 +290,8 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if append is not None and op.bound:
         try:
             return _recorded_again(op, append, run, args, attributes)
-        except Exception:  # the long way succeeds, or explains
-            pass
+        except Exception as error:  # the long way succeeds, or explains
+            pass_on(error)
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
@@ -445,8 +446,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     Python scalars stay scalars in element-wise ops. Conversions of watched values are ops
     themselves, so gradients pass through them.
     """
-    key = _kinds(args)
-    if key in op.fitting or not args:
+    if not args or _kinds(args) in op.fitting:
         return args  # arguments of these kinds were fine as they are
     if any(isinstance(x, Variable) for x in args):
         return canonical(op, tuple([x.value if isinstance(x, Variable) else x for x in args]))
@@ -456,8 +456,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if type(x) is not Tensor and x is not None:
             data[i] = _converted(op, i, x, home)
     args = tuple(data)
-    key = _kinds(args)
-    if key in op.fitting:
+    if (key := _kinds(args)) in op.fitting:
         return args
     if op.on_tensors:  # what it is made of says what fits
         return tuple(x if x is None else as_tensor(x) for x in data)
@@ -492,7 +491,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _kinds(args: Iterable[Any]) -> tuple[Any, ...]:
-    return tuple([x._kind if type(x) is Tensor else type(x) for x in args])
+    return tuple([x._kind.lasting if type(x) is Tensor else type(x) for x in args])
 
 
 def _converted(op: Op, position: int, x: Any, home: Device | None, dtype: Any = None) -> Any:
@@ -718,6 +717,7 @@ def explain_failure(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
+    pass_on(error)
     busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
     if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
         # Another thread, or a signal handler of this one, is in a kernel with the same runner; or

@@ -183,6 +183,19 @@ class AxisError(ShapeError, IndexError):
     """
 
 
+class NoAxesError(ShapeError, TypeError):
+    """A tensor without axes where items are needed; a TypeError too, as in NumPy.
+
+    Raised by ``iter`` and ``len``, so that ``np.iterable`` and other libraries take the tensor for
+    the number that it is. What to do: ``x[None]`` or ``ef.reshape(x, (-1,))`` gives it an axis.
+
+    >>> len(ef.tensor(5.0))
+    Traceback (most recent call last):
+    ...
+    eagerflow.errors.NoAxesError: len: a tensor without axes has no length
+    """
+
+
 class DTypeError(EagerflowError, TypeError):
     """A dtype, or a kind of Python object, that an op does not take.
 

@@ -7,13 +7,13 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from eagerflow import provenance, tree
+from eagerflow import provenance
 from eagerflow.dtypes import is_inexact
 from eagerflow.op import Missing, Op
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add, multiply, multiply_no_nan
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.recorder import Recorder, below, custom_call, next_key, with_recorder
+from eagerflow.recorder import Recorder, below, next_key, with_recorder
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 
@@ -78,26 +78,18 @@ class Forward(Recorder):
         left = [(source, *place) for place, bits in self.left.items() if bits >> source & 1]
         return provenance.broken_path(ends, left, {source})
 
-    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        backward: list[Any] = []
+    def of_custom(self) -> Recorder | None:
+        return self.outer  # the tangents of what is computed on the way are not asked for
 
-        def kept(*values: Any) -> Any:
-            y, rule = f(*values)
-            backward.append(rule)
-            return y, rule
-
-        y = with_recorder(self.outer, custom_call, kept, args)
+    def customized(
+        self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
+    ) -> Any:
+        outs = super().customized(name, args, results, rule)
         tangents = [self.tangent(x) for x in args]
         if any(t is not None for t in tangents):
-            outs, structure = tree.flatten(y)
-
-            def rules(units: tuple[Any, ...]) -> Any:
-                parts = backward[0](tree.unflatten(structure, units))
-                return tuple(parts) if isinstance(parts, tuple | list) else (parts,)
-
-            moved = with_recorder(self.outer, transpose, rules, tuple(outs), tangents)
-            self._keep(tuple(outs), tuple(moved), self.sources(*args))
-        return y
+            moved = with_recorder(self.outer, transpose, rule, outs, tangents)
+            self._keep(outs, moved, self.sources(*args))
+        return outs
 
     def _keep(self, out: Any, moved: Any, sources: int) -> None:
         outs = out if isinstance(out, tuple) else (out,)

@@ -34,6 +34,7 @@ from eagerflow.recorder import (
 )
 from eagerflow.runtime import buffers
 from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.visitors import pass_on
 
 __all__ = [
     "CAREFUL",
@@ -255,7 +256,8 @@ class Pull:
             out = process.run(few, *arrays)
             if self._guards and process.run(_has_nan, out):  # 0 wins over infinity and NaN
                 return None
-        except Exception:  # ops explain, or find the memory
+        except Exception as error:  # ops explain, or find the memory
+            pass_on(error)
             return None
         return new_tensor(out, kind)
 
@@ -265,7 +267,8 @@ class Pull:
             return None  # numbers that change with each call
         try:
             found = _kernel(self.partial, self._product, g._kind, entry)
-        except Exception:  # as ops it says what is wrong, if anything is
+        except Exception as error:  # as ops it says what is wrong, if anything is
+            pass_on(error)
             found = None
         self._kernels[key] = found
         return found

@@ -117,9 +117,21 @@ class Recorder(ScopeGuard):
         below: Any = self.outer
         return bool(below.exchange(variable, old, new) if below else variable.replace(old, new))
 
-    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        """The value of ``f``, which returns it together with a backward function of its own."""
-        return f(*args)[0]
+    def of_custom(self) -> Recorder | None:
+        """The innermost recorder that sees the ops of a function with a gradient of its own."""
+        return self
+
+    def customized(
+        self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
+    ) -> Any:
+        """The ``results`` of a function of ``args``, with a gradient as ``rule`` says.
+
+        They are Tensors of their own, which nothing has been computed from. The rule takes a
+        gradient for each of them and gives one for each argument.
+        """
+        if self.outer is None:
+            return results
+        return with_recorder(self.outer, self.outer.customized, name, args, results, rule)
 
     def leave(self, tensor: Any, how: str) -> None:
         """A value leaves for Python or NumPy, where it cannot be followed any more."""
@@ -244,9 +256,3 @@ def below(
 ) -> Any:
     """Call ``op`` as if ``recorder`` were the innermost one."""
     return with_recorder(recorder, op.call, *args, **attributes)
-
-
-def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """The value of ``f``, which returns it together with a backward function of its own."""
-    recorder = recorder_state()[1]
-    return f(*args)[0] if recorder is None else recorder.custom_call(f, args)

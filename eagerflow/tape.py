@@ -23,7 +23,7 @@ from eagerflow.op import Op, custom_op
 from eagerflow.ops.creation.filled import eye, ones, ones_like, zeros, zeros_like
 from eagerflow.ops.elementwise.arithmetic import multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
-from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
+from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.products import Products, of_many
 from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (
@@ -37,7 +37,6 @@ from eagerflow.recorder import (
     RESULT,
     Recorder,
     below,
-    custom_call,
     next_key,
     recorder_state,
     with_recorder,
@@ -103,42 +102,28 @@ class GradientTape(Recorder):
         if (variable.trainable and self._watch_variables) or id(variable) in self._reads:
             self._note(variable, value)
 
-    def custom_call(self, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-        backward: list[Any] = []
+    def of_custom(self) -> Recorder | None:
+        # A tape for one gradient, which does not record that gradient, needs no ops but the rule.
+        return self if self.persistent else self.outer
 
-        def kept(*values: Any) -> Any:
-            y, rule = f(*values)
-            backward.append(rule)
-            return y, rule
-
-        y = with_recorder(self.outer, custom_call, kept, args)
-        return self.record_custom(f.__name__, args, y, backward[0])
+    def customized(
+        self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
+    ) -> Any:
+        outs = super().customized(name, args, results, rule)
+        self.record_custom(name, args, outs, rule)
+        return outs
 
     def record_custom(
-        self, name: str, args: Sequence[Any], y: Any, backward: Callable[[Any], Any]
-    ) -> Any:
-        """Record values ``y`` computed from ``args``, with their backward function.
+        self, name: str, args: tuple[Any, ...], outs: tuple[Any, ...], rule: Callable[..., Any]
+    ) -> None:
+        """Record ``outs``, Tensors of their own, with the rule of their gradient by ``args``."""
 
-        Gives the same values as Tensors of their own, since ``y`` may hold an argument.
-        """
-        leaves, structure = tree.flatten(y)
-        outs = [with_recorder(self.outer, reshape, leaf, leaf.shape) for leaf in leaves]
+        def vjp(g: Any, *_: Any) -> Any:
+            return rule(g)
 
-        def vjp(g: Any, *_: Any) -> tuple[Any, ...]:
-            parts = backward(tree.unflatten(structure, g))
-            parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
-            if len(parts) != len(args):
-                raise GradientError(
-                    f"backward gave {len(parts)} gradients",
-                    op=name,
-                    expected=f"{len(args)}, one for each argument (None where there is none)",
-                )
-            return parts
-
-        vjp.kept = getattr(backward, "kept", ())  # type: ignore[attr-defined]
-        vjp.takes_none = getattr(backward, "takes_none", False)  # type: ignore[attr-defined]
-        record(self._entries.append, custom_op(name, vjp), tuple(args), {}, tuple(outs))
-        return tree.unflatten(structure, outs)
+        vjp.kept = getattr(rule, "kept", ())  # type: ignore[attr-defined]
+        vjp.takes_none = getattr(rule, "takes_none", False)  # type: ignore[attr-defined]
+        record(self._entries.append, custom_op(name, vjp), args, {}, outs)
 
     def leave(self, tensor: Any, how: str) -> None:
         self._left.append((tensor._key, how, *provenance.caller()))

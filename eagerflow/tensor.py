@@ -14,7 +14,7 @@ import numpy as np
 from eagerflow import display, tree
 from eagerflow.devices import Device, Kind, as_device
 from eagerflow.dtypes import DType
-from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.errors import CaptureError, DTypeError, EagerflowError, NoAxesError, ShapeError
 from eagerflow.op import ops
 from eagerflow.recorder import recorder_state
 
@@ -197,12 +197,12 @@ class Tensor(Operators, metaclass=_Refusing):
 
     def __len__(self) -> int:
         if not self._array.shape:
-            raise ShapeError("a tensor without axes has no length", op="len")
+            raise NoAxesError("a tensor without axes has no length", op="len")
         return int(self._array.shape[0])
 
     def __iter__(self) -> Iterator[Any]:
         if not self._array.shape:
-            raise ShapeError("a tensor without axes cannot be iterated over", op="iter")
+            raise NoAxesError("a tensor without axes cannot be iterated over", op="iter")
         if type(self._array) is not self._kind.array_type and not isinstance(self.shape[0], int):
             self._array.refuse("iteration")
         return (self[i] for i in range(len(self)))

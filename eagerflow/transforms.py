@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial, wraps
 from typing import Any
 
 from eagerflow import provenance, tree
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
+from eagerflow.customs import custom_call
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
 from eagerflow.op import Op
 from eagerflow.ops.creation.filled import eye, zeros_like
-from eagerflow.recorder import Recorder, below, custom_call, recorder_state
+from eagerflow.recorder import below, next_key, recorder_state, with_recorder
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import Secluded
 
 Function = Callable[..., Any]
 Argnums = int | Sequence[int]
@@ -279,7 +282,10 @@ def custom_gradient(f: Function) -> Function:
 
     ``f`` takes tensors by position and returns ``(y, backward)``: ``backward(g)`` gets the
     gradient of ``y`` in its structure and returns one gradient for each argument (None where
-    there is none). ``backward`` is written with ops, so it can be differentiated again.
+    there is none). ``backward`` is written with ops, so it can be differentiated again, also
+    through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors and have
+    no gradient. Raises GradientError for tensors by name and another number of gradients, and
+    ShapeError for a gradient of another shape than its argument.
 
     >>> @ef.custom_gradient
     ... def clipped(x):
@@ -289,44 +295,85 @@ def custom_gradient(f: Function) -> Function:
     """
 
     @wraps(f)
-    def called(*args: Any) -> Any:
+    def called(*args: Any, **kwargs: Any) -> Any:
+        for name, value in kwargs.items():
+            if isinstance(value, Tensor | Variable):
+                raise GradientError(
+                    "a tensor that is given by name has no gradient",
+                    op=f.__name__,
+                    argument=name,
+                    received=summary(value),
+                    hint="give tensors by position",
+                )
         values = tuple(x.value if isinstance(x, Variable) else x for x in args)
-        return custom_call(f, values)
+        return custom_call(wraps(f)(partial(f, **kwargs)) if kwargs else f, values)
 
     return called
 
 
-class _InputRecorder(Recorder):
-    """Notes which values from outside a computation uses, and what it reads and assigns."""
+class _InputRecorder(Secluded):
+    """Notes which values from outside a computation uses, and which values Variables have in it.
 
-    def __init__(self, keep: Callable[[Op], bool]) -> None:
-        self.external: dict[int, Tensor] = {}
-        self.reads: dict[int, tuple[Variable, Tensor]] = {}
+    Variables may be assigned in between: a value is that of a Variable after so many assignments.
+    """
+
+    def __init__(self, tape: GradientTape, keep: Callable[[Op], bool]) -> None:
+        self.tape = tape
+        self.external: dict[int, Tensor] = {}  # by key
+        self.reads: dict[tuple[int, int], tuple[Variable, Tensor]] = {}
         self.kept: list[Any] = []
-        self._produced: set[int] = set()
+        self.assigned: Counter[int] = Counter()
         self._keep = keep
+        self._first = next_key()  # what has an earlier key was there before
+
+    def opened(self) -> None:
+        self.outer = self.tape.outer  # the tape itself keeps nothing of what runs here
+
+    def note(self, values: Iterable[Any]) -> None:
+        """Note those values that come from outside and are watched."""
+        for x in values:
+            if type(x) is Tensor and x._key is not None and x._key < self._first:
+                self.external.setdefault(x._key, x)
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-        for x in args:
-            if type(x) is Tensor and x._key is not None and id(x) not in self._produced:
-                self.external.setdefault(id(x), x)
+        self.note(args)
         out = below(self.outer, op, args, attributes)
-        self._produced.update(map(id, out if isinstance(out, tuple) else (out,)))
         if self._keep(op):
             self.kept.append(out)
         return out
 
+    def customized(
+        self, name: str, args: tuple[Any, ...], results: tuple[Any, ...], rule: Any
+    ) -> Any:
+        self.note(args)
+        return super().customized(name, args, results, rule)
+
     def read(self, variable: Any) -> Any:
         value = super().read(variable)
-        self.reads.setdefault(id(variable), (variable, value))
+        place = id(variable), self.assigned[id(variable)]
+        if place not in self.reads:
+            self.reads[place] = variable, value
+            self.tape.saw(variable, value)
+            if value._key is not None:
+                self.external.setdefault(value._key, value)
         return value
 
+    def assign(self, variable: Any, value: Any) -> None:
+        super().assign(variable, value)
+        self.assigned[id(variable)] += 1
 
-class _Recomputation(Recorder):
+    def exchange(self, variable: Any, old: Any, new: Any) -> bool:
+        done = self.exchange_below(variable, old, new)
+        self.assigned[id(variable)] += done
+        return done
+
+
+class _Recomputation(Secluded):
     """Runs a computation again: Variables have the values that they had, and keep theirs now."""
 
     def __init__(self, seen: _InputRecorder, keep: Callable[[Op], bool]) -> None:
-        self._values = {name: value for name, (_, value) in seen.reads.items()}
+        self._values = {place: value for place, (_, value) in seen.reads.items()}
+        self._assigned: Counter[int] = Counter()
         self._keep = keep
         self._kept = iter(seen.kept)
 
@@ -337,10 +384,10 @@ class _Recomputation(Recorder):
         return tuple(map(same_value, known)) if isinstance(known, tuple) else same_value(known)
 
     def read(self, variable: Any) -> Any:
-        return self._values[id(variable)]
+        return self._values[id(variable), self._assigned[id(variable)]]
 
     def assign(self, variable: Any, value: Any) -> None:
-        self._values[id(variable)] = value
+        self._assigned[id(variable)] += 1
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
         """The first run has told it."""
@@ -379,20 +426,32 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
         tape = recorder_state()[1]
         if not isinstance(tape, GradientTape):
             return f(*args, **kwargs)
-        with _InputRecorder(keep) as seen:
-            seen.outer = tape.outer  # the tape itself keeps nothing of what runs here
+        with _InputRecorder(tape, keep) as seen:
             y = f(*args, **kwargs)
-        for variable, value in seen.reads.values():
-            tape.saw(variable, value)
+            leaves, structure = tree.flatten(y)
+            leaves = [x.value if isinstance(x, Variable) else x for x in leaves]
+            seen.note(leaves)
+        smooth = [type(x) is Tensor and is_inexact(x.dtype) for x in leaves]
         external = [x for x in seen.external.values() if is_inexact(x.dtype)]
 
-        def backward(g: Any) -> Any:
+        def rule(gradients: Any) -> Any:
             with _Recomputation(seen, keep), GradientTape(persistent=True) as again:
                 again.watch(external)
-                result = f(*args, **kwargs)
-            return again.gradient(result, external, g, unconnected="zero")
+                results = tree.flatten(f(*args, **kwargs))[0]
+            chosen = [x for x, moves in zip(results, smooth, strict=True) if moves]
+            return again.gradient(chosen, external, list(gradients), unconnected="zero")
 
-        backward.kept = seen.kept  # type: ignore[attr-defined]  # for the memory report
-        return tape.record_custom(f.__name__, external, y, backward)
+        rule.kept = seen.kept  # type: ignore[attr-defined]  # for the memory report
+        outs = [
+            with_recorder(tape.outer, same_value, x)
+            for x, moves in zip(leaves, smooth, strict=True)
+            if moves
+        ]
+        tape.record_custom(f.__name__, tuple(external), tuple(outs), rule)
+        found = iter(outs)
+        return tree.unflatten(
+            structure,
+            [next(found) if moves else x for x, moves in zip(leaves, smooth, strict=True)],
+        )
 
     return called

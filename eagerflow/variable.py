@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import os
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, repeat
-from operator import attrgetter, call, is_not
+from operator import attrgetter, call, gt, is_, is_not, not_
+from threading import get_ident
 from typing import Any
+
+import numpy as np
 
 from eagerflow import display
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, SymbolicKind
 from eagerflow.dtypes import DType, is_inexact, join_scalar
 from eagerflow.errors import DTypeError, ShapeError
-from eagerflow.guard import without_collections
+from eagerflow.guard import in_one_call, without_collections
 from eagerflow.locks import writing
 from eagerflow.op import ops
 from eagerflow.recorder import Recorder, next_key, recorder_state
 from eagerflow.tensor import Operators, Tensor, joining, new_tensor
 
 _count = itertools.count()
+
+MIN_OWNED_BYTES = 1 << 17
+"""Bytes of a value from which new memory for the next one costs more than to keep an owner."""
 
 
 class Variable(Operators):
@@ -39,6 +47,7 @@ class Variable(Operators):
     __slots__ = (
         "__weakref__",
         "_current",
+        "_owner",
         "aggregation",
         "constraint",
         "is_random_state",
@@ -47,6 +56,9 @@ class Variable(Operators):
     )
 
     _current: Tensor
+    _owner: Tensor | None
+    """The value, if it may be written over: it was made for this Variable alone, and no reference
+    to it has been given out. A read sets this to None."""
 
     def __init__(
         self,
@@ -66,20 +78,27 @@ class Variable(Operators):
         self.aggregation = "mean"  # or "sum": of the values that replicas of a step give it
         self.constraint: Any = None  # what optimizers make of a new value before they assign it
         self.current = tensor
+        if type(value) is np.ndarray and value.nbytes >= MIN_OWNED_BYTES:
+            self._owner = self._current  # a copy that nothing else refers to
         if recorder is not None:
             recorder.created(f"Variable {self.name!r}")
 
     @property
     def current(self) -> Tensor:
         """The Tensor held now; the read is not recorded."""
-        held = self._current  # first, as a plan that writes in place counts references
-        if writing.thread:
+        while True:
+            held = self._current
+            self._owner = None
+            # If a step has replaced the value before its mark was gone, it may be written over.
+            if self._current is held and not writing.thread:
+                return held
             writing.wait()
-        return held
 
     @current.setter
     def current(self, tensor: Tensor) -> None:
-        self._current = self.own(tensor)
+        made = self.own(tensor)
+        self._owner = None
+        self._current = made
 
     def own(self, tensor: Tensor) -> Tensor:
         """A Tensor of its own, so that its key means "this Variable's value" to every tape."""
@@ -97,10 +116,12 @@ class Variable(Operators):
         if recorder is not None:
             tensor: Tensor = recorder.read(self)
             return tensor
-        held = self._current  # as in ``current``
-        if writing.thread:
+        while True:  # as in ``current``
+            held = self._current
+            self._owner = None
+            if self._current is held and not writing.thread:
+                return held
             writing.wait()
-        return held
 
     def assign(self, value: Any) -> Variable:
         """Hold ``value``, of the same shape, from now on; ShapeError or DTypeError if not."""
@@ -134,14 +155,14 @@ class Variable(Operators):
         return tensor
 
     def _cast(self, tensor: Tensor) -> Tensor:
-        dtype = self.current.dtype
+        dtype = self._current.dtype
         if is_inexact(tensor.dtype) > is_inexact(dtype) or tensor.dtype.kind == "c" != dtype.kind:
             raise DTypeError(
                 "the value would lose its fraction or its imaginary part",
                 op="assign",
                 argument=self.name,
                 received=display.summary(tensor),
-                expected=display.summary(self.current),
+                expected=display.summary(self._current),
                 hint=f"value.astype({dtype.name!r})",
             )
         cast: Tensor = ops["astype"].call(tensor, dtype)
@@ -168,32 +189,32 @@ class Variable(Operators):
     @property
     def shape(self) -> tuple[Any, ...]:
         """Size of each axis."""
-        return self.current.shape
+        return self._current.shape
 
     @property
     def dtype(self) -> DType:
         """Type of the elements."""
-        return self.current.dtype
+        return self._current.dtype
 
     @property
     def device(self) -> Device:
         """Where the value is."""
-        return self.current.device
+        return self._current.device
 
     @property
     def ndim(self) -> int:
         """Number of axes."""
-        return self.current.ndim
+        return self._current.ndim
 
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.current.size
+        return self._current.size
 
     @property
     def nbytes(self) -> int:
         """Bytes of the elements."""
-        return self.current.nbytes
+        return self._current.nbytes
 
     def numpy(self) -> Any:
         """A NumPy array of the value, which later assignments do not change."""
@@ -207,12 +228,16 @@ class Variable(Operators):
 
     def __deepcopy__(self, memo: Any) -> Variable:
         found = Variable(self.current, self.name, self.trainable)
-        found.aggregation, found.is_random_state = self.aggregation, self.is_random_state
+        for name, value in self._facts().items():
+            setattr(found, name, value)
         return found
 
     def __reduce__(self) -> tuple[Any, ...]:
-        more = {"aggregation": self.aggregation, "is_random_state": self.is_random_state}
-        return Variable, (self.current, self.name, self.trainable), (None, more)
+        return Variable, (self.current, self.name, self.trainable), (None, self._facts())
+
+    def _facts(self) -> dict[str, Any]:
+        """What a copy has besides the value, the name and ``trainable``."""
+        return {x: getattr(self, x) for x in ("aggregation", "constraint", "is_random_state")}
 
 
 def may_be_random_state(held: Any) -> bool:
@@ -221,16 +246,98 @@ def may_be_random_state(held: Any) -> bool:
 
 
 _held: Any = attrgetter("_current")
+_owner_of: Any = attrgetter("_owner")
+
+
+def held_together(variables: Sequence[Variable]) -> list[Tensor]:
+    """The Tensors that Variables hold at one moment, for a run that has begun; not recorded."""
+    while True:
+        held = list(map(_held, variables))
+        if not writing.thread:
+            return held
+        writing.wait()
 
 
 def read_together(variables: Sequence[Variable]) -> list[Tensor]:
     """The Tensors that Variables hold at one moment; the reads are not recorded."""
     while True:
-        found = list(map(_held, variables))
-        if not writing.thread:
-            return found
-        del found
+        held: list[Tensor] = []
+        calls = (
+            writing.now,
+            partial(held.extend, map(_held, variables)),
+            partial(any, map(setattr, variables, repeat("_owner"), repeat(None))),
+        )
+        if not in_one_call(calls):
+            return held
         writing.wait()
+
+
+# Owners ------------------------------------------------------------------------------------------
+
+
+class _Token:
+    """Lives as long as a run."""
+
+    __slots__ = ("__weakref__",)
+
+
+class _Run(weakref.ref[_Token]):
+    """A run that uses Variables' values, which have these identities."""
+
+    __slots__ = ("reads", "thread")
+
+    reads: frozenset[int]
+    thread: int
+
+
+_runs: set[_Run] = set()
+"""Those that are going on: a run ends, however it does, with its token."""
+
+_reads_of: Any = attrgetter("reads")
+
+
+def begin_run(reads: frozenset[int]) -> _Token:
+    """A token: while it lives, no other run writes over values of the Variables of these ids.
+
+    It is taken before ``held_together`` gives the values.
+    """
+    token = _Token()
+    run = _Run(token, _runs.discard)
+    run.reads, run.thread = reads, get_ident()
+    _runs.add(run)
+    return token
+
+
+def owned(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[bool]:
+    """Which of these values, held by the Variables, may be written over by the run that has them.
+
+    They may until another reference is given out, which ``taken`` tells.
+    """
+    return list(map(is_, map(_owner_of, variables), values))
+
+
+def taken(
+    variables: Sequence[Variable], values: Sequence[Tensor], reads: frozenset[int]
+) -> Callable[[], bool]:
+    """A call that tells whether values which were owned may not be written over any more.
+
+    Because one was read or replaced, or because another run uses one of the Variables that the run
+    ``reads``. It is one call of functions in C, for one use.
+    """
+    used = map(reads.isdisjoint, map(_reads_of, chain.from_iterable((_runs,))))
+    others = map(gt, map(sum, (map(not_, used),)), (1,))  # the run itself is one of those
+    return partial(any, chain(map(is_not, map(_owner_of, variables), values), others))
+
+
+def _forget_runs() -> None:
+    # Of the other threads, which a child of a fork does not have.
+    _runs.difference_update([run for run in _runs if run.thread != get_ident()])
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_runs)
+
+# Changes -----------------------------------------------------------------------------------------
 
 
 def replace_values(
@@ -238,20 +345,23 @@ def replace_values(
     tensors: Sequence[Tensor],
     before: Iterable[Callable[[], Any]] = (),
     after: Iterable[Callable[[], Any]] = (),
+    owners: Iterable[Tensor | None] | None = None,
 ) -> bool:
     """Give Variables new values, all at one moment; whether it was refused.
 
     The Tensors are the Variables' from then on. It is refused while another thread writes over
     values, or if one of the calls ``before`` gives something true: then nothing is changed. Nor is
     anything if one of these raises; behind them nothing needs memory, and so nothing can fail.
+    ``owners`` has the Tensor for each Variable that alone has it and its memory, else None.
     """
     for variable, tensor in zip(variables, tensors, strict=True):
         if variable.trainable:
             tensor._key = next_key()
     held = list(map(_held, variables))  # no old value dies inside, and so no finalizer of it runs
     put = map(setattr, variables, repeat("_current"), tensors)
+    mark = map(setattr, variables, repeat("_owner"), repeat(None) if owners is None else owners)
     begin: Iterable[Callable[[], Any]] = (writing.now, *before)
-    calls = chain(map(call, begin), put, map(call, after))
+    calls = chain(map(call, begin), put, mark, map(call, after))
     refused: bool = without_collections(partial(any, calls))
     del held
     return refused

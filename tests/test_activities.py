@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from eagerflow.capture import visitors
+from eagerflow import visitors
 from eagerflow.capture.guards import events
 from eagerflow.recorder import with_recorder
 from eagerflow.runtime.properties import cached_property

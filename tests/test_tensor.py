@@ -369,3 +369,14 @@ def test_reading_from_many_threads():
     [t.start() for t in threads]
     [t.join() for t in threads]
     assert len({str(row) for result in results for row in result}) == 1
+
+
+@pytest.mark.parametrize("make", [ef.tensor, ef.Variable])
+def test_what_has_no_axes_is_no_iterable(make):
+    """Other libraries ask so whether it is a number: ``np.iterable``, SciPy's root finders."""
+    number = make(2.0)
+    for ask in (iter, len, list):
+        with pytest.raises(TypeError, match="without axes"):
+            ask(number)
+    assert not np.iterable(number) and np.iterable(make([2.0]))
+    assert 2.0 in number and 3.0 not in number

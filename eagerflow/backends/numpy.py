@@ -150,6 +150,17 @@ def is_shared(array: Any) -> bool:
     return id(owner_of(array)) in lent
 
 
+def is_foreign(array: Any) -> bool:
+    """Whether the memory of an array was made by something else than NumPy or the pool.
+
+    >>> is_foreign(np.ones(3)), is_foreign(np.frombuffer(bytearray(8), "u1"))
+    (False, True)
+    """
+    owner = owner_of(array)
+    own = owner.flags.owndata if owner.base is None else buffers.has_made(owner)
+    return type(owner) is not np.ndarray or not own
+
+
 class NumpyBackend(Backend):
     """Arrays of NumPy on the CPU."""
 

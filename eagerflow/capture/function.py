@@ -13,6 +13,8 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, update_wrapper
+from operator import is_not
+from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +23,7 @@ from eagerflow import tree
 from eagerflow.capture.graph_calls import call_recorded, only_tapes
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.ledger import Ledger
+from eagerflow.capture.guards.lookup import method_of
 from eagerflow.capture.guards.monitor import Monitor
 from eagerflow.capture.history import NUMBERS, History, Told, described
 from eagerflow.capture.leaks import refuse_leaks
@@ -37,7 +40,6 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
-from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
@@ -54,6 +56,7 @@ from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import visited
 
 _ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}
@@ -192,9 +195,11 @@ class Function:
         update_wrapper(self, f, updated=())
 
     def _read_signature(self) -> None:
-        f = getattr(self.python, "__func__", self.python)
+        f = self._callee = _callee_of(self.python)
         more = getattr(f, "__kwdefaults__", None)
         self._defaults = getattr(f, "__defaults__", None), more and dict(more)
+        self._wrapped = _wrapped_in(f)
+        self._quick.clear()
         try:
             self._signature = inspect.signature(self.python)
         except (ValueError, TypeError):
@@ -204,6 +209,7 @@ class Function:
                 hint="wrap it in a Python function: lambda x: f(x)",
             ) from None
         parameters = self._signature.parameters
+        self._steady = all(_is_steady(p.default) for p in parameters.values())
         self._names = list(parameters)
         self._fixed = all(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters.values()
@@ -289,13 +295,18 @@ class Function:
             tensors = [as_tensor(x, copy=True) for x in inputs]
             return entry.nest(call_recorded(entry.graph, self.numerics, tensors))
         found = entry.run(inputs)
-        if key is not None and entry.kept and entry.places == tuple(range(len(key) - 1)):
+        if (
+            key is not None
+            and self._steady
+            and entry.kept
+            and entry.places == tuple(range(len(key) - 1))
+        ):
             self._quick[key], entry.quick = entry, key
         return found
 
     def _arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BoundArguments:
         """All arguments, those left out with their defaults of now."""
-        if not self._same_defaults():
+        if not self._same_defaults() or _callee_of(self.python) is not self._callee:
             self._read_signature()
         if kwargs or not self._fixed or len(args) != len(self._names):
             try:
@@ -307,8 +318,12 @@ class Function:
         return BoundArguments(args, kwargs, *tree.flatten((args, kwargs)))
 
     def _same_defaults(self) -> bool:
-        f = getattr(self.python, "__func__", self.python)
+        f = self._callee
         known, names = self._defaults
+        if self._wrapped:
+            now = _wrapped_in(f)
+            if len(now) != len(self._wrapped) or any(map(is_not, now, self._wrapped)):
+                return False
         if getattr(f, "__defaults__", None) is not known:
             return False
         more = getattr(f, "__kwdefaults__", None)
@@ -422,6 +437,21 @@ class Function:
         told = self._history.add(graph, arguments, reason, seconds, ledger.unwatched())
         return Captured(graph, ledger, replay, places, told, recorder.taps)
 
+    def _refuse_changed_arguments(
+        self, own: Any, structure: tree.Structure, made: list[Any], monitor: Monitor
+    ) -> None:
+        """Raise CaptureError if the function has changed lists or dicts that it got."""
+        leaves, now = tree.flatten(own)
+        if now == structure and not any(map(is_not, leaves, made)):
+            return
+        raise CaptureError(
+            "the function itself changes a list or dict among its arguments",
+            op=self._name(),
+            at=_place_of_change(own, monitor.changed_at),
+            expected="arguments that stay as they are: replayed calls would not change them",
+            hint="change a copy, list(values) or dict(values), and return it",
+        )
+
     def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
         if recorder.made:
             raise CaptureError(
@@ -463,11 +493,12 @@ class Function:
                 result = self.python(*own_args, **own_kwargs)
                 for variable in recorder.taped.values():  # tapes watch those that are trained
                     monitor.rely(f"{variable.name}.trainable", variable, "trainable")
+            self._refuse_changed_arguments((own_args, own_kwargs), structure, made, monitor)
             graph = recorder.finish(Values(inputs), result, structure)
             ledger = monitor.ledger()
             recorder.on_created = None
-            del result, monitor
-            refuse_leaks(recorder.name, recorder.leaks(), (own_args, own_kwargs))
+            del result, monitor, own_args, own_kwargs, made
+            refuse_leaks(recorder.name, recorder.leaks(), ())
         return recorder, graph, ledger, places
 
     def _specs(self, leaves: list[Any]) -> list[Any]:
@@ -592,6 +623,46 @@ def _restored(python: Any, *more: Any) -> Function:
 def _as_input(x: Any) -> Tensor:
     """A NumPy array or a number as a tensor of full precision."""
     return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
+
+
+def _callee_of(f: Any) -> Any:
+    """The function that a method or an object with ``__call__`` runs; others themselves."""
+    f = getattr(f, "__func__", f)
+    own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
+    return f if own is None else own
+
+
+def _wrapped_in(f: Any) -> list[Any]:
+    """What the signature of a ``functools.partial`` or a wrapper depends on, part by part."""
+    found: list[Any] = []
+    inner = f.func if isinstance(f, partial) else getattr(f, "__wrapped__", None)
+    if isinstance(f, partial):
+        found += [*f.args, *f.keywords, *f.keywords.values()]
+    if inner is not None:
+        inner = _callee_of(inner)
+        more = getattr(inner, "__kwdefaults__", None) or {}
+        found += [inner, getattr(inner, "__defaults__", None), *more, *more.values()]
+        found += _wrapped_in(inner)
+    return found
+
+
+def _is_steady(default: Any) -> bool:
+    """Whether a default holds no list or dict, which may be changed in place."""
+    waiting = [tree.flatten(default)[1]]
+    for structure in waiting:
+        if structure.container is not None and not issubclass(structure.container, tuple):
+            return False
+        waiting += structure.children
+    return True
+
+
+def _place_of_change(own: Any, changed_at: dict[int, str]) -> str | None:
+    """Where a list or dict among arguments was changed, None if that is not known."""
+    found = changed_at.get(id(own))
+    if found is None and isinstance(own, list | tuple | dict):
+        parts = own.values() if isinstance(own, dict) else own
+        found = next(filter(None, (_place_of_change(p, changed_at) for p in parts)), None)
+    return found
 
 
 def _by_identity(x: Any) -> bool:

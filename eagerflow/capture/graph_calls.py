@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from eagerflow.capture.gradient import Extension, rereads
+from eagerflow.customs import custom_call
 from eagerflow.devices import current_device
 from eagerflow.dtypes import is_inexact
 from eagerflow.graph.cache import Slot, kept
@@ -18,7 +19,7 @@ from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.walk import as_inputs, renewed, substituted
 from eagerflow.plan.replay import Replay, replay_of
-from eagerflow.recorder import custom_call, recorder_state
+from eagerflow.recorder import recorder_state
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
 from eagerflow.variable import assign_together

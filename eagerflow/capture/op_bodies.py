@@ -24,6 +24,7 @@ from eagerflow.op import Op
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import pass_on
 
 _DTYPES = {dtype.name: dtype for dtype in STANDARD}
 
@@ -86,6 +87,7 @@ def consists_of(node: Node) -> Graph:
         except EagerflowError:
             raise
         except Exception as error:
+            pass_on(error)
             raise CaptureError(f"its body needs arrays: {error}", op=node.op.name) from error
         return tuple(made) if isinstance(made, list) else made
 

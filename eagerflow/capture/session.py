@@ -36,7 +36,9 @@ class _Tables:
 
     def __init__(self) -> None:
         self.graphs: list[Graph] = []
+        # A fetch or target means the output where an input has the same name, a feed the input.
         self.names: dict[str, list[Value]] = {}
+        self.feeds: dict[str, list[Value]] = {}
         self.order: dict[Node, int] = {}
         self.cells: dict[Value, Cell] = {}  # by their values on entry, and by those assigned
         self.inputs: dict[Value, str] = {}
@@ -62,14 +64,14 @@ class _Tables:
             if cell.assigned is not None:
                 made.cells[cell.assigned] = own
         made.inputs = self.inputs | dict(zip(graph.inputs, graph.inputs.names, strict=True))
-        made.names = {name: values.copy() for name, values in self.names.items()}
         label = self._label(graph)
-        for name, value in values_by_name(graph, True).items():
-            for known in (name, f"{label}:{name}"):
-                values = made.names.setdefault(known, [])
-                if value not in values:
-                    values.append(value)
+        made.names = _with_names(self.names, label, values_by_name(graph))
+        made.feeds = _with_names(self.feeds, label, values_by_name(graph, True))
         return made
+
+    def named(self, argument: str) -> dict[str, list[Value]]:
+        """The values by name, as this argument of ``run`` means them."""
+        return self.feeds if argument == "feeds" else self.names
 
     def _label(self, graph: Graph) -> str:
         """What names of a graph begin with: its own name, numbered if another graph has it."""
@@ -81,8 +83,24 @@ class _Tables:
         return label
 
 
+def _with_names(
+    known: dict[str, list[Value]], label: str, more: dict[str, Value]
+) -> dict[str, list[Value]]:
+    """A table of values by name, with those of one more graph, also as ``label:name``."""
+    found = {name: values.copy() for name, values in known.items()}
+    for name, value in more.items():
+        for own in (name, f"{label}:{name}"):
+            values = found.setdefault(own, [])
+            if value not in values:
+                values.append(value)
+    return found
+
+
 class Session:
     """Runs graphs by name: what is fetched is computed from what is fed, and nothing else.
+
+    Where an input and an output of a graph have one name, a fetch means the output, and a feed
+    the input.
 
     ``graph`` is the first graph, if there is one yet; ``devices`` are names of devices to spread
     the work over. With a ``cluster`` these are devices of its tasks, all of them if none are
@@ -226,7 +244,7 @@ class Session:
         if len(found) > 1:
             labels = [
                 key
-                for key, values in tables.names.items()
+                for key, values in tables.named(argument).items()
                 if ":" in key
                 and len(values) == 1
                 and values[0] in found
@@ -260,7 +278,7 @@ class Session:
             )
         if isinstance(name, Variable):
             name = next((n for n, v in tables.variables.items() if v is name), name.name)
-        found = tables.names.get(name) if isinstance(name, str) else None
+        found = tables.named(argument).get(name) if isinstance(name, str) else None
         if found is None and isinstance(name, Graph):
             raise SessionError(
                 "a graph is not one value",

@@ -22,7 +22,6 @@ from eagerflow import tree
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.taps import Taps
-from eagerflow.capture.visitors import visited
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
@@ -37,12 +36,13 @@ from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
-from eagerflow.recorder import Recorder, recorder_state, with_recorder
+from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.runtime.collector import young
 from eagerflow.scopes import scopes
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import Secluded
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class FreeSizes:
                 self._one |= {n: kept for n in self.names if self._one.get(n, n) == other}
 
 
-class Trace(Recorder):
+class Trace(Secluded):
     """Writes op calls down as Nodes; values are Tensors around Values that belong to it.
 
     ``device`` is where the values are thought to be. ``lifts`` says that concrete tensors from
@@ -476,7 +476,7 @@ def _trace(
             for leaf, path in zip(leaves, paths(labelled), strict=True)
         ],
     )
-    with young(), visited():
+    with young():
         with recorder, located():
             result = f(*given)
         graph = recorder.finish(Values(inputs), result, structure)

@@ -30,7 +30,6 @@ from eagerflow.cluster.data_parallel import (
     split_over,
 )
 from eagerflow.cluster.replication import Replicated, first_of
-from eagerflow.cluster.retries import retried
 from eagerflow.cluster.row_access import looked_up
 from eagerflow.cluster.schedule import Event, events_of, schedule_ended
 from eagerflow.cluster.staging import StagedCompute, joint_push
@@ -251,7 +250,7 @@ class BackedStep:
         ]
         prepared = self._ready(graphs)
         inputs = {r: arrays_of(given[r]) for r in prepared.parts}
-        outputs = retried(own.cluster, own.retries, lambda: self._step(prepared, inputs, sizes))
+        outputs = own.again(lambda: self._step(prepared, inputs, sizes))
         counted = sorted(outputs)
         rows = [outputs[r] for r in counted]
         part = prepared.parts[counted[0]]

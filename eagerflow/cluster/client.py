@@ -524,7 +524,11 @@ class Client:
                 if part.assigned:
                     self._commit(job, part)
             for i, array in job.states.items():
-                job.held[i - job.count].take(array.copy())
+                held = job.held[i - job.count]
+                if job.cells[i - job.count].variable.is_random_state:
+                    held.take(array.copy())
+                else:
+                    held.keep(job.number, array.copy())
         finally:
             job.end()
 

@@ -17,7 +17,7 @@ from eagerflow.cluster import ray_hosts
 from eagerflow.cluster.client import READY, Client, RemoteTask
 from eagerflow.cluster.hosts import LocalHosts
 from eagerflow.cluster.links import link_between, measured
-from eagerflow.cluster.plan import ClusterPlan
+from eagerflow.cluster.plan import ClusterPlan, Follows
 from eagerflow.cluster.simulation.machines import Link
 from eagerflow.cluster.status import Status, compared
 from eagerflow.cluster.variables import Held
@@ -356,10 +356,12 @@ class Cluster(ScopeGuard):
         numerics: str = "fast",
         transfer: str | None = None,
         costs: CostModel | None = None,
+        follows: Follows | None = None,
     ) -> ClusterPlan:
         """A graph over these devices of tasks, or over all; what ``ef.capture.Session`` runs.
 
-        ``costs`` stand for what would be measured, where the cluster was given none.
+        ``costs`` stand for what would be measured, where the cluster was given none; ``follows``
+        is as for ClusterPlan.
         """
         client = self.client
         places = self.devices() if devices is None else [as_device(d) for d in devices]
@@ -380,7 +382,7 @@ class Cluster(ScopeGuard):
                 expected="None or 'bfloat16'",
             )
         model = self._costs_of(places, costs)
-        return ClusterPlan(client, graph, places, numerics, model, transfer)
+        return ClusterPlan(client, graph, places, numerics, model, transfer, follows)
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables, which tasks hold, into this process."""

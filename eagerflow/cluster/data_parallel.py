@@ -17,15 +17,17 @@ from eagerflow.capture.placement.cost_model import TYPICAL
 from eagerflow.capture.placement.partition import partition
 from eagerflow.cluster.cluster import Cluster
 from eagerflow.cluster.replication import Replicated, replicated, rows_fit
+from eagerflow.cluster.restoring import Restoring
 from eagerflow.cluster.retries import Retried, retried
 from eagerflow.cluster.shadows import Shadows
 from eagerflow.cluster.snapshots import Snapshot, parts_in
 from eagerflow.cluster.tables import Tables
 from eagerflow.convert import as_tensor
-from eagerflow.devices import as_device
+from eagerflow.devices import Device, as_device
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Cell
 from eagerflow.nn.arguments import is_count
 from eagerflow.nn.replicas import as_replica, joining_rows
 from eagerflow.variable import Variable
@@ -48,8 +50,10 @@ class DataParallel:
     timing; the optimizer's state of each weight is kept by one replica. ``loss`` says whether the
     loss of a step is the ``"mean"`` over its examples or their ``"sum"``. ``numerics`` is as for
     ``ef.function``, ``transfer`` as for ``ef.capture.Session``. A step in which a task was lost is
-    made again when another process has its place, ``retries`` times: with a Cluster that is
-    ``redundant`` training goes on as if nothing had been. A table of which steps read and write
+    made again when another process has its place, ``retries`` times. Small state that only that
+    task had, as counts of metrics, is here too and unchanged; larger state, as an optimizer's, is
+    as after the last ``merge``, with a warning, unless the Cluster is ``redundant``. Weights that
+    no other task has are a TaskLostError. A table of which steps read and write
     rows alone has one place, or is divided over several, with ``min_shard_bytes`` at least on each:
     rows are sent instead of it, and what is divided has its values after ``merge``.
 
@@ -118,6 +122,8 @@ class DataParallel:
         self.homes: Sequence[int] | None = None
         """The places of the devices that add up gradients, where these are not the replicas'."""
         self._used: dict[int, Replicated] = {}
+        self._restoring = Restoring(self.shadows, self.tables)
+        self._goes_back = False
 
     def step(self, f: Callable[..., Any]) -> ReplicatedStep:
         """A function that makes a step of all replicas, of one that makes a step on a batch.
@@ -134,11 +140,17 @@ class DataParallel:
         return self.step(f), own
 
     @contextmanager
-    def merging(self) -> Iterator[None]:
-        """A block after which the values are merged, also when it ends early."""
+    def merging(self, goes_back: bool = False) -> Iterator[None]:
+        """A block after which the values are merged, also when it ends early.
+
+        ``goes_back`` says that the program returns to a saved state where one was lost in it:
+        then nothing is started anew.
+        """
+        self._goes_back = goes_back
         try:
             yield
         finally:
+            self._goes_back = False
             self.merge()
 
     def merge(self) -> None:
@@ -185,13 +197,22 @@ class DataParallel:
     def partition(self, graph: Graph) -> Any:
         """What runs a graph over the devices, and again where a task is lost."""
         made = self.partition_once(graph)
-        return made if self.cluster is None else Retried(made, self.cluster, self.retries)
+        return made if self.cluster is None else Retried(made, self.again)
 
     def partition_once(self, graph: Graph) -> Any:
         """What runs a graph over the devices; TaskLostError where a task is lost."""
         if self.cluster is None:
             return partition(graph, self.devices, numerics=self.numerics, costs=COSTS)
-        return self.cluster.partition(graph, self.devices, self.numerics, self.transfer, COSTS)
+        return self.cluster.partition(
+            graph, self.devices, self.numerics, self.transfer, COSTS, self._follows
+        )
+
+    def _follows(self, cell: Cell, place: Device) -> bool:
+        return self.is_replaceable(place) and cell.variable not in self.tables.places
+
+    def is_replaceable(self, place: Device) -> bool:
+        """Whether training goes on without what only the task with this device has had."""
+        return True
 
     def pull(self, variables: Sequence[Variable]) -> None:
         """Bring the newest values of Variables from the tasks."""
@@ -199,7 +220,26 @@ class DataParallel:
 
     def again(self, call: Callable[[], Any]) -> Any:
         """The result of a call, which is made again where a task is lost in it."""
-        return call() if self.cluster is None else retried(self.cluster, self.retries, call)
+        if self.cluster is None:
+            return call()
+        return retried(self.cluster, self.retries, call, self._renew)
+
+    def _renew(self) -> None:
+        """Let state that was lost with a task be as after the last merge.
+
+        TaskLostError for weights, and where the program returns to a saved state.
+        """
+        cells = (c for one in self._used.values() for c in one.graph.cells)
+        used = list(dict.fromkeys(c.variable for c in cells))
+        client = self.cluster.client
+        for held in client.lost_of(used):
+            variable = held.variable()
+            is_weight = variable is not None and (
+                variable.trainable or variable in self.tables.places
+            )
+            if self._goes_back or is_weight or not self.is_replaceable(held.place):
+                raise held.loss()
+        self._restoring.tell_renewed(self._restoring.renew(client, used))
 
     def snapshot(
         self, variables: Mapping[str, Variable], here: Collection[str], folder: str, prefix: str

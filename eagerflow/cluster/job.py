@@ -66,11 +66,9 @@ class Job:
     def plan_copies(self, holder_of: Callable[[str], str | None]) -> None:
         """Choose who keeps copies of new values that are nowhere else."""
         for part in self.parts:
+            here = {i - self.count for i in part.finals}  # at the client with the end of the run
             positions = [
-                at
-                for at, i in enumerate(part.assigned)
-                # States of random generators come to the client after each run.
-                if i not in self.twins and not self.cells[i].variable.is_random_state
+                at for at, i in enumerate(part.assigned) if i not in self.twins and i not in here
             ]
             holder = holder_of(part.task) if positions else None
             if holder is not None:

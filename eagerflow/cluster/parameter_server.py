@@ -18,10 +18,9 @@ from eagerflow.cluster.data_parallel import (
     devices_of,
 )
 from eagerflow.cluster.pushing import Parts, parts_of_step
-from eagerflow.cluster.restoring import Restoring
 from eagerflow.cluster.schedule import Event, events_of, in_turn, schedule_ended
 from eagerflow.cluster.snapshots import Snapshot
-from eagerflow.devices import as_device
+from eagerflow.devices import Device, as_device
 from eagerflow.errors import ArgumentError, SessionError, TaskLostError
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
@@ -112,7 +111,6 @@ class ParameterServer(DataParallel):
         self._local: dict[Variable, None] = {}
         self._pulled: dict[Variable, None] = {}
         self._workers_own: dict[Variable, None] = {}
-        self._restoring = Restoring(self.shadows, self.tables)
         self._graphs: list[Graph] = []
         self._is_fresh = True
 
@@ -215,6 +213,14 @@ class ParameterServer(DataParallel):
             if not self.restored():
                 raise
             super().pull(variables)
+
+    def is_replaceable(self, place: Device) -> bool:
+        """As for DataParallel: of workers in step, not of servers.
+
+        Others have nothing for themselves that pushes do not change, or are restored.
+        """
+        in_step = self.mode == "synchronous" and self._backups is None
+        return in_step and str(place) in self.devices[: self.replicas]
 
     def restored(self) -> bool:
         """Whether asynchronous training can go on after a loss: what was lost has a value again.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -41,8 +41,8 @@ class Part(NamedTuple):
     """What one task has to do, and how that belongs to the whole.
 
     ``feeds`` are the positions of the graph's inputs that it gets, ``variables`` those of the
-    cells that lie there, ``finals`` of the outputs that it returns, and behind these of the states
-    of random generators that it moves on, ``assigned`` of the cells that it has new values for.
+    cells that lie there, ``finals`` of the outputs that it returns, and behind these of the cells
+    whose new values the client gets with them, ``assigned`` of all that it has new values for.
     ``text`` and ``arrays`` go to the task.
     """
 
@@ -98,8 +98,15 @@ class _Bucket:
 class _Dividing:
     """A graph in pieces on its way to parts."""
 
-    def __init__(self, division: Division, devices: Sequence[Device], transfer: str | None) -> None:
+    def __init__(
+        self,
+        division: Division,
+        devices: Sequence[Device],
+        transfer: str | None,
+        following: Collection[int],
+    ) -> None:
         self.division, self.devices, self.transfer = division, devices, transfer
+        self.following = following
         self.places = {str(d): d for d in devices}
         self.made = {d.task: _Making(d.task) for d in devices}
         self.numbers: dict[Value, int] = {}
@@ -136,7 +143,7 @@ class _Dividing:
             self._entry("variables", i, cell.value, own)
             if cell.assigned is not None:
                 self._final("assigned", i, cell.assigned, own)
-                if cell.variable.is_random_state:
+                if i in self.following:
                     self._final("finals", len(graph.outputs) + i, cell.assigned, own)
         for i, value in enumerate(graph.outputs):
             if value.constant is None:
@@ -219,10 +226,16 @@ class _Dividing:
 
 
 def parts_of(
-    division: Division, devices: Sequence[Device], transfer: str | None = None
+    division: Division,
+    devices: Sequence[Device],
+    transfer: str | None = None,
+    following: Collection[int] = (),
 ) -> list[Part]:
-    """The parts of a graph in pieces; ``transfer`` is the dtype that float32 is sent as."""
-    return _Dividing(division, devices, transfer).parts()
+    """The parts of a graph in pieces; ``transfer`` is the dtype that float32 is sent as.
+
+    The new values of the cells at the positions ``following`` are returned to the client.
+    """
+    return _Dividing(division, devices, transfer, following).parts()
 
 
 # In a task ---------------------------------------------------------------------------------------

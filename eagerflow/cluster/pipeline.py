@@ -11,7 +11,7 @@ from eagerflow.cluster.data_parallel import DataParallel
 from eagerflow.cluster.pipelining import pipelined
 from eagerflow.cluster.replication import Replicated, first_of, varying_in
 from eagerflow.cluster.stages import Positions, cuts_by_costs, pins_of
-from eagerflow.devices import current_device
+from eagerflow.devices import Device, current_device
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.graph import Graph
 from eagerflow.nn.arguments import is_count
@@ -97,6 +97,10 @@ class Pipeline(DataParallel):
         stages = positions.stages(range(1, len(self.devices)) if pins else self._cut(positions))
         own = [graph for graph in graphs if graph is not None]
         return pipelined(own, self.devices, positions, stages, self._windows())
+
+    def is_replaceable(self, place: Device) -> bool:
+        """Training does not go on without a stage, which no other task has."""
+        return False
 
     def _windows(self) -> list[int]:
         """How many micro-batches that have not come back each stage may have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -56,10 +56,40 @@ def twins_of(cells: Sequence[Cell], places: Sequence[Device]) -> dict[int, int]:
     return found
 
 
+Follows = Callable[[Cell, Device], bool]
+"""Whether the new values of a cell on a device come to the client after each run if small."""
+FOLLOWING_BYTES = 64 << 10  # of a task and run: small beside the gradients of what needs a cluster
+
+
+def following_of(
+    cells: Sequence[Cell],
+    places: Sequence[Device],
+    twins: Mapping[int, int],
+    follows: Follows | None,
+) -> set[int]:
+    """The positions of the cells whose new values come to the client after each run.
+
+    These are the states of random generators, and of those that ``follows`` selects and no other
+    task has, the smallest ones of each task up to ``FOLLOWING_BYTES``.
+    """
+    written = [i for i, cell in enumerate(cells) if cell.assigned is not None]
+    found = {i for i in written if cells[i].variable.is_random_state}
+    left: dict[str, int] = {}
+    for i in sorted(written, key=lambda i: cells[i].variable.current.nbytes):
+        if i in found or i in twins or follows is None or not follows(cells[i], places[i]):
+            continue
+        task = places[i].task
+        left[task] = left.get(task, FOLLOWING_BYTES) - cells[i].variable.current.nbytes
+        if left[task] >= 0:
+            found.add(i)
+    return found
+
+
 class ClusterPlan:
     """A graph over the tasks of a cluster, for one combination of fetches and feeds.
 
-    ``plan`` is the partition that it follows: its listing, bill and reasons.
+    ``plan`` is the partition that it follows: its listing, bill and reasons. ``follows`` selects
+    the Variables whose new values also come to the client with each run where they are small.
     """
 
     def __init__(
@@ -70,8 +100,9 @@ class ClusterPlan:
         numerics: str,
         costs: CostModel | None,
         transfer: str | None,
+        follows: Follows | None = None,
     ) -> None:
-        self._client, self._transfer = client, transfer
+        self._client, self._transfer, self._follows = client, transfer, follows
         self.plan = Partition(graph, devices, numerics, costs=costs)
         self._ready_for: dict[tuple[int, ...], _Ready] = {}
         self._written = written_by(graph.cells)
@@ -84,12 +115,12 @@ class ClusterPlan:
             found = self._ready_for.get(key)
             if found is None:
                 division = self.plan.divided(sizes)
-                parts = parts_of(division, self.plan.devices, self._transfer)
                 cells = division.graph.cells
                 places = [self.plan.devices[division.places[c.value]] for c in cells]
-                found = self._ready_for[key] = _Ready(
-                    division, parts, places, {} if self._transfer else twins_of(cells, places)
-                )
+                twins = {} if self._transfer else twins_of(cells, places)
+                following = following_of(cells, places, twins, self._follows)
+                parts = parts_of(division, self.plan.devices, self._transfer, following)
+                found = self._ready_for[key] = _Ready(division, parts, places, twins)
         return found
 
     def run(self, inputs: Sequence[Any]) -> list[Tensor]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from eagerflow.nn import shards, state
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["Restoring"]
+
+MAX_NAMES = 3  # of Variables, in a warning
 
 
 class _Saved(NamedTuple):
@@ -73,6 +75,18 @@ class Restoring:
         self._assign({v: v.numpy() for one in lost if (v := one.variable()) is not None})
         self.losses.update(dict.fromkeys(by_task(lost), 1))
         return lost
+
+    def tell_renewed(self, lost: Sequence[Held]) -> None:
+        """Warn that training in step goes on with state that is older than its weights."""
+        for task, own in by_task(lost).items():
+            names = ", ".join(one.name for one in own[:MAX_NAMES])
+            more = f" and {len(own) - MAX_NAMES} more" if len(own) > MAX_NAMES else ""
+            warnings.warn(
+                f"{task} was lost, and with it what no other task has: {names}{more} are as after "
+                "the last merge (in fit: at the begin of the epoch), and the step is made again; "
+                "Cluster(..., redundant=True) or ef.nn.callbacks.BackupAndRestore loses nothing",
+                stacklevel=4,
+            )
 
     def _from_checkpoint(self, variables: Mapping[Variable, None]) -> dict[Variable, Any] | None:
         """The values of Variables in the last checkpoint; None where it has not got them all."""

@@ -33,7 +33,7 @@ class Held:
     gone with a newer value. ``holder`` is the task that keeps a copy of it, which ``copy_fits``
     says to be the value that the task has; ``twin`` is a Variable elsewhere that has the same
     value, if the same run was its last. ``kept`` is the value as the client has got it from a
-    copy; it is ``absent`` until the task's new process has it.
+    copy, or with the end of the run; it is ``absent`` until the task's new process has it.
     """
 
     __slots__ = (
@@ -92,9 +92,12 @@ class Held:
 
     def copy(self) -> tuple[str, str, int] | None:
         """Where its newest value is besides its own task."""
-        twin = self.twin
-        if twin is not None and twin.run == self.run and twin.is_there:
-            return twin.place.task, "fetch", twin.key
+        twin, seen = self.twin, {self}
+        while twin is not None and twin.run == self.run and twin not in seen:
+            if twin.is_there:
+                return twin.place.task, "fetch", twin.key
+            seen.add(twin)
+            twin = twin.twin
         return (self.holder, "fetch copies", self.key) if self.holder else None
 
     @property
@@ -103,7 +106,7 @@ class Held:
         return not (self.absent or self.lost) and self.variable() is not None
 
     def keep(self, run: int, array: Any) -> None:
-        """Keep a value that was fetched for fear of loss, if no run has made another one since."""
+        """Keep a value in case its task is lost, if no run has made another one since."""
         if self.newer and self.run == run:
             self.kept = array
             if self.lost:  # the copy has gone too, meanwhile
@@ -121,10 +124,16 @@ class Held:
     def check(self, current: Tensor) -> None:
         """TaskLostError where the value that is asked for has been lost."""
         if self.is_lost(current):
-            raise TaskLostError(
-                f"the newest value of the Variable {self.name!r} was lost with {self.place.task}",
-                hint=f"give {self.name} a value first, such as that of a checkpoint",
-            )
+            raise self.loss()
+
+    def loss(self) -> TaskLostError:
+        """The error of a value that was lost with its task."""
+        return TaskLostError(
+            f"the newest value of the Variable {self.name!r} was lost with {self.place.task}",
+            hint=f"give {self.name} a value first, such as that of a checkpoint "
+            "(ef.nn.Checkpoint, ef.nn.callbacks.BackupAndRestore); with "
+            "Cluster(..., redundant=True) two tasks keep each value",
+        )
 
     def take(self, array: Any) -> None:
         """Give the client's Variable the task's value, if it has got no other one meanwhile."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from eagerflow.codegen.layout import contiguous_strides
 from eagerflow.codegen.llvm import fixed, jobs, launch, parts
-from eagerflow.codegen.llvm.reference_counts import Holders, counts_lie_open
+from eagerflow.codegen.llvm.reference_counts import counts_lie_open
 from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.numpy import tiles
 from eagerflow.codegen.region import Input, Output, Region
@@ -209,23 +209,28 @@ def is_fixed(call: Any) -> bool:
 
 
 def can_wait(call: Any) -> bool:
-    """Whether a fixed call can be made ready now and run later, in place where nobody looks."""
-    return isinstance(call, fixed.FixedCall) and call.can_wait and can_ask()
+    """Whether a fixed call can be made ready now and run later."""
+    return isinstance(call, fixed.FixedCall) and call.can_wait
 
 
-def can_ask() -> bool:
-    """Whether ``Holders`` can tell on this machine who holds an array."""
-    return machine_code.available() and counts_lie_open()
+def can_defer() -> bool:
+    """Whether jobs can be made ready now and run later by a ``team``."""
+    return machine_code.available() and jobs.arrays_lie_open()
+
+
+def can_count() -> bool:
+    """Whether ``Holders`` can count the references to an array on this machine."""
+    return can_defer() and counts_lie_open()
 
 
 def part_job() -> parts.PartJob:
-    """What writes over a part of an array, with a team's other jobs; where ``can_ask``."""
+    """A job that writes over a part of an array, where ``can_defer``."""
     return parts.PartJob()
 
 
-def team(jobs: Sequence[Any], count: int, objects: int, arrays: int) -> tuple[Team, Holders]:
-    """What runs jobs of fixed calls, and what asks who holds the arrays that they write over."""
-    return Team([job.address for job in jobs], list(jobs)), Holders(count, objects, arrays)
+def team(ready: Sequence[Any]) -> Team:
+    """Runs jobs of fixed calls."""
+    return Team([job.address for job in ready], list(ready))
 
 
 # Looking -----------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from eagerflow.graph.walk import named_bodies, returned
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
+from eagerflow.visitors import pass_on
 
 _SCALARS = frozenset({bool, int, float, complex})
 _ATTRIBUTES = _SCALARS | {str, type(None), type(Ellipsis), Dim}
@@ -285,6 +286,7 @@ class _Check:
                 hint=error.hint,
             )
         except Exception as error:  # attributes from a file may be of any kind
+            pass_on(error)
             self.fail(
                 f"the op cannot take its inputs and attributes: {short_repr(error)}",
                 node,

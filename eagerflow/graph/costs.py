@@ -18,6 +18,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import aligned_columns, bytes_text, line_name
 from eagerflow.graph.walk import bodies_of, inside_out
 from eagerflow.op import Cost, spec_of
+from eagerflow.visitors import pass_on
 
 _MAX_SHOWN_ROWS = 20  # of the table
 _PROBE_SIZES = (1_009, 2_003)  # stand for named sizes where these have to be compared
@@ -233,7 +234,8 @@ def _cost(node: Node) -> Cost:
 def _attempt(node: Node, replace: Callable[[Dim], Any] | None) -> Cost | None:
     try:
         return stated_cost(node, replace)
-    except Exception:  # a rule that compares sizes, or wants numbers
+    except Exception as error:  # a rule that compares sizes, or wants numbers
+        pass_on(error)
         return None
 
 

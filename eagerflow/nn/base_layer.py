@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from typing import Any, Self
 
+import numpy as np
+
 from eagerflow.added import add_loss, losses_so_far
 from eagerflow.dims import DimLike
 from eagerflow.display import summary
@@ -127,7 +129,11 @@ class BaseLayer(Module):
             asked(tuple(shape), f"{self.name}/{name}")
         values = initializers.get(initializer)(tuple(shape), as_dtype(dtype or self.dtype))
         label = f"{self.name}/{name or f'weight_{len(self._weights)}'}"
-        variable = Variable(values, label, trainable=trainable)
+        if type(values) is Tensor and type(values._array) is np.ndarray:
+            # An initializer may give the same Tensor again: the weight has memory of its own.
+            variable = Variable(values.numpy(), label, trainable, device=values.device)
+        else:
+            variable = Variable(values, label, trainable)
         self._weights.append(variable)
         found = regularizers.get(regularizer)
         if found is not None:

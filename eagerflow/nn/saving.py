@@ -35,6 +35,7 @@ from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
 from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
 from eagerflow.variable import assign_together
+from eagerflow.visitors import pass_on
 
 __all__ = ["load_model"]
 
@@ -184,6 +185,7 @@ def _within(arrays: Any, objects: CustomObjects, facts: Any, compile: bool) -> A
             hint=error.hint,
         ) from error
     except Exception as error:  # constructors may meet anything
+        pass_on(error)
         raise FileFormatError(
             f"the file describes no model: {printable(str(error))[:300]}"
         ) from error

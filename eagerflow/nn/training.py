@@ -65,7 +65,7 @@ def fit(
     model.stop_training, model._initial_epoch, model._initial_batch = False, epochs.start, 0
     logs: dict[str, Any] = {}
     made = None if strategy is None else strategy.batch_step(model)
-    merged = nullcontext() if strategy is None else strategy.merging()
+    merged = nullcontext() if strategy is None else strategy.merging(told.recovers)
     with Progress(verbose, epochs.stop, "fit") as progress, told, merged:
         told.on_train_begin({})
         begin = epoch = model._initial_epoch  # a restored model goes on

@@ -1,24 +1,28 @@
 """Variables updated in place: all of a step's, in one call that nothing can come between.
 
-Everything that can fail, or that anybody may look at, comes first: a plan runs to its end, and
+Everything that can fail, or that other code may look at, comes first: a plan runs to its end, and
 the kernels that are to write over Variables' values are only made ready. Then one call asks whether
-nobody else holds these values, runs the kernels, and gives all Variables their new values. For
-whoever looks, from a signal handler, a finalizer, another thread or a forked child, that is one
-moment. From the first write on nothing needs memory, so nothing can break it off. A value that
-somebody holds is copied first, and the copy is written over.
+these values still belong to the run alone, runs the kernels, and gives all Variables their new
+values. For a signal handler, a finalizer, another thread or a forked child, that is one moment.
+From the first write on nothing needs memory, so nothing can break it off.
+
+A run writes over a value only if it belongs to its Variable alone: if it was made for this
+Variable by an earlier commit, or copied into it, has not been read since (``Variable._owner``), and
+no other run uses it. Any other value is copied, and the copy is written over.
 """
 
 from __future__ import annotations
 
-import ctypes
 from collections import Counter
 from collections.abc import Callable, Sequence
+from ctypes import ArgumentError
 from threading import get_ident
 from typing import Any, cast
 
 import numpy as np
 
 from eagerflow.codegen import kernel
+from eagerflow.codegen.llvm.jobs import LayoutError
 from eagerflow.fusion.kernels import FusedCall, FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -29,16 +33,7 @@ from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.tensor import Tensor
-from eagerflow.variable import Variable, replace_values
-
-MIN_IN_PLACE_BYTES = 1 << 17
-"""Bytes of a Variable from which new memory costs more than to ask who else holds the old one."""
-
-# References to an updated value at the moment of the question, if nobody else has any:
-TENSOR_REFERENCES = 3
-"""The Variable, and the lists of old values in the calls on the way."""
-ARRAY_REFERENCES = 5
-"""Its Tensor, the arguments of the run, those of the kernel, the results, and the new Tensor."""
+from eagerflow.variable import MIN_OWNED_BYTES, Variable, replace_values, taken
 
 
 class Update:
@@ -107,70 +102,70 @@ class PartUpdate(Update):
 
 
 class _KernelJob:
-    """A kernel that is ready, with the arrays that it reads and writes over."""
+    """A kernel made ready for one run: its arrays, of which it writes over some inputs."""
 
     def __init__(self, update: KernelUpdate, job: Any) -> None:
         self.update = update
         self.job = job
-        self._inputs: list[Any] = []
 
     def ready(self, inputs: list[Any]) -> list[Any]:
-        """Hold the inputs; gives the outputs' arrays."""
-        outputs = self._filled(inputs)
-        if not outputs:  # some lie otherwise in memory than the kernel expects
-            inputs = [np.array(x, order="C", subok=False) for x in inputs]
-            outputs = self._filled(inputs)
-        self._inputs = inputs
-        return outputs
-
-    def _filled(self, inputs: list[Any]) -> list[Any]:
+        """Take the inputs; gives the outputs' arrays, some of which are inputs."""
         pairs = self.update.pairs
-        outputs = [
-            inputs[pairs[k]] if k in pairs else empty(shape, dtype)
+        made = {
+            k: empty(shape, dtype)
             for k, (shape, dtype) in enumerate(self.update.made)
-        ]
-        return [] if self.job.fill([*inputs, *outputs]) else outputs
+            if k not in pairs
+        }
 
-    def copy(self, places: dict[int, Tensor]) -> None:
-        """Write over copies, which the Tensors around these arrays get."""
-        for i in self.update.pairs.values():
-            tensor = places[id(self._inputs[i])]
-            self._inputs[i] = tensor._array = self._inputs[i].copy()
-        self._filled(self._inputs)
+        def outputs() -> list[Any]:
+            count = len(self.update.made)
+            return [inputs[pairs[k]] if k in pairs else made[k] for k in range(count)]
 
-    def clear(self) -> None:
-        """Let go of arrays."""
-        self._inputs = []
+        try:
+            self.job.fill([*inputs, *outputs()])
+        except LayoutError:  # the kernel expects arrays that are contiguous
+            inputs = [np.array(x, order="C", subok=False) for x in inputs]
+            self.job.fill([*inputs, *outputs()])
+        return outputs()
+
+    def copy(self) -> list[Any]:
+        """Write over copies of the inputs instead; gives them, in the order of ``places``."""
+        arrays = list(self.job.arrays)
+        count = len(arrays) - len(self.update.made)
+        made = []
+        for k, i in self.update.pairs.items():
+            arrays[i] = arrays[count + k] = _copy(arrays[i])
+            made.append(arrays[i])
+        self.job.fill(arrays)
+        return made
 
 
 class _PartJob:
-    """A part that is ready to be written over, with its array and what is written there."""
+    """A part of an array made ready for one run, and what is written there."""
 
     def __init__(self, update: PartUpdate) -> None:
         self.update = update
         self.job = kernel.part_job()
-        self._arrays: tuple[Any, ...] = ()
 
     def ready(self, inputs: list[Any]) -> list[Any]:
-        """Hold the array, and what the inputs, which are looked at, tell; gives the array."""
+        """Take the array, and what the inputs, which are looked at, tell; gives the array."""
         array = np.asarray(inputs[0], order="C")
-        self._hold(array, *self.update.write(*inputs))
+        self.job.ready(array, *self.update.write(*inputs))
         return [array]
 
-    def _hold(self, *arrays: Any) -> None:
-        self._arrays = arrays
-        self.job.ready(*arrays)
+    def copy(self) -> list[Any]:
+        """Write over a copy of the array instead; gives it."""
+        array, places, values = self.job.arrays
+        made = _copy(array)
+        self.job.ready(made, places, values)
+        return [made]
 
-    def copy(self, places: dict[int, Tensor]) -> None:
-        """Write over a copy, which the Tensor around the array gets."""
-        array, *rest = self._arrays
-        tensor = places[id(array)]
-        tensor._array = array.copy()
-        self._hold(tensor._array, *rest)
 
-    def clear(self) -> None:
-        """Let go of arrays."""
-        self._arrays = ()
+def _copy(array: Any) -> Any:
+    """A copy in C's order, in memory of the pool."""
+    made = empty(array.shape, array.dtype)
+    np.copyto(made, array)
+    return made
 
 
 class Commit:
@@ -180,18 +175,16 @@ class Commit:
         self.updates = updates
         self._jobs = [update.new_job() for update in updates]
         own = [job.job for job in self._jobs]
-        self._team, self._holders = kernel.team(
-            own, sum(len(u.pairs) for u in updates), TENSOR_REFERENCES, ARRAY_REFERENCES
-        )
+        self._team = kernel.team(own)
         self._helpers = max([job.pieces for job in own], default=1) - 1
-        self._places = [place for update in updates for place in update.places]
-        self.copies = False  # whether all values are copied first, as without Variables
+        self.owned: Sequence[bool] = ()
+        """Which of the values that the graph reads the run may write over; () for none."""
 
     def ready(self, update: Update, inputs: list[Any]) -> list[Any]:
         """Make an update's job ready, which holds its inputs; gives its outputs' arrays."""
-        for i in update.pairs.values():
-            if self.copies or not inputs[i].flags.writeable:
-                inputs[i] = inputs[i].copy()
+        for i, (n, _) in zip(update.pairs.values(), update.places, strict=True):
+            if not (self.owned and self.owned[n]):
+                inputs[i] = _copy(inputs[i])
         found: list[Any] = self._jobs[update.number].ready(inputs)
         return found
 
@@ -201,35 +194,41 @@ class Commit:
         self.clear()
 
     def replace(
-        self, variables: Sequence[Variable], old: Sequence[Tensor], new: Sequence[Tensor]
+        self,
+        variables: Sequence[Variable],
+        old: Sequence[Tensor],
+        new: Sequence[Tensor],
+        reads: frozenset[int],
     ) -> None:
         """Do the jobs and give Variables their new Tensors, in one moment for all others.
 
-        ``old`` are the Tensors that the run began with, of all Variables that it reads; ``new``
+        ``old`` are the Tensors that the run began with, of all Variables that it ``reads``; ``new``
         stand around the arrays that will hold the new values of ``variables``.
         """
-        self._ask(old, new)
         if self._helpers > 0:
             self._team.invite(min(self._helpers, threads.helpers()))
-        while write_over(variables, new, self._holders.ask, self._team.work):
+        owners: list[Tensor | None] = [None] * len(new)
+        places = [place for update in self.updates for place in update.places]
+        for _, k in places:
+            owners[k] = new[k]
+        over = [(variables[k], old[n]) for n, k in places if new[k]._array is old[n]._array]
+        cells, values = zip(*over, strict=True) if over else ((), ())
+        while write_over(
+            variables, new, taken(cells, values, reads) if cells else bool, self._team.work, owners
+        ):
             if writing.thread:
                 writing.wait()
-            else:
-                places = {id(t._array): t for t in new}
-                for job in self._jobs:  # somebody has taken hold of a value since the run began
-                    job.copy(places)
-                self._holders.look_at((), ())
+                continue
+            for job in self._jobs:  # a value was read or replaced, or another run uses it
+                for (_, k), array in zip(job.update.places, job.copy(), strict=True):
+                    new[k]._array = array
+            cells = ()
         self.clear()
-
-    def _ask(self, old: Sequence[Tensor], new: Sequence[Tensor]) -> None:
-        """Let the question be about the values that are written over where they are."""
-        held = [old[i] for i, k in self._places if new[k]._array is old[i]._array]
-        self._holders.look_at(held, [t._array for t in held])
 
     def clear(self) -> None:
         """Let go of arrays."""
         for job in self._jobs:
-            job.clear()
+            job.job.clear()
 
 
 def write_over(
@@ -237,15 +236,17 @@ def write_over(
     tensors: Sequence[Tensor],
     held: Callable[[], Any],
     work: Callable[[], Any],
+    owners: Sequence[Tensor | None] | None = None,
 ) -> bool:
     """Do ``work``, which writes over values, and give Variables Tensors; whether it was refused.
 
     It is all done in one moment for all others; refused, and nothing done, if ``held()`` says that
-    somebody holds what would be written over, or if another thread writes.
+    there are other references to what would be written over, or if another thread writes.
     """
+    before = held, writing.begin(), work
     try:
-        return replace_values(variables, tensors, (held, writing.begin(), work), (writing.end,))
-    except ctypes.ArgumentError as error:  # what ctypes makes of it
+        return replace_values(variables, tensors, before, (writing.end,), owners)
+    except ArgumentError as error:  # what ctypes makes of it
         raise MemoryError from error
     finally:
         if writing.thread == get_ident():  # there was no memory to call ``work`` with
@@ -280,7 +281,7 @@ def arrange(graph: Graph, steps: Sequence[Step]) -> tuple[list[Step], dict[Step,
 def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
     """How a step writes over these inputs; None where it cannot."""
     if isinstance(step, Node):
-        write = write_of(step) if kernel.can_ask() else None
+        write = write_of(step) if kernel.can_defer() else None
         return None if write is None else PartUpdate(graph, step, write)
     call = step.prepare(inplace=list(pairs.items()))
     return KernelUpdate(graph, step, pairs, call) if call.deferred() is not None else None
@@ -303,7 +304,7 @@ def _pairs(graph: Graph, step: Step) -> dict[int, int]:
         if k is None or cell.value not in step.inputs:
             continue
         i = step.inputs.index(cell.value)
-        if (k, i) in could and nbytes(cell.value) >= MIN_IN_PLACE_BYTES:
+        if (k, i) in could and nbytes(cell.value) >= MIN_OWNED_BYTES:
             found[k] = i
     return found
 

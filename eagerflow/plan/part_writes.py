@@ -11,27 +11,33 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import attrgetter, call, is_not
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.backends.numpy import is_foreign
 from eagerflow.codegen import kernel
+from eagerflow.codegen.llvm.reference_counts import Holders
 from eagerflow.graph.graph import Graph
 from eagerflow.plan.in_place import write_of, write_over
 from eagerflow.plan.plan import error_of_step
 from eagerflow.runtime.shared_memory import is_here
 from eagerflow.tensor import Tensor, new_tensor
-from eagerflow.variable import Variable
+from eagerflow.variable import Variable, read_together
 
 __all__ = ["PartWrite", "copied", "part_write_of", "put_with_parts", "written"]
 
-# References to a value at the moment of the question, if nobody else has any:
+# Steps that are not captured read tables between their writes. So these are no matter of owners'
+# marks: references are counted. All that are known at that moment are held by objects, none by a
+# frame of the interpreter, and the same call asks whether the Variables still hold their Tensors.
 KEPT_REFERENCES = 3
-"""Of who keeps an array, the PartWrite, and the list of arrays that the question is about."""
+"""Of the container that keeps an array, the PartWrite, and the list that is looked at."""
 TENSOR_REFERENCES = 3
-"""The Variable, and two lists on the way."""
+"""Of the Variable, the list of old values here, and that of ``replace_values``."""
 ARRAY_REFERENCES = 3
-"""The Variable's Tensor, the new one, and the PartWrite."""
+"""Of the Variable's Tensor, the new one, and the PartWrite."""
 
 
 class PartWrite(NamedTuple):
@@ -48,15 +54,18 @@ class PartWrite(NamedTuple):
 
     @property
     def fits(self) -> bool:
-        """Whether the value may be written over where it is, if nobody else holds it."""
+        """Whether the value may be written over where it is, if there is no other reference."""
         array = self.array
         is_plain = type(array) is np.ndarray and array.flags.writeable and array.flags.c_contiguous
-        return is_plain and not is_here(array)
+        return is_plain and not is_foreign(array) and not is_here(array)
 
 
 def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | None:
-    """What makes a PartWrite of the inputs of a graph's only node; None where none can be asked."""
-    if not kernel.can_ask():
+    """What makes a PartWrite of the inputs of a graph's only node.
+
+    None where references cannot be counted.
+    """
+    if not kernel.can_count():
         return None
     (node,) = graph.nodes
     tell = write_of(node)
@@ -111,7 +120,7 @@ def put_with_parts(
     Gives whether it was refused, and nothing changed: because somebody else holds what would be
     written over, or another thread writes.
     """
-    old = [v.current for v in parts]
+    old = read_together([*parts])
     if not all(t._array is x.array and x.fits for t, x in zip(old, parts.values(), strict=True)):
         return True
     new = [new_tensor(t._array, t._kind) for t in old]
@@ -124,7 +133,9 @@ def put_with_parts(
         job.ready(*one)
     del one
     holders.look_at(old, [t._array for t in old])
-    refused = write_over([*variables, *parts], [*tensors, *new], holders.ask, team.work)
+    replaced = map(is_not, map(attrgetter("_current"), parts), old)
+    held = partial(any, map(call, (holders.ask, partial(any, replaced))))
+    refused = write_over([*variables, *parts], [*tensors, *new], held, team.work)
     idle.append(own)
     return refused
 
@@ -136,7 +147,7 @@ _idle: defaultdict[int, list[Any]] = defaultdict(list)
 def _made(count: int, tensors: int = TENSOR_REFERENCES, arrays: int = ARRAY_REFERENCES) -> Any:
     """Jobs, the team that does them, and what asks who holds the values that they write over."""
     jobs = [kernel.part_job() for _ in range(count)]
-    return jobs, *kernel.team(jobs, count, tensors, arrays)
+    return jobs, kernel.team(jobs), Holders(count, tensors, arrays)
 
 
 def _write(writes: Sequence[PartWrite]) -> None:

@@ -39,6 +39,7 @@ from eagerflow.profiling.rows import step_place, step_source
 from eagerflow.runtime import buffers
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
+from eagerflow.visitors import pass_on
 
 _numbers = itertools.count()
 
@@ -148,6 +149,7 @@ class Plan:
                 hint="work on smaller batches",
             ) from error
         except Exception as error:  # rules of ops may meet anything
+            pass_on(error)
             raise CaptureError(
                 f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
             ) from error
@@ -223,12 +225,16 @@ class Plan:
         return self._program.pool.size
 
     def run(
-        self, arrays: Sequence[Any], finish: Callable[[tuple[Any, ...], Any], None] | None = None
+        self,
+        arrays: Sequence[Any],
+        finish: Callable[[tuple[Any, ...], Any], None] | None = None,
+        owned: Sequence[bool] = (),
     ) -> tuple[Any, ...]:
         """The arrays of the graph's finals, from those of its entries.
 
         ``finish`` gets them when nothing can fail any more, together with the ``Commit`` that has
         kernels still to run where ``updates`` has any: then it has to call its ``replace``.
+        ``owned`` tells which Variables' values it may write over then; others are copied.
         """
         try:
             frame = self._frames.pop()
@@ -236,7 +242,7 @@ class Plan:
             frame = self._frame()
         commit = frame.commit
         if commit is not None:
-            commit.copies = finish is None
+            commit.owned = owned
         try:
             found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
         except Exception as error:
@@ -267,7 +273,7 @@ class Plan:
         frame = self._frame()
         commit = frame.commit
         if commit is not None:
-            commit.copies = True
+            commit.owned = ()
         with np.errstate(all="ignore"), self.device.backend.on(self.device.index):
             found: tuple[Any, ...] = self._function(*frame.first, *arrays)
         if commit is not None:
@@ -327,6 +333,7 @@ class Plan:
 
 def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
     """The error of a step, if it is known which, with the op and the user's line."""
+    pass_on(error)
     found: EagerflowError
     match error:
         case EagerflowError():

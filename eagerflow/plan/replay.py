@@ -34,7 +34,15 @@ from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.runtime.collector import young
 from eagerflow.tensor import Tensor, new_tensor
-from eagerflow.variable import assign_together, put_together, read_together
+from eagerflow.variable import (
+    MIN_OWNED_BYTES,
+    assign_together,
+    begin_run,
+    held_together,
+    owned,
+    put_together,
+    read_together,
+)
 
 NUMERICS = ("fast", "exact")
 
@@ -53,6 +61,8 @@ class Replay:
         self.assigned = tuple(c for c in graph.cells if c.assigned is not None)
         self._variables = [c.variable for c in graph.cells]
         self._assigned = [c.variable for c in self.assigned]
+        large = any(v.nbytes >= MIN_OWNED_BYTES for v in self._variables)
+        self._reads = frozenset(map(id, self._variables)) if large else frozenset()
         self._optimized = graph.optimized(numerics=numerics, final=True)
         self.plans: ClockCache[Plan] = ClockCache()
         self._kinds: dict[Any, tuple[Any, ...]] = {}
@@ -87,15 +97,21 @@ class Replay:
 
         ``inputs`` fit the graph's inputs: nothing is checked here.
         """
-        tensors = read_together(self._variables) if self._variables else []
+        variables = self._variables
+        # Until the run ends, other ones do not write over values that it uses.
+        token = begin_run(self._reads) if self._reads else None
+        tensors = held_together(variables) if variables else []
         plan, arrays = self._planned(inputs, tensors)
         if plan.shared:
-            self._copy_shared(plan, inputs, arrays)
+            self._share(plan, inputs, arrays)
         kinds = self._kinds.get(plan.device) or self._kinds_on(plan.device)
         if not self._assigned:
-            return list(map(new_tensor, plan.run(arrays), kinds))
-        made: list[Tensor] = []
-        plan.run(arrays, partial(self._finish, kinds, tensors, made))
+            made = list(map(new_tensor, plan.run(arrays), kinds))
+        else:
+            made = []
+            finish = partial(self._finish, kinds, tensors, made)
+            plan.run(arrays, finish, owned(variables, tensors) if plan.updates else ())
+        del token
         return made
 
     def rest(self) -> None:
@@ -125,10 +141,16 @@ class Replay:
         plan, arrays = self._planned(inputs, read_together(self._variables))
         return plan.profile(arrays, rounds)
 
-    def _copy_shared(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
-        """Copy arrays of others that a result may be: their owners may change them."""
+    def _share(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
+        """Prepare for results that share memory with inputs or with values of Variables.
+
+        Arrays of callers, who may change them, are copied; values are given out with the results.
+        """
+        count = len(inputs)
         for i in plan.shared:
-            if i < len(inputs) and type(inputs[i]) is not Tensor:
+            if i >= count:
+                self._variables[i - count]._owner = None
+            elif type(inputs[i]) is not Tensor:
                 arrays[i] = arrays[i].copy()
 
     def _finish(
@@ -147,7 +169,7 @@ class Replay:
         if commit is None:
             put_together(self._assigned, new)
         else:
-            commit.replace(self._assigned, old, new)
+            commit.replace(self._assigned, old, new, self._reads)
 
     def _kinds_on(self, device: Device) -> tuple[Any, ...]:
         places = homes(self.graph, device)

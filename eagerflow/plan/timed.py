@@ -158,12 +158,10 @@ def _timed_plan(plan: Plan) -> Plan:
 _run_plan = Plan.run
 
 
-def _timed_run(
-    self: Plan, arrays: Sequence[Any], finish: Callable[..., None] | None = None
-) -> tuple[Any, ...]:
+def _timed_run(self: Plan, arrays: Sequence[Any], *more: Any) -> tuple[Any, ...]:
     begin = clock()
     made = _timed_plan(self)
-    found = _run_plan(made, arrays, finish)
+    found = _run_plan(made, arrays, *more)
     end = clock()
     site, detail = CallSite(self), origin(sys._getframe(1))
     log.write(begin, end, site, detail)

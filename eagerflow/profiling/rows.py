@@ -20,6 +20,7 @@ from eagerflow.op import Op
 from eagerflow.profiling.log import Event
 from eagerflow.provenance import line_of
 from eagerflow.spec import TensorSpec, known_spec
+from eagerflow.visitors import pass_on
 
 EAGER = "(eager)"
 UNKNOWN = "(unknown)"
@@ -104,7 +105,8 @@ class OpSite(Site):
             cost = self.op.cost(*data, **bound)
             found = self.op.infer(*data, **bound)
             return float(cost.flops), float(cost.bytes), _result(found)
-        except Exception:  # sizes that only values tell, or attributes in a form of their own
+        except Exception as error:  # sizes that only values tell, or attributes of another form
+            pass_on(error)
             return 0.0, float(sum(_bytes(x) for x in specs)), ""
 
 

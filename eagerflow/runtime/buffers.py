@@ -26,6 +26,7 @@ from collections.abc import Callable
 from functools import cache
 from operator import attrgetter, index
 from typing import Any
+from weakref import getweakrefs
 
 import numpy as np
 
@@ -204,6 +205,10 @@ class BufferPool:
         if array.flags.f_contiguous and not array.flags.c_contiguous:
             return self.empty(array.shape[::-1], array.dtype).T
         return self.empty(array.shape, array.dtype)
+
+    def has_made(self, inner: Array) -> bool:
+        """Whether an array lies in a block of the pool, and no other array encloses it."""
+        return any(type(ref) is _Lease and ref.block in self._blocks for ref in getweakrefs(inner))
 
     def _lend(self, size: int, dtype: np.dtype[Any], count: int) -> Array | None:
         """An inner array on a block of ``size`` bytes; None where there is none to be had."""
@@ -391,4 +396,5 @@ empty_like = _pool.empty_like
 set_limit = _pool.set_common_limit
 set_kept_limit = _pool.set_kept_limit
 release = _pool.release
+has_made = _pool.has_made
 stats = _pool.stats

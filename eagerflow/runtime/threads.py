@@ -16,7 +16,6 @@ import weakref
 from collections.abc import Callable
 from functools import cache
 from queue import SimpleQueue
-from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -165,7 +164,7 @@ class _Local(threading.local):
     alone = False
 
     def __init__(self) -> None:
-        self.buffers: dict[str, Any] = {}
+        self.memory: dict[str, tuple[memoryview, weakref.ref[Any]]] = {}
 
 
 def _available() -> int:
@@ -319,14 +318,11 @@ def invite(call: Callable[[], Any], count: int) -> None:
         pool.offer(call, count)
 
 
-_IDLE_REFERENCES = 3  # to a buffer that nobody works in: the table, a name, getrefcount's own
-
-
 def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     """An array of arbitrary values in memory that this thread uses again and again.
 
-    The memory is the caller's as long as the array lives: who asks for the same ``name``
-    meanwhile, as a signal handler may, gets other memory. It never leaves a kernel.
+    The memory is the caller's as long as the array or a view of it lives: a call with the same
+    ``name`` meanwhile, as of a signal handler, gets other memory. It never leaves a kernel.
 
     >>> scratch("columns", (2, 3), "float32").shape
     (2, 3)
@@ -335,10 +331,12 @@ def scratch(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
     needed = itemsize
     for size in shape:
         needed *= size
-    buffer = _local.buffers.get(name)
-    if buffer is not None and getrefcount(buffer) > _IDLE_REFERENCES:
+    memory, last = _local.memory.get(name) or (None, None)
+    if last is not None and last() is not None:
         return np.empty(shape, dtype)
-    if buffer is None or buffer.nbytes < needed or buffer.nbytes > 4 * needed + (1 << 20):
+    if memory is None or memory.nbytes < needed or memory.nbytes > 4 * needed + (1 << 20):
         # Too small, or so large that an unusual call would hold its memory for good.
-        buffer = _local.buffers[name] = np.empty(needed, np.uint8)
-    return np.ndarray(shape, dtype, buffer)
+        memory = memoryview(np.empty(max(needed, 1), np.uint8))
+    inner = np.frombuffer(memory, np.uint8)  # which all views have as their base
+    _local.memory[name] = memory, weakref.ref(inner)
+    return np.ndarray(shape, dtype, inner)

@@ -313,3 +313,25 @@ def test_assignments_are_found_after_a_value_was_looked_up():
     with ef.capture.Session(graph) as session:
         session.run([], {"x": [1.0, 1.0]}, targets="w/assign")
     assert w.tolist() == [2.0, 3.0]
+
+
+def test_a_fetch_means_the_output_and_a_feed_the_input():
+    """A state that an input and an output share the name of moves from run to run."""
+
+    def stream(x, state):
+        state = state * 0.5 + x
+        return {"y": state * 2.0, "state": state}
+
+    spec = ef.TensorSpec((2,), "float32")
+    graph = ef.capture.trace(stream, spec, spec)
+    state = np.zeros(2, "float32")
+    expected = state
+    with ef.capture.Session(graph) as session:
+        for step in range(3):
+            x = np.full(2, step + 1.0, "float32")
+            y, state = session.run(["y", "state"], feeds={"x": x, "state": state})
+            expected = expected * np.float32(0.5) + x
+            np.testing.assert_array_equal(state, expected)
+            np.testing.assert_array_equal(y, expected * 2)
+            (alone,) = session.run(["stream:state"], {"x": x, "stream:state": expected})
+            np.testing.assert_array_equal(alone, expected * np.float32(0.5) + x)

@@ -4,10 +4,11 @@
 
 Of the blows most are ``kill -9`` of a random worker or parameter server; some stop a process for
 longer than the cluster waits for a sign of life, and some end the connection, and with it its
-threads on both sides, of a task that is well. They are shared by four ways to train, each of which
-is compared to the bit with a training that nothing has happened to. Tasks are forked from a
-process that waits for it, or with ``--ray`` started by Ray. Where no step follows a blow for two
-minutes, all stacks are printed and the program ends with 1.
+threads on both sides, of a task that is well. They are shared by the ways to train, each of which
+is compared to the bit with a training that nothing has happened to. Ways with default settings
+have blows for workers alone; the others have a redundant cluster. Tasks are forked from a process
+that waits for it, or with ``--ray`` started by Ray. Where no step follows a blow for two minutes,
+all stacks are printed and the program ends with 1.
 """
 
 import argparse
@@ -71,7 +72,10 @@ class Killer:
     the blow. ``goes_on`` is asked before each step. The block ends its thread.
     """
 
-    def __init__(self, cluster, blows, moved=None, enough=2, seed=0, told=lambda done: None):
+    def __init__(
+        self, cluster, blows, moved=None, enough=2, seed=0, told=lambda done: None, jobs=None
+    ):
+        self._tasks = [t for t in cluster.tasks if jobs is None or t.job in jobs]
         self.cluster, self.blows, self.enough, self.told = cluster, list(blows), enough, told
         self.moved = moved or (lambda: self.steps)
         self.steps = 0
@@ -101,7 +105,7 @@ class Killer:
         for blow in self.blows:
             if self._over.wait(STAGGER_SECONDS * self._rng.random()):
                 return
-            task = self._rng.choice(self.cluster.tasks)
+            task = self._rng.choice(self._tasks)
             lives, far, begin = task.lives, self.moved(), time.monotonic()
             blow(task)
             if not self._until(lambda t=task, n=lives: t.lives > n and t.state == "ready"):
@@ -175,6 +179,7 @@ class Way(NamedTuple):
     moved: Callable[[Any], int] | None = None
     enough: int = 2  # steps: one was under way at the blow, the other begun after it
     table: bool = False
+    redundant: bool = True  # else the settings are the default ones, and blows for workers
 
 
 def pushes(strategy):
@@ -198,7 +203,21 @@ WAYS = {
         pushes,
         6,  # more than one worker brings while another one is away
     ),
+    "data parallel by default": Way(
+        ef.cluster.DataParallel, lambda own: ef.cluster.DataParallel(**DEVICES), redundant=False
+    ),
+    "parameter server by default": Way(
+        ef.cluster.ParameterServer,
+        lambda own: ef.cluster.ParameterServer(**SERVERS),
+        redundant=False,
+    ),
 }
+
+
+def cluster_for(name, silence):
+    """Two workers and a parameter server with the settings of a way."""
+    jobs, more = {"worker": 2, "ps": 1}, {"redundant": True} if WAYS[name].redundant else {}
+    return ef.cluster.Cluster(jobs, costs=COSTS, silence=silence, **more)
 
 
 class Endured(NamedTuple):
@@ -215,7 +234,8 @@ def endured(cluster, name, blows, told=lambda done: None):
     way = WAYS[name]
     own = way.make(cluster)
     moved = None if way.moved is None else lambda: way.moved(own)
-    with Killer(cluster, blows, moved, way.enough, len(blows), told) as killer:
+    jobs = None if way.redundant else ("worker",)
+    with Killer(cluster, blows, moved, way.enough, len(blows), told, jobs) as killer:
         found, steps = trained(own, killer.goes_on, way.table)
     same = trained(way.again(own), lambda step: step < steps, way.table)[0] == found
     return Endured(steps, same, killer.back, killer.going)
@@ -269,16 +289,15 @@ def main():
     silence = RAY_SILENCE if options.ray else 2.0
     blows = mixed(options.count, options.seed)
     begin, good = time.monotonic(), True
-    jobs = {"worker": 2, "ps": 1}
-    with ef.cluster.Cluster(jobs, costs=COSTS, silence=silence, redundant=True) as cluster:
-        for name, count in shares(options.count).items():
-            own, blows = blows[:count], blows[count:]
-            told = watched(name, count)
-            told(0)
+    for name, count in shares(options.count).items():
+        own, blows = blows[:count], blows[count:]
+        told = watched(name, count)
+        told(0)
+        with cluster_for(name, silence) as cluster:
             found = endured(cluster, name, own, told)
-            faulthandler.cancel_dump_traceback_later()
-            report(name, own, found)
-            good = good and found.same and len(found.going) == count
+        faulthandler.cancel_dump_traceback_later()
+        report(name, own, found)
+        good = good and found.same and len(found.going) == count
     print(f"\n{options.count} blows in {time.monotonic() - begin:.0f} s, no hang")
     return 0 if good else 1
 

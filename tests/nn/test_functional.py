@@ -362,3 +362,17 @@ def test_a_model_goes_on_from_a_sequential(head):
     chain.pop()
     chain(x)
     same(ef.nn.Model(chain.inputs, chain.output)(x), chain.layers[0](x))
+
+
+def test_models_that_are_gone_leave_nothing_with_the_ops():
+    def make():
+        x = ef.nn.Input((4,))
+        return ef.nn.Model(x, ef.nn.Dense(4, activation="relu")(x) * 2.0 + 1.0)
+
+    tables = "table", "kernels", "many", "fitting", "bound"
+    held = lambda: [len(getattr(op, t)) for op in ef.op.ops.values() for t in tables]
+    make()
+    before = held()
+    for _ in range(5):
+        make()
+    assert held() == before

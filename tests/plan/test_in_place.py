@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow import variable as variables
 from eagerflow.guard import without_collections
 from eagerflow.locks import writing
 from eagerflow.ops.indexing.indexing import index_samples
 from eagerflow.ops.indexing.indices import filled
-from eagerflow.plan import in_place, plan
+from eagerflow.plan import in_place, plan, replay
 from eagerflow.runtime import machine_code, threads
 from eagerflow.variable import assign_together
 from tests.interrupts import AtTimes, at_every_bytecode, interrupted_at_times
@@ -77,19 +78,27 @@ def _warmed(way, size=SIZE):
     return counters, lambda: step(counters.one)
 
 
+def place(variable):
+    """The address of a value, looked at without a read."""
+    return variable._current._array.ctypes.data
+
+
 @needs_code
-def test_values_that_nobody_holds_are_written_over():
+def test_values_without_readers_are_written_over():
     counters, step = _warmed("captured")
-    places = [v.current.numpy().ctypes.data for v in counters.large]
+    places = list(map(place, counters.large))
     step()
-    assert [v.current.numpy().ctypes.data for v in counters.large] == places
+    assert list(map(place, counters.large)) == places
     held = counters.large[1].value
     before = held.numpy().copy()
     step()
+    now = list(map(place, counters.large))
+    assert [a == b for a, b in zip(now, places, strict=True)] == [True, False, True, True]
     assert np.array_equal(held.numpy(), before)
-    assert counters.seen() == before[0] + 1
-    now = [v.current.numpy().ctypes.data for v in counters.large]
-    assert now[1] != places[1]
+    del held
+    step()
+    assert list(map(place, counters.large)) == now
+    assert counters.seen() == before[0] + 2
 
 
 def test_an_exception_at_any_bytecode_leaves_no_half_step(way):
@@ -356,6 +365,13 @@ def test_allocations_between_two_writes_are_found(monkeypatch):
         _check_all_or_nothing(counters, lambda: counters.eager(counters.one), inner)
 
 
+@needs_code
+def test_values_that_cannot_be_copied_before_the_commit_leave_no_half_step(monkeypatch):
+    counters, step = _warmed("captured")
+    monkeypatch.setattr(in_place, "_copy", _refuse)
+    _check_that_none_has_changed(counters, step, monkeypatch)
+
+
 def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
     counters, step = _warmed("captured")
     for found in _plans(counters):
@@ -368,8 +384,60 @@ def test_buffers_that_cannot_be_allocated_leave_no_half_step(monkeypatch):
 @pytest.mark.parametrize("job", [in_place._KernelJob, in_place._PartJob])
 def test_values_that_cannot_be_copied_leave_no_half_step(job, monkeypatch):
     counters, step = _warmed("captured")
+    reading_before_the_commit(counters.large, monkeypatch)
     monkeypatch.setattr(job, "copy", _refuse)
-    _check_that_none_has_changed(counters, step, monkeypatch)
+    with pytest.raises(MemoryError):
+        step()
+    monkeypatch.undo()
+    assert counters.seen() == 3.0
+    step()
+    assert counters.seen() == 4.0
+
+
+def reading_before_the_commit(variables, monkeypatch):
+    """Let each step find values read that it could have written over; what was read."""
+    found = []
+    replace = in_place.Commit.replace
+
+    def read_and_replace(*args):
+        found[:] = [v.value for v in variables]
+        return replace(*args)
+
+    monkeypatch.setattr(in_place.Commit, "replace", read_and_replace)
+    return found
+
+
+@needs_code
+@pytest.mark.parametrize("which", [slice(None), slice(1, 2), slice(3, 4)])
+def test_values_read_while_a_step_runs_are_copied(which, monkeypatch):
+    counters, step = _warmed("captured")
+    found = reading_before_the_commit(counters.large[which], monkeypatch)
+    for _ in range(3):
+        before = counters.seen()
+        step()
+        held = list(found)
+        step()
+        assert all(np.all(t.numpy() == before) for t in held)
+        assert counters.seen() == before + 2
+
+
+@needs_code
+def test_a_step_in_the_middle_of_a_step_owns_the_values(monkeypatch):
+    counters, step = _warmed("captured")
+    before = counters.seen()
+    replace = in_place.Commit.replace
+
+    def step_and_replace(*args):
+        monkeypatch.undo()
+        step()
+        held.extend(v.value for v in counters.large)
+        return replace(*args)
+
+    held = []
+    monkeypatch.setattr(in_place.Commit, "replace", step_and_replace)
+    step()
+    assert all(np.all(t.numpy() == before + 1) for t in held)
+    assert counters.seen() == before + 1  # the outer step began with the values of before
 
 
 @needs_code
@@ -383,7 +451,7 @@ def test_parts_are_written_where_they_are():
     places = set()
     for k in range(4):
         step(np.array([3, 999, 3]), np.full((3, 64), k, "float32"))
-        places.add(table.numpy().ctypes.data)
+        places.add(place(table))
     assert len(places) == 1
     assert table.numpy().sum() == 2 * 64 * 3 and table.numpy()[[3, 999]].min() == 3
     with pytest.raises(
@@ -404,7 +472,8 @@ def _writer(v, index):
 @needs_code
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "bfloat16", "float32", "complex128"])
 def test_parts_are_those_that_numpy_writes(dtype, monkeypatch):
-    monkeypatch.setattr(in_place, "MIN_IN_PLACE_BYTES", 0)
+    for module in (in_place, replay, variables):
+        monkeypatch.setattr(module, "MIN_OWNED_BYTES", 0)
     rng = np.random.default_rng(0)
     for shape, arrays, index in [*index_samples(rng), ((2, 70), (), (1,)), ((0,), (), (Ellipsis,))]:
         v = ef.Variable(ef.tensor(rng.integers(0, 2, shape)).astype(dtype), trainable=False)
@@ -416,10 +485,11 @@ def test_parts_are_those_that_numpy_writes(dtype, monkeypatch):
         wanted = v.numpy().copy()
         for values in (x, x[..., :1] if part and part[-1] else x):
             wanted[key] = values.numpy()
-            before = v.numpy().ctypes.data
             step(values, *arrays)
+            before = place(v)
+            step(values, *arrays)
+            assert place(v) == before
             np.testing.assert_array_equal(v.numpy(), wanted)
-            assert v.numpy().ctypes.data == before
 
 
 @needs_code

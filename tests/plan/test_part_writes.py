@@ -117,6 +117,6 @@ def test_an_index_out_of_range_is_refused_before_with_op_and_line():
 
 
 def test_without_machine_code_there_are_none(monkeypatch):
-    monkeypatch.setattr(part_writes.kernel, "can_ask", lambda: False)
+    monkeypatch.setattr(part_writes.kernel, "can_count", lambda: False)
     assert part_write_of(write_graph()) is None
     assert written([1, 2]) == [1, 2]

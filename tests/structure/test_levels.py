@@ -19,7 +19,17 @@ LEVELS = {
             ["runtime"],
             ["codegen"],
             ["primitives", "backends"],
-            ["convert", "display", "number", "recorder", "tensor", "variable", "dispatch"],
+            [
+                "convert",
+                "customs",
+                "display",
+                "number",
+                "recorder",
+                "tensor",
+                "variable",
+                "visitors",
+                "dispatch",
+            ],
             ["kernels", "ops"],
             [
                 "added",

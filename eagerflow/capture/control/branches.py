@@ -7,7 +7,7 @@ attribute ``branches`` is a tuple of such graphs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,16 @@ from eagerflow.capture.control.bodies import (
     results_of,
     run,
 )
-from eagerflow.capture.control.derived import batched, gradients, home, moved, wanted
+from eagerflow.capture.control.derived import (
+    Writing,
+    batched,
+    by_example,
+    gradients,
+    home,
+    moved,
+    of_active,
+    wanted,
+)
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -34,17 +43,21 @@ from eagerflow.capture.control.functions import (
 )
 from eagerflow.capture.control.nests import Form, Results, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples, reference_run
+from eagerflow.devices import Device
 from eagerflow.dispatch import own_recorder
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, is_inexact
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
+from eagerflow.graph.ir import Value
 from eagerflow.graph.walk import bodies_of
 from eagerflow.op import Cost, Missing
-from eagerflow.ops.elementwise.comparison import equal
+from eagerflow.ops.creation.filled import zeros
+from eagerflow.ops.elementwise.comparison import equal, logical_not
 from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import op_of
-from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.ops.reductions.sums import any as any_of
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -163,24 +176,72 @@ def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Te
     if not flags[0]:
         bodies = [batched(graph, flags[1:], forced, size, device)[0] for graph in graphs]
         return list(_again(attributes, bodies, chooser, *operands)), list(forced)
+    bodies = [batched(graph, flags[1:], whole, size, device)[0] for graph in graphs]
+    taken = _takers(chooser, len(graphs))
     columns = [
-        replay(batched(graph, flags[1:], whole, size, device)[0], operands) for graph in graphs
+        replay(body, operands)
+        if is_total(body)
+        else _for_takers(body, active, operands, flags[1:], size, device)
+        for body, active in zip(bodies, taken, strict=True)
     ]
     outs = []
-    for v, parts in zip(graphs[0].outputs, zip(*columns, strict=True), strict=True):
-        outs.append(_chosen(chooser, (size, *(1,) * len(v.shape)), parts))
+    for parts in zip(*columns, strict=True):
+        found = parts[-1]
+        for active, part in zip(taken[:-1], parts[:-1], strict=True):
+            found = where(by_example(active, part), part, found)
+        outs.append(found)
     return outs, list(whole)
 
 
-def _chosen(chooser: Tensor, shape: Any, parts: tuple[Tensor, ...]) -> Tensor:
-    """For each example the part that it chooses; choices take the ``shape`` to meet the parts."""
+def _takers(chooser: Tensor, count: int) -> list[Tensor]:
+    """For each branch the examples that take it, in the order of branches."""
     if chooser.dtype in BOOL:
-        return where(reshape(chooser, shape), *parts)  # type: ignore[no-any-return]
-    at = clip(chooser, 0, len(parts) - 1)
-    chosen = parts[0]
-    for i, part in enumerate(parts[1:], 1):
-        chosen = where(reshape(equal(at, i), shape), part, chosen)
-    return chosen
+        return [chooser, logical_not(chooser)]
+    at = clip(chooser, 0, count - 1)
+    return [equal(at, i) for i in range(count)]
+
+
+def _for_takers(
+    body: Graph,
+    active: Tensor,
+    operands: Sequence[Tensor],
+    flags: Sequence[bool],
+    size: Any,
+    device: Device | None,
+) -> Sequence[Tensor]:
+    """The results of a branch for the examples that take it; it is not run where there are none."""
+    writing = Writing(body.name, device)
+    with writing.trace:
+        takers = writing.new((size,), "bool", "takers")
+        given = writing.inputs(body.inputs)
+        outs = replay(body, of_active(takers, given, flags, size))
+    run_it = writing.body([takers, *given], outs)
+    other = Writing(f"{body.name}_unused", device)
+    with other.trace:
+        unread = [other.new((size,), "bool", "takers"), *other.inputs(body.inputs)]
+        nothing = [zeros(v.shape, v.dtype) for v in body.outputs]
+    skip_it = other.body(unread, nothing)
+    found: Sequence[Tensor] = call(
+        COND, any_of(active), active, *operands, true_graph=run_it, false_graph=skip_it
+    )
+    return found
+
+
+_OF_ANY_VALUES = frozenset({"elementwise", "shape", "creation", "reduction", "contraction"})
+
+
+@kept
+def is_total(graph: Graph) -> bool:
+    """Whether a graph can be run on any values: it has no loops, and no values that are refused."""
+    return all(
+        node.op.family in _OF_ANY_VALUES
+        and (node.op.family != "elementwise" or all(map(_is_total, node.outputs)))
+        for node in graph.nodes
+    )
+
+
+def _is_total(value: Value) -> bool:
+    return is_inexact(value.dtype) or value.dtype in BOOL  # integers may be divided by 0
 
 
 def _nested(w: Any, index: Any, operands: Any, branches: tuple[Graph, ...]) -> Any:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow import tree
 from eagerflow.capture.control.bodies import (
     Body,
     Inner,
@@ -29,7 +28,6 @@ from eagerflow.capture.control.bodies import (
 from eagerflow.capture.control.derived import batched, home
 from eagerflow.capture.control.samples import ANY, misfits, written
 from eagerflow.capture.trace import Trace
-from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
@@ -40,26 +38,25 @@ from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.family import op_of
 from eagerflow.ops.samples import make
-from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import pass_on
 
 
-def custom_call(self: Trace, f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
-    """The value of ``f`` while it is traced, with a node that holds its gradient as a graph.
+def customized(
+    self: Trace, name: str, args: tuple[Any, ...], results: tuple[Tensor, ...], rule: Any
+) -> tuple[Tensor, ...]:
+    """The results of a function that is traced, with a node that holds its gradient as a graph.
 
-    A rule that cannot be traced is an error only for who asks for that gradient.
+    A rule that cannot be traced is an error only for those who ask for that gradient.
     """
-    y, rule = f(*args)
     if getattr(rule, "takes_none", False):  # the gradient of a graph that is called: it is known
-        return y
-    leaves, structure = tree.flatten(y)
-    results = [with_recorder(self, as_tensor, leaf) for leaf in leaves]
+        return results
     tensors = [x for x in args if isinstance(x, Tensor)]
     if not tensors or not any(is_inexact(x.dtype) for x in results):
-        return y
-    backward, reached, around, reason = _traced_rule(rule, structure, results, args, f.__name__)
-    outs = CUSTOM.call(
+        return results
+    backward, reached, around, reason = _traced_rule(rule, results, args, name)
+    outs: tuple[Tensor, ...] = CUSTOM.call(
         *tensors,
         *results,
         *around,
@@ -69,12 +66,11 @@ def custom_call(self: Trace, f: Callable[..., Any], args: tuple[Any, ...]) -> An
         results=len(results),
         reason=reason,
     )
-    return tree.unflatten(structure, outs)
+    return outs
 
 
 def _traced_rule(
     rule: Callable[[Any], Any],
-    structure: tree.Structure,
     results: Sequence[Tensor],
     args: tuple[Any, ...],
     name: str,
@@ -90,9 +86,10 @@ def _traced_rule(
     nothing = (False,) * len(tensors)
     try:
         with recorder:
-            parts = _parts(rule(tree.unflatten(structure, gs)), args, name)
-            found = [p if p is None else as_tensor(p, x.dtype) for p, x in parts]
+            parts = zip(rule(gs), args, strict=True)
+            found = [p for p, x in parts if isinstance(x, Tensor)]
     except Exception as error:  # whatever the user's code raises there
+        pass_on(error)
         words = error.problem if isinstance(error, EagerflowError) else str(error)
         return None, nothing, [], f"{type(error).__name__}: {words}"
     outs = [p for p in found if p is not None]
@@ -112,18 +109,6 @@ def _traced_rule(
     recorder.captured.clear()
     recorder.cells.clear()
     return body, tuple(p is not None for p in found), [t for t, _ in around], None
-
-
-def _parts(parts: Any, args: tuple[Any, ...], name: str) -> list[tuple[Any, Tensor]]:
-    """The gradient by each argument that is a tensor, with that argument."""
-    found = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
-    if len(found) != len(args):
-        raise GradientError(
-            f"backward gave {len(found)} gradients",
-            op=name,
-            expected=f"{len(args)}, one for each argument (None where there is none)",
-        )
-    return [(p, x) for p, x in zip(found, args, strict=True) if isinstance(x, Tensor)]
 
 
 # The op -------------------------------------------------------------------------------------------
@@ -285,4 +270,4 @@ def _custom_gradient(
 
 
 CUSTOM = op_of(_custom_gradient)
-Trace.custom_call = custom_call  # type: ignore[method-assign,assignment]
+Trace.customized = customized  # type: ignore[method-assign,assignment]

@@ -17,6 +17,10 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import needed, substituted
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import add
+from eagerflow.ops.elementwise.selection import where
+from eagerflow.ops.indexing.gathering import take
+from eagerflow.ops.reductions.sums import argmax
+from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor
@@ -328,3 +332,26 @@ def batched(
         ]
     flagged = tuple(held or force for held, force in zip(out, forced, strict=True))
     return writing.body(xs, whole), flagged
+
+
+def by_example(flags: Tensor, x: Tensor) -> Tensor:
+    """Flags of examples in a shape that meets a tensor which holds examples."""
+    found: Tensor = reshape(flags, (*flags.shape, *(1,) * (x.ndim - 1)))
+    return found
+
+
+def of_active(
+    active: Tensor, operands: Sequence[Tensor], flags: Sequence[bool], size: Any
+) -> list[Tensor]:
+    """Operands in which examples that are not active are copies of the first one that is.
+
+    So what is computed for the others is computed for some active example as well: it ends, and
+    raises no error of its own. Operands without flags are the same for all examples.
+    """
+    if isinstance(size, int) and size == 0:
+        return list(operands)
+    first = reshape(argmax(active), (1,))
+    return [
+        where(by_example(active, x), x, take(x, first, axis=0)) if flag else x
+        for x, flag in zip(operands, flags, strict=True)
+    ]

@@ -16,6 +16,7 @@ from eagerflow.graph.ir import Value, Values
 from eagerflow.recorder import Recorder, recorder_state, with_recorder
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import visited
 
 # While nobody watches: plain Python ---------------------------------------------------------------
 
@@ -66,11 +67,12 @@ def runs_plainly() -> bool:
 def all_or_nothing(f: Callable[..., Any], *args: Any) -> Any:
     """``f(...)``; Variables that it assigns have their values back if an error comes out."""
     journal = Journal(recorder_state()[1])
-    try:
-        return with_recorder(journal, f, *args)
-    except BaseException:
-        journal.restore()
-        raise
+    with visited():
+        try:
+            return with_recorder(journal, f, *args)
+        except BaseException:
+            journal.restore()
+            raise
 
 
 # While somebody watches: bodies ------------------------------------------------------------------

@@ -27,7 +27,15 @@ from eagerflow.capture.control.bodies import (
     with_inputs,
 )
 from eagerflow.capture.control.branches import COND
-from eagerflow.capture.control.derived import Writing, batched, home, interleaved, moved
+from eagerflow.capture.control.derived import (
+    Writing,
+    batched,
+    by_example,
+    home,
+    interleaved,
+    moved,
+    of_active,
+)
 from eagerflow.capture.control.functions import (
     Outside,
     Traced,
@@ -53,7 +61,6 @@ from eagerflow.ops.elementwise.comparison import less, logical_and
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import op_of
 from eagerflow.ops.reductions.sums import any as any_of
-from eagerflow.ops.shapes.reshaping import reshape
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -185,14 +192,19 @@ def _batch(
         outs = call(WHILE, *given, cond=test, body=step, states=states, **more)
         return list(outs), list(found[:states])
     going = replay(test, given)[0]
-    some, each = _masked(step, test, states, size, device)
+    some, each = _masked(step, test, states, found, size, device)
     outs = call(WHILE, going, *given, cond=some, body=each, states=1 + states, **more)
     return list(outs[1:]), list(found[:states])
 
 
 @made_once
 def _masked(
-    step: Graph, test: Graph, states: int, size: Any, device: Device | None
+    step: Graph,
+    test: Graph,
+    states: int,
+    flags: tuple[bool, ...],
+    size: Any,
+    device: Device | None,
 ) -> tuple[Body, Body]:
     """Condition and body of a loop for many examples; the first state is who goes on."""
     asking = Writing(test.name, device)
@@ -203,10 +215,8 @@ def _masked(
     with writing.trace:
         going = writing.new((size,), "bool", "going")
         given = writing.inputs(step.inputs)
-        after = [
-            where(reshape(going, (size, *(1,) * (x.ndim - 1))), new, x)
-            for new, x in zip(replay(step, given), given, strict=False)
-        ]
+        made = replay(step, of_active(going, given, flags, size))
+        after = [where(by_example(going, x), new, x) for new, x in zip(made, given, strict=False)]
         goes = logical_and(going, replay(test, [*after, *given[states:]])[0])
     return some, writing.body([going, *given], [goes, *after])
 

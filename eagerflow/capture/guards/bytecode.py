@@ -43,9 +43,10 @@ class Action(NamedTuple):
     """What an instruction does to values that it did not make.
 
     ``verb`` is ``read`` (no more than that), ``iterate`` (the elements), ``use`` (all of it),
-    ``text`` (what it is written as), ``identity`` (which object it is), ``kind`` (what kind of
-    container), ``match`` (a class pattern, with the number of positions and the names), ``truth``,
-    ``contains``, ``call``, ``make`` (a function), ``bind`` (a local), ``return``, or ``store_``
+    ``text`` (what it is written as), ``identity`` (which object it is), ``key`` (likewise, in a
+    set or dict), ``kind`` (what kind of container), ``class`` (what its class does), ``match`` (a
+    class pattern, with the number of positions and the names), ``truth``, ``contains``, ``call``,
+    ``make`` (a function), ``bind`` (a local), ``return``, or ``store_``
     and what: ``attribute``, ``item``, ``global``, ``deref``.
     """
 
@@ -89,7 +90,8 @@ EFFECTS: dict[str, tuple[tuple[str, ...], str | None, tuple[str, ...]]] = {
         ("_", None, "name"): "LOAD_FROM_DICT_OR_GLOBALS",
         ("a", None, "derived"): """
             CHECK_EG_MATCH CHECK_EXC_MATCH GET_AITER GET_AWAITABLE LOAD_SPECIAL YIELD_VALUE""",
-        ("a", None, "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH PUSH_EXC_INFO",
+        ("a", None, "derived derived"): "PUSH_EXC_INFO",
+        ("a", "class", "derived derived"): "BEFORE_ASYNC_WITH BEFORE_WITH",
         ("a", None, "a"): "LIST_TO_TUPLE",
         ("a", None, "a attribute"): "IMPORT_FROM",
         ("_ _", None, ""): "END_ASYNC_FOR",
@@ -409,13 +411,18 @@ class Interpreter:
     def _append(self, x: Any) -> None:
         parts = self.take(2 if x.opname == "MAP_ADD" else 1)
         self.act("use", *parts)
+        if x.opname != "LIST_APPEND":
+            self.act("key", parts[0])
         self._grow(x.arg, parts[-1], "grown")
 
     @_on("BUILD_LIST BUILD_TUPLE BUILD_SET BUILD_STRING BUILD_SLICE BUILD_MAP BUILD_CONST_KEY_MAP")
     def _build(self, x: Any) -> None:
         count = {"BUILD_MAP": 2 * x.arg, "BUILD_CONST_KEY_MAP": x.arg + 1}.get(x.opname, x.arg)
+        parts = self.take(count)
+        if x.opname in ("BUILD_SET", "BUILD_MAP"):
+            self.act("key", *(parts if x.opname == "BUILD_SET" else parts[::2]))
         # Who looks at the new container looks at what it was made of.
-        self.push(self.value("built", parts=self.take(count)))
+        self.push(self.value("built", parts=parts))
 
     @_on("FORMAT_VALUE")
     def _format(self, x: Any) -> None:
@@ -474,10 +481,21 @@ class Interpreter:
             function = lower
         else:  # the upper one is the first argument
             function, arguments = lower, (upper, *arguments)
+        if not arguments and function.kind == "global" and function.name == "super":
+            arguments = self._arguments_of_super()
         names, self.names = self.names, ()
         value = self.value("call", names, (function, *arguments))
         self.act("call", value)
         self.push(value)
+
+    def _arguments_of_super(self) -> tuple[Expression, ...]:
+        """What ``super()`` finds by itself: the class of the method, and its first argument."""
+        code = self.code
+        if "__class__" not in self.cells or not code.co_argcount:
+            return ()
+        own = code.co_varnames[0]
+        kind = "deref" if own in self.cells else "local"
+        return self.value("deref", "__class__"), self.value(kind, own)
 
     @_on("CALL")
     def _plain_call(self, x: Any) -> None:

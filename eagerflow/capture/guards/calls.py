@@ -169,6 +169,7 @@ def _read(call: Call) -> list[Found]:
         return _read_class(call)
     own = method_of(f, "__call__")
     if own is not None:
+        call.evaluator.guards.class_lookup(f, "__call__")
         method = call.function._replace(value=MethodType(own, f))
         return _read_method(call._replace(function=method))
     return _read_unwatched(call)
@@ -381,6 +382,7 @@ def _read_class(call: Call) -> list[Found]:
     if issubclass(cls, threading.Thread):
         evaluator.guards.refuse("thread", f"{name}()")
     evaluator.guards.class_state(cls)
+    evaluator.guards.class_lookup(cls, "__call__")
     if _has_watched_functions(cls):
         call.pass_on()
         return call.deferred_result()
@@ -542,7 +544,7 @@ def _read_container_method(call: Call, method: str, owner: Found) -> list[Found]
         elif owner.external:
             result = evaluator.parts(owner)
     if method in _CHANGING_METHODS:
-        evaluator.guards.before_change(owner)
+        evaluator.guards.before_change(owner, True)
     if method not in _STORING_METHODS:
         for argument in arguments:
             evaluator.each(argument, evaluator.iterate)
@@ -580,6 +582,16 @@ def _each(do: str, mark: Callable[[Call], None]) -> Reads:
     return reads
 
 
+def _identity(call: Call) -> None:
+    """Which object a value is: ``id``, or whether two are one."""
+    call.has_no_parts()
+    if call.function.value is id:
+        call.each(call.evaluator.key)
+    elif len(call.arguments) == 2:
+        call.evaluator.aliases(*call.arguments)
+    call.each(call.evaluator.identity)
+
+
 def _isinstance(call: Call) -> None:
     """Whether an object or a class belongs to a class, which may ask others, or be asked."""
     call.has_no_parts()
@@ -604,13 +616,8 @@ def _type(call: Call) -> list[Found]:
 
 
 def _super(call: Call) -> list[Found]:
-    evaluator, code = call.evaluator, call.evaluator.run.code
-    if call.arguments:
-        classes, objects = call.values(0), [found.value for found in call.values(1)]
-    else:
-        classes = evaluator.evaluate(Expression("deref", "__class__"))
-        objects = [evaluator.values.get(code.co_varnames[0] if code.co_argcount else "")]
-    return evaluator.supers([found.value for found in classes], objects)
+    classes, objects = ([found.value for found in call.values(i)] for i in range(2))
+    return call.evaluator.supers(classes, objects)
 
 
 def _vars(call: Call) -> list[Found]:
@@ -664,7 +671,7 @@ _BUILT_INS: dict[Reads, list[Any]] = {
     Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
     _getattr: [getattr, hasattr, object.__getattribute__],
     _each("length", Call.has_no_parts): [len],
-    _each("identity", Call.has_no_parts): [id, operator.is_, operator.is_not],
+    _identity: [id, operator.is_, operator.is_not],
     _isinstance: [isinstance, issubclass],
     _callable: [callable],
     _each("iterate", Call.is_iterator): [iter],

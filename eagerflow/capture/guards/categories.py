@@ -122,6 +122,10 @@ CANNOT = {
         "while another function traces, what is read is not seen",
         "set trace functions outside of captured functions",
     ),
+    "alias": (
+        "a later call may have one object where this one has two",
+        "compare what they hold, or pass a bool that says so",
+    ),
     "opaque": (
         "it cannot be compared: it has neither attributes nor a value",
         "pass what you need of it as an argument",
@@ -174,6 +178,10 @@ def _category(cls: type) -> str:
     if is_value_class(cls):
         return "plain"
     return "object" if _has_attributes(cls) else "opaque"
+
+
+SETTINGS_OF_VARIABLES = frozenset({"aggregation", "constraint", "name", "trainable"})
+"""Attributes of Variables that a function may read and that can change."""
 
 
 def is_key(value: Any) -> bool:

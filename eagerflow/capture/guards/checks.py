@@ -83,8 +83,9 @@ def _row(guard: Any) -> tuple[str, tuple[Any, ...]]:
         return ("item", (holder, key, value)) if present else ("presence", (holder, key, False))
     if access == "item" and present and type(holder) in (list, tuple) and type(key) is int:
         return "item", (holder, key, value)
-    if access == "member" and present:
-        return "item", (vars(holder), key, value)
+    if access == "member":
+        names = vars(holder)
+        return ("item", (names, key, value)) if present else ("presence", (names, key, False))
     if access in ("attribute", "__defaults__") or (access == "cell" and present):
         key = "cell_contents" if access == "cell" else key
         return ("method" if method else "attribute"), (holder, key, value)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture.guards.categories import is_value_class
+from eagerflow.visitors import pass_on
 
 
 class _Absent:
@@ -49,7 +50,8 @@ def _same_state(a: Any, b: Any) -> bool:
     """Whether two values would be pickled alike, which tells all that they hold."""
     try:
         return _alike(a.__reduce_ex__(4), b.__reduce_ex__(4))
-    except Exception:  # it cannot be pickled
+    except Exception as error:  # it cannot be pickled
+        pass_on(error)
         return False
 
 

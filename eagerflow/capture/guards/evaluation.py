@@ -15,7 +15,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType, ModuleType
+from types import BuiltinFunctionType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -24,9 +24,11 @@ from eagerflow.capture.guards import calls
 from eagerflow.capture.guards.bytecode import Action, Expression
 from eagerflow.capture.guards.categories import (
     PLAIN,
+    SETTINGS_OF_VARIABLES,
     category,
     is_key,
     is_standard,
+    is_user_class,
     keeps_parts_inside,
 )
 from eagerflow.capture.guards.equality import ABSENT
@@ -37,6 +39,7 @@ from eagerflow.capture.guards.lookup import (
     MISSING,
     Found,
     Run,
+    computes,
     functions_in,
     is_watched,
     lookup_attribute,
@@ -63,6 +66,7 @@ _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
 # What is done with each value that an action is about, by its verb.
 _LOOKING = {
     "identity": "identity",
+    "key": "key",
     "iterate": "iterate",
     "text": "operand",
     "truth": "truth",
@@ -129,6 +133,8 @@ class Evaluator:
         elif verb in ("read", "call"):
             self.evaluate(parts[0])
         elif verb in _LOOKING:
+            if verb == "identity":
+                self.aliases(*parts)
             for part in parts:
                 self.each(part, getattr(self, _LOOKING[verb]))
                 if verb == "text":
@@ -136,6 +142,8 @@ class Evaluator:
         elif verb == "kind":
             self.classes(parts[0])
             self.subclass_registry()
+        elif verb == "class":
+            self.classes(parts[0])
         elif verb == "match":
             self.match(parts[0], parts[1], *action.name)
         elif verb == "contains":
@@ -182,6 +190,8 @@ class Evaluator:
             targets = [(("cell", id(cell), None), cell) for cell in cells]
         else:
             keys = self.evaluate(action.parts[1])
+            for key in keys:
+                self.key(key)
             for found in self.evaluate(action.parts[0]):
                 self.guards.before_change(found)
                 if len(keys) == 1 and is_key(keys[0].value):
@@ -347,11 +357,10 @@ class Evaluator:
             self.guards.numeric_settings(value)
             found = getattr(value, name, None) if type(value) in PLAIN else None
             return [Found(found, external, full)] if callable(found) else []
-        if kind == "tensor":
-            if isinstance(value, Variable) and name in ("name", "trainable"):
-                held = getattr(value, name)
-                self.guards.add("attribute", full, "attribute", value, name, held, external)
+        if kind == "tensor" and not self._is_own_of_variable(value, name):
             return []
+        if type(value) is super and name != "__class__":
+            return self._of_super(value, name, offset)
         if name == "__dict__" and isinstance(value, type):
             return self.guards.found(vars(value), True, full)
         what, found = lookup_attribute(value, name)
@@ -361,7 +370,7 @@ class Evaluator:
             return self._missing(owner, name, found, offset)
         if not external and kind == "object":
             external = self._is_from_class(owner, name, found)
-        own = name in own_names(value) or category(found) == "plain"
+        own = name in own_names(value) or category(found) == "plain" or kind == "tensor"
         if (kind not in ("object", "code", "container") and not own) or what == FRESH:
             if not callable(found):
                 self.use(owner, ATTRIBUTES)
@@ -375,6 +384,27 @@ class Evaluator:
         guarded = self.guards.add("attribute", full, "attribute", value, name, found, external)
         return self.guards.found(found, guarded and external, full)
 
+    def _is_own_of_variable(self, value: Any, name: str) -> bool:
+        """Whether an attribute is a setting of a Variable, or of the user's own class."""
+        if not isinstance(value, Variable):
+            return False
+        cls = type(value)
+        self.guards.class_lookup(value, name)
+        by_user = any(name in vars(base) for base in cls.__mro__ if is_user_class(base))
+        return by_user or name in SETTINGS_OF_VARIABLES or name in own_names(value)
+
+    def _of_super(self, value: Any, name: str, offset: int) -> list[Found]:
+        """An attribute of ``super()``: what the bases behind a class have."""
+        full = f"super().{name}"
+        cls, after = value.__self_class__, value.__thisclass__
+        raw = ABSENT if cls is None else self.guards.members(cls, name, after)
+        if raw is ABSENT:
+            return []
+        self.monitor.register(raw, True)
+        if type(raw) is property or computes(raw):
+            return self.deferred_result(offset, full)
+        return self.guards.found(getattr(value, name), True, full)
+
     def _is_from_class(self, owner: Found, name: str, found: Any) -> bool:
         """Whether an object that the trace makes has an attribute from its class, from before."""
         cls = type(owner.value)
@@ -387,6 +417,8 @@ class Evaluator:
         """An attribute that Python code gives; the user's is watched while it runs."""
         value, external, label = owner
         full = f"{label}.{name}"
+        hook = type(type(value).__getattribute__) is FunctionType
+        self.guards.class_lookup(value, "__getattribute__" if hook else name)
         if isinstance(raw, functools.cached_property):
             self.monitor.register(raw.func, True)
             if name in getattr(value, "__dict__", ()):  # it has run by now
@@ -397,6 +429,8 @@ class Evaluator:
                 return self.guards.found(held, guarded and external, full)
             self.pending = True
             return []
+        if not hook and not hasattr(type(raw), "__set__") and name not in own_names(value):
+            self.guards.add("attribute", full, "own", value, name, ABSENT, external)
         functions = functions_in(raw) or functions_in(getattr(type(raw), "__get__", None))
         self.monitor.register(raw, external)
         if isinstance(raw, functools.singledispatchmethod):
@@ -416,9 +450,13 @@ class Evaluator:
         if isinstance(value, ModuleType):  # its __getattr__ may load it when the line runs
             if not self.run.trusted:
                 self.guards.add("attribute", full, "own", value, name, ABSENT)
+                getter = vars(value).get("__getattr__", ABSENT)
+                getter_name = f"{label}.__getattr__"
+                self.guards.add("attribute", getter_name, "own", value, "__getattr__", getter)
             self.pending = True
             return []
-        if category(value) == "container" and not (external and hasattr(value, "__dict__")):
+        kind = category(value)
+        if kind == "container" and not (external and hasattr(value, "__dict__")):
             return []  # it cannot get attributes, or nobody else can give it some
         if getter is None:
             self.guards.add("attribute", full, "attribute", value, name, ABSENT, external)
@@ -428,6 +466,10 @@ class Evaluator:
         if isinstance(value, dict):
             return self.item(owner, [Found(name, False, repr(name))], offset)
         self.monitor.register(getter, external)
+        self.guards.class_lookup(value, name)
+        self.guards.class_lookup(value, "__getattr__")
+        if external and kind != "container" and not any(map(is_watched, functions_in(getter))):
+            return self.guards.call(full, getattr, value, name)
         return self.deferred_result(offset, full)
 
     # Items --------------------------------------------------------------------------------------
@@ -576,6 +618,20 @@ class Evaluator:
         """It is asked which object a value is: an equal one is another."""
         if category(found.value) == "plain" or type(found.value) in (tuple, frozenset):
             self.monitor.by_identity.append(found.value)
+
+    def aliases(self, *parts: Expression) -> None:
+        """It is asked whether values are one object: which arguments are is not known."""
+        own = self.monitor.remade
+        sides = [[f for f in self.evaluate(part) if id(f.value) in own] for part in parts]
+        for a, b in itertools.product(*sides):
+            if a.value is not b.value:
+                self.guards.refuse("alias", f"whether {a.name} is {b.name}", f"{a.name}, {b.name}")
+
+    def key(self, found: Found) -> None:
+        """A value is known by who it is: in a set, or as the key of a dict."""
+        own = self.monitor.remade
+        if id(found.value) in own and len(own) > 1:
+            self.guards.refuse("alias", f"which object {found.name} is", found.name)
 
     def classes(self, expression: Expression) -> None:
         """The class of a value is asked for, or what that says."""

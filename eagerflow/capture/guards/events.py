@@ -22,10 +22,10 @@ from typing import Any
 from eagerflow.capture.guards.callables import TRACES
 from eagerflow.capture.guards.effects import STARTING, starter, starts_thread
 from eagerflow.capture.guards.lookup import CORE, FOREIGN, origins
-from eagerflow.capture.visitors import came, visitors
 from eagerflow.errors import CaptureError
 from eagerflow.guard import in_one_call
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.visitors import came, visitors
 
 Monitor = Any  # imports this module
 

@@ -19,6 +19,7 @@ from eagerflow.capture.guards.equality import ABSENT, WeakValue, same
 from eagerflow.capture.guards.lookup import value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
+from eagerflow.visitors import pass_on
 
 # What guards read -------------------------------------------------------------------------------
 
@@ -36,6 +37,7 @@ def result_of(f: Any, arguments: Any) -> Any:
     try:
         return f(*arguments)
     except Exception as error:
+        pass_on(error)
         return type(error)
 
 
@@ -176,7 +178,8 @@ class Guard:
             return True
         try:
             return self._is_as_expected(self.now())
-        except Exception:  # code of the user's that a check runs, such as a property set since
+        except Exception as error:  # code of the user's that a check runs, as a property set since
+            pass_on(error)
             return False
 
     def _is_as_expected(self, now: Any) -> bool:
@@ -236,7 +239,8 @@ class Ledger:
         try:
             if any(map(call, self._checks)):
                 return self._search()
-        except Exception:  # something is gone: the search finds which
+        except Exception as error:  # something is gone: the search finds which
+            pass_on(error)
             return self._search()
         if self._left > 0:
             self._left -= 1

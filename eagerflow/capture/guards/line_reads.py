@@ -15,6 +15,7 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from eagerflow.capture.guards.bytecode import Action, Expression, Interpreter
+from eagerflow.capture.guards.categories import SETTINGS_OF_VARIABLES
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -146,7 +147,9 @@ def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | 
     return None
 
 
-_OF_TENSORS = {*dir(Tensor), *dir(Variable), "__name__", "__qualname__"} - {"trainable"}
+_OF_TENSORS = {*dir(Tensor), *dir(Variable), "__name__", "__qualname__"} - {
+    *SETTINGS_OF_VARIABLES - {"name"}
+}
 
 
 def _root(expression: Expression) -> str:

@@ -126,10 +126,10 @@ def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
         if type(raw) is property:
             return COMPUTED, raw
         raw = _raw(value, name)
-        if type(raw) is not property and _computes(raw):
+        if type(raw) is not property and computes(raw):
             return COMPUTED, raw
     elif type(raw) is property or (
-        _computes(raw) and (hasattr(type(raw), "__set__") or name not in own_names(value))
+        computes(raw) and (hasattr(type(raw), "__set__") or name not in own_names(value))
     ):
         return COMPUTED, raw
     getter: Any = cls.__getattribute__
@@ -144,7 +144,7 @@ def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
     return (VALUE if same(found, getter(value, name)) else FRESH), found
 
 
-def _computes(raw: Any) -> bool:
+def computes(raw: Any) -> bool:
     """Whether a descriptor runs Python code when it is asked for its value."""
     return type(getattr(type(raw), "__get__", None)) is FunctionType
 

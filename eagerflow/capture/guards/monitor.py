@@ -18,6 +18,7 @@ import gc
 import inspect
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from sys import getrefcount
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -25,7 +26,13 @@ from typing import Any
 import numpy as np
 
 from eagerflow import tree
-from eagerflow.capture.guards.categories import CANNOT, category
+from eagerflow.capture.guards.categories import (
+    CANNOT,
+    category,
+    is_class_statement,
+    is_symbolic,
+    is_user_class,
+)
 from eagerflow.capture.guards.effects import is_output
 from eagerflow.capture.guards.equality import ABSENT
 from eagerflow.capture.guards.evaluation import Evaluator
@@ -40,7 +47,7 @@ from eagerflow.capture.guards.lookup import (
     origins,
     value_of_cell,
 )
-from eagerflow.capture.guards.snapshot import Snapshot
+from eagerflow.capture.guards.snapshot import Snapshot, attributes_of
 from eagerflow.capture.leaks import observers
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.guard import ScopeGuard
@@ -102,6 +109,10 @@ class Monitor(ScopeGuard):
         self._seen: set[Any] = set()
         self._kept: dict[int, Any] = {}  # so that identities stay what they are
         self._collections: list[Any] = list(vars(self).values())  # all that holds what was seen
+        self.changed_at: dict[int, str] = {}  # where the run has changed a container first
+        self.arguments: dict[int, Any] = {}  # objects that were passed, and their containers
+        self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that stand for those passed
+        self._collections += [self.arguments, self.remade]
         self.function = function
         self.name = getattr(function, "__qualname__", None) or getattr(
             function, "__name__", type(function).__name__
@@ -114,6 +125,9 @@ class Monitor(ScopeGuard):
         self.first: Any = None  # the frame that has entered this monitor
         self._roots = {id(f.__code__) for f in functions_in(function)}
         self.register(function, True)
+        if isinstance(function, partial):
+            for held in (*function.args, *function.keywords.values()):
+                self.mark_external(held)
 
     def acquire(self) -> None:
         """Begin to monitor this thread."""
@@ -151,7 +165,9 @@ class Monitor(ScopeGuard):
         return self._problem if self.failure in (None, _ABANDONED, _ASIDE) else self.failure
 
     def _made_ledger(self, undisturbed: bool) -> Ledger:
-        guards = list(self.guards.values())
+        self._hold_assigned()
+        own = self.remade.keys() - self._external.keys()
+        guards = [guard for guard in self.guards.values() if id(guard.holder) not in own]
         if not undisturbed:
             what = "a debugger took over while tracing"
             guards.append(Guard("watch", what, "disturbed", None, None, "not complete"))
@@ -284,6 +300,25 @@ class Monitor(ScopeGuard):
                 expected="plain values, containers of them, small arrays, Tensors, Variables",
             )
 
+    def add_members(
+        self, cls: type, name: str, place: tuple[str, int | None], after: type | None = None
+    ) -> Any:
+        """What a class finds under a name among its bases, with guards that it finds the same.
+
+        ``after`` is the class behind which ``super`` begins to search.
+        """
+        order = cls.__mro__
+        if len(order) > 2:  # bases of a class that has none but object cannot be replaced
+            label = f"{cls.__name__}.__mro__"
+            self.add("class", label, "attribute", cls, "__mro__", order, place, True)
+        for base in order if after is None else order[order.index(after) + 1 :]:
+            raw = vars(base).get(name, ABSENT)
+            if is_class_statement(base) and (raw is not ABSENT or is_user_class(base)):
+                self.add("class", f"{base.__name__}.{name}", "member", base, name, raw, place, True)
+            if raw is not ABSENT:
+                return raw
+        return ABSENT
+
     # What the interpreter tells -----------------------------------------------------------------
 
     def enter(self, frame: Any, thread: Thread) -> Run | None:
@@ -307,12 +342,38 @@ class Monitor(ScopeGuard):
             # What an argument holds was there before; its own lists and dicts are made anew.
             for leaf in tree.flatten(_arguments_of(frame))[0]:
                 self.mark_external(leaf)
+            self._find_arguments(_arguments_of(frame))
         if origins[code.co_filename] == LAYERS:
             return self._enter_own(frame, program, thread)
         run = Run(frame, program, {})
         self._find_function(frame, run)
         run.root = root
         return run
+
+    def _find_arguments(self, parts: Iterable[Any]) -> None:
+        """Note what was passed, with what lists and dicts hold, and the containers of objects."""
+        own = getattr(self.function, "__self__", self.function)
+        for part in parts:
+            kind = category(part)
+            if is_symbolic(part):
+                self.remade[id(part)] = part
+            elif isinstance(part, list | tuple | dict):
+                self.remade[id(part)] = part
+                self._find_arguments(part.values() if isinstance(part, dict) else part)
+            elif kind in ("container", "object") and part is not own:
+                self.arguments[id(part)] = part
+                held = attributes_of(part).values() if kind == "object" else ()
+                self.arguments.update({id(x): x for x in held if category(x) == "container"})
+
+    def _hold_assigned(self) -> None:
+        """Guards that objects among the arguments keep what the trace has given them."""
+        for (access, *key), holder in self._assigned.items():
+            if access == "attribute" and id(holder) in self.arguments:
+                name, value = key[1], READERS[access](holder, key[1])
+                label = f"{type(holder).__name__}.{name}"
+                guard = Guard("attribute", label, access, holder, name, value)
+                self.guards.setdefault((access, *key), guard)
+                self._loose.append(guard)
 
     def _enter_own(self, frame: Any, program: Program, thread: Thread) -> Run | None:
         """A function of eagerflow's layers begins.
@@ -483,14 +544,15 @@ class Monitor(ScopeGuard):
         cls = own if isinstance(own, type) else type(own)
         if category(own) in ("plain", "tensor") or cls.__module__ == "builtins":
             return None
+        after: type | None = None
         for base in cls.__mro__:
             raw = vars(base).get(code.co_name)
             for f in functions_in(raw):
                 if f.__code__ is code:
-                    name = f"{base.__name__}.{code.co_name}"
                     place = code.co_filename, code.co_firstlineno
-                    self.add("function", name, "member", base, code.co_name, raw, place, True)
+                    self.add_members(cls, code.co_name, place, after)
                     return f
+            after = base if raw is not None else after
         return None
 
     def _guard_function(self, f: FunctionType, run: Run) -> None:

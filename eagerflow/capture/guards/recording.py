@@ -156,14 +156,22 @@ class GuardBuilder:
             self.monitor.refuse_size(name, value, self.place, str(error))
             return None
 
-    def before_change(self, found: Found) -> None:
-        """The trace changes a container: take a snapshot first, in case that it is read later."""
+    def before_change(self, found: Found, by_method: bool = False) -> None:
+        """The trace changes a container: take a snapshot first, in case that it is read later.
+
+        What an argument held matters by itself where a method changes it (``by_method``): a later
+        call would change it again.
+        """
         value, external, name = found
         mutated = self.monitor.mutated
+        if category(value) == "container":
+            self.monitor.changed_at.setdefault(id(value), self.place)
         if external and category(value) == "container" and id(value) not in mutated:
             held = self._snapshot(name, value, PARTS, lambda kind, part: None)
             if held is not None:
                 mutated[id(value)] = held
+        if by_method and id(value) in mutated and id(value) in self.monitor.arguments:
+            self.contents(found, PARTS)
 
     # Calls --------------------------------------------------------------------------------------
 
@@ -209,6 +217,18 @@ class GuardBuilder:
         if self.run.trusted or not is_user_class(cls) or self.monitor.covers("class", cls, key):
             return
         self.add("class", cls.__name__, "class", cls, key, state_of_class(cls, key))
+
+    def members(self, cls: type, name: str, after: type | None = None) -> Any:
+        """What a class, or ``super`` behind one of its bases, finds under a name."""
+        return self.monitor.add_members(cls, name, (self.run.file, self.line), after)
+
+    def class_lookup(self, value: Any, name: str) -> None:
+        """Guards about where the class of a value has an attribute; of a class, it and its own."""
+        if self.run.trusted:
+            return
+        for cls in (type(value), value) if isinstance(value, type) else (type(value),):
+            if is_user_class(cls):
+                self.members(cls, name)
 
     # Surroundings -------------------------------------------------------------------------------
 

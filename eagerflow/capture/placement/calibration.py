@@ -31,6 +31,7 @@ from eagerflow.plan.plan import Plan
 from eagerflow.runtime.measured import remembered
 from eagerflow.runtime.processor import processor_name
 from eagerflow.spec import TensorSpec
+from eagerflow.visitors import pass_on
 
 TIMED_INSTRUCTIONS = {
     "exp": ("exp2", "expm1", "sigmoid"),
@@ -115,7 +116,8 @@ def _elements(place: Device, call: float) -> dict[str, float]:
         own = place.backend.bind(op, x.dtype)
         try:
             taken = _time(place, partial(own, *[x] * len(op.data), **op.attributes), 0.0)
-        except Exception:  # an op of integers, or one that needs more: its stated cost is used
+        except Exception as error:  # an op of integers, or one that needs more: as it states
+            pass_on(error)
             continue
         found[op.name] = max(taken - call, 1e-7) / _TIMED_ELEMENTS
     return found

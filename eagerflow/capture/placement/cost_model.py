@@ -19,6 +19,7 @@ from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
 from eagerflow.op import Missing
 from eagerflow.ops.nn import convolution, pooling
+from eagerflow.visitors import pass_on
 
 POOLING_OPS = frozenset(getattr(pooling, name).op for name in pooling.__all__)
 """Contractions that are no products: they look at each window of an array."""
@@ -212,7 +213,8 @@ def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
     elements = float(max([v.size for v in values], default=1))
     try:
         flops = float(stated_cost(node).flops)
-    except Exception:  # a rule that does not know such arguments must not stop a placement
+    except Exception as error:  # a rule that does not know such arguments stops no placement
+        pass_on(error)
         flops = elements
     found = Work(flops, float(sum(map(nbytes, values))), elements)
     if known is not None:

@@ -33,9 +33,10 @@ from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import all_values, bodies_of, nodes_within
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import to_device
-from eagerflow.plan.in_place import MIN_IN_PLACE_BYTES, write_of
+from eagerflow.plan.in_place import write_of
 from eagerflow.plan.plan import Plan
 from eagerflow.runtime.properties import cached_property
+from eagerflow.variable import MIN_OWNED_BYTES
 
 MIN_SHARED_SECONDS = 5e-5  # of a node, from which it pays to let other devices run beside it
 MIN_SLACK_SECONDS = 2e-5  # that a value may come late without the begin of a new piece
@@ -214,7 +215,7 @@ def _writes_part(node: Node, array: Value) -> bool:
     return (
         node.op.writes is not None
         and node.inputs[0] is array
-        and nbytes(array) >= MIN_IN_PLACE_BYTES
+        and nbytes(array) >= MIN_OWNED_BYTES
         and all(type(x) is Value for x in node.inputs)
         and write_of(node) is not None
     )

@@ -25,6 +25,7 @@ from eagerflow.op import MAX_DEPTH, Op, ops
 from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
+from eagerflow.visitors import pass_on
 
 _SPLIT, _UNSTACK = split.op, unstack.op  # type: ignore[attr-defined]
 _MAX_CACHED_ROWS = 10_000  # of a table, which are kept after they were read
@@ -536,7 +537,8 @@ def _complete(node: Node) -> None:
     specs = [x.spec if type(x) is Value else x for x in node.inputs]
     try:
         found = node.op.infer(*specs, **node.attributes)
-    except Exception:  # the check of the whole graph says why
+    except Exception as error:  # the check of the whole graph says why
+        pass_on(error)
         return
     for i in range(len(node.outputs), len(found)):
         new = Value(f"{node.name}:{i}", found[i].shape, found[i].dtype, None, node, i)

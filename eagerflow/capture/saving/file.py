@@ -54,6 +54,7 @@ from eagerflow.graph.state import State, declared
 from eagerflow.guard import OpenFile
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
+from eagerflow.visitors import pass_on
 
 Fill = Callable[[int, memoryview], int]
 """``fill(start, memory)`` copies bytes of a file into memory and says how many there were."""
@@ -271,6 +272,7 @@ def _keeps_rules(graph: Graph) -> None:
     except (EagerflowError, MemoryError):
         raise
     except Exception as error:  # rules of ops, also of those from elsewhere, may meet anything
+        pass_on(error)
         fail(f"the graph breaks a rule: {_short(str(error))}")
 
 

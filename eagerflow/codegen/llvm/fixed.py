@@ -190,7 +190,7 @@ class FixedCall:
                 array.fill(neutral)
         else:
             given = [*map(id, inputs), *map(id, outputs)]
-        job.arrays[:] = given
+        job.objects[:] = given
         helpers = min(self.threads - 1, threads.helpers()) if self.threads > 1 else 0
         if helpers:
             differs: int = jobs.functions().fill_if_fit(job.address)

@@ -197,6 +197,10 @@ class Taking:
         return found
 
 
+class LayoutError(Exception):
+    """An array differs in type or strides from those that a job was made for."""
+
+
 class Job:
     """A kernel with all that one run at a time needs besides its arrays.
 
@@ -253,7 +257,8 @@ class Job:
         self.taken = self.run = [self.address]
         # What is written with each call: one object for each operand.
         first = self.address + 8 * (HEAD_WORDS + (_COLUMNS - 1) * count)
-        self.arrays: Any = (ctypes.c_int64 * count).from_address(first)
+        self.objects: Any = (ctypes.c_int64 * count).from_address(first)
+        self.arrays: tuple[Any, ...] = ()
         self.held = self.words, frame, counters, own, looked, held
 
     @property
@@ -268,11 +273,20 @@ class Job:
         for i, place in enumerate(self.places):
             self.words[column + i] = first + place
 
-    def fill(self, arrays: Sequence[Any]) -> int:
-        """Make it ready for arrays, and give 0; 1, and nothing is done, where they differ."""
-        self.arrays[:] = [*map(id, arrays)]
-        found: int = functions().fill_if_fit(self.address)
-        return found
+    def fill(self, arrays: Sequence[Any]) -> None:
+        """Make it ready for these arrays, all that it has, and hold them until ``clear``.
+
+        Raises LayoutError, and is ready for nothing, where one has another type or other strides.
+        """
+        self.arrays = ()
+        self.objects[:] = [*map(id, arrays)]
+        if functions().fill_if_fit(self.address):
+            raise LayoutError("an array is laid out in another way than the kernel was made for")
+        self.arrays = tuple(arrays)
+
+    def clear(self) -> None:
+        """Let go of the arrays."""
+        self.arrays = ()
 
 
 def test_job(step: int) -> Job:

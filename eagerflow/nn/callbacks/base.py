@@ -104,6 +104,11 @@ class Callback(Configured):
         """
         return False
 
+    @property
+    def recovers(self) -> bool:
+        """Whether ``recover`` may bring an earlier state back."""
+        return type(self).recover is not Callback.recover
+
 
 hooks = tuple(name for name in vars(Callback) if name.startswith("on_"))
 """The names of the methods that are called."""
@@ -165,6 +170,11 @@ class CallbackList(Callback):
 
     def recover(self, error: TaskLostError) -> bool:
         return any(callback.recover(error) for callback in self.callbacks)
+
+    @property
+    def recovers(self) -> bool:
+        """Whether one of them may bring an earlier state back."""
+        return any(callback.recovers for callback in self.callbacks)
 
     def set_model(self, model: Any) -> None:
         super().set_model(model)

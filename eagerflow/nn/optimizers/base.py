@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
+import numpy as np
+
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.devices import Kind
@@ -52,7 +54,8 @@ class Optimizer(Configured):
     by ``loss_scale_factor``, by which ``scale_loss`` multiplies the loss. With
     ``gradient_accumulation_steps``, that many calls of ``apply`` are one step, along the mean of
     their gradients. A subclass gives ``slots``, in groups (names of the state it keeps for each
-    variable), and ``update``.
+    variable), and ``update``. Copies and pickles have state for copies of the Variables: copy an
+    optimizer together with these, ``copy.deepcopy((model, optimizer))``.
 
     >>> w = ef.Variable([1.0, 2.0])
     >>> optimizer = ef.nn.optimizers.SGD(learning_rate=0.5)
@@ -63,6 +66,7 @@ class Optimizer(Configured):
 
     slots: tuple[str, ...] = ()
     late_slots: tuple[str, ...] = ()  # those that stand behind all others in ``variables``
+    _is_copy = False
     by_rows = False  # whether a step may be made for some rows alone, as ``update`` has no others
 
     weight_decay: float | None
@@ -103,9 +107,10 @@ class Optimizer(Configured):
         if isinstance(self._rate, Variable):
             self._rate.name = f"{self.name}/learning_rate"
         self._iterations = Variable(0, f"{self.name}/iterations", trainable=False)
-        self._state: dict[int, tuple[Variable, dict[str, Variable]]] = {}
-        self._changed_so_far: set[int] = set()
-        self._excluded: tuple[frozenset[int], tuple[str, ...]] = (frozenset(), ())
+        # Tables of Variables are keyed by the Variables themselves: copies and pickles keep them.
+        self._state: dict[Variable, dict[str, Variable]] = {}
+        self._changed_so_far: set[Variable] = set()
+        self._excluded: tuple[frozenset[Variable], tuple[str, ...]] = (frozenset(), ())
 
     # Numbers ---------------------------------------------------------------------------------
 
@@ -166,19 +171,37 @@ class Optimizer(Configured):
         own = [self._iterations] + ([self._rate] if isinstance(self._rate, Variable) else [])
         groups = (("average",), ("gradient_accumulator",), self.slots)
         for group in (*groups, *((name,) for name in self.late_slots)):
-            own += [s[name] for _, s in self._state.values() for name in group if name in s]
+            own += [s[name] for s in self._state.values() for name in group if name in s]
         return own
 
     def build(self, variables: Iterable[Variable]) -> None:
         """Make the state for these variables, where there is none yet."""
         for variable in variables:
-            if id(variable) not in self._state:
+            if variable not in self._state:
+                if self._is_copy:
+                    self._refuse_original(variable)
                 slots = {}
                 if self.use_ema:
                     slots["average"] = self._slot(variable, "average")
                 if self.gradient_accumulation_steps is not None:
                     slots["gradient_accumulator"] = self._slot(variable, "gradient_accumulator")
-                self._state[id(variable)] = variable, slots | self.state_for(variable)
+                self._state[variable] = slots | self.state_for(variable)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._is_copy = True
+
+    def _refuse_original(self, variable: Variable) -> None:
+        """Raise for a Variable whose copy has the state, as where an optimizer is copied alone."""
+        alike = variable.name, variable.shape, variable.dtype
+        require(
+            all((v.name, v.shape, v.dtype) != alike for v in self._state),
+            variable.name,
+            "not the Variable that this copy of an optimizer has state for",
+            self.name,
+            "variables",
+            "the copies made with it: copy.deepcopy((model, optimizer))",
+        )
 
     def state_for(self, variable: Variable) -> dict[str, Variable]:
         """New state for one variable; all zeros, unless a subclass has it otherwise."""
@@ -187,22 +210,22 @@ class Optimizer(Configured):
     def _slot(
         self, variable: Variable, name: str, value: float = 0.0, shape: Any = None
     ) -> Variable:
-        shape = variable.shape if shape is None else shape
-        whole = ops.full(shape, value, dtype=variable.dtype, device=str(variable.device))
-        return Variable(whole, f"{self.name}/{variable.name}/{name}", trainable=False)
+        whole = np.full(variable.shape if shape is None else shape, value, variable.dtype)
+        label = f"{self.name}/{variable.name}/{name}"
+        return Variable(whole, label, trainable=False, device=variable.device)
 
     def has_changed(self, variable: Variable) -> bool:
         """Whether a step has changed this variable."""
-        return id(variable) in self._changed_so_far
+        return variable in self._changed_so_far
 
     def _begin(self, pairs: list[Pair], variables: Sequence[Variable]) -> None:
         """Make the state for these variables, unless an earlier step has."""
-        if any(id(variable) not in self._changed_so_far for _, variable in pairs):
+        if any(variable not in self._changed_so_far for _, variable in pairs):
             self.build(variables)
-            self._changed_so_far |= {id(variable) for _, variable in pairs}
+            self._changed_so_far |= {variable for _, variable in pairs}
 
     def _slots(self, variable: Variable) -> dict[str, Variable]:
-        return self._state[id(variable)][1]
+        return self._state[variable]
 
     # Weights that shrink ---------------------------------------------------------------------
 
@@ -220,12 +243,12 @@ class Optimizer(Configured):
         0.0
         """
         require(not self._state, self.name, "built already", self.name, "var_list", "a new one")
-        self._excluded = frozenset(map(id, var_list or ())), tuple(var_names or ())
+        self._excluded = frozenset(var_list or ()), tuple(var_names or ())
 
     def is_excluded(self, variable: Variable) -> bool:
         """Whether ``exclude_from_weight_decay`` has named a variable."""
-        ids, names = self._excluded
-        return id(variable) in ids or any(re.search(name, variable.name) for name in names)
+        listed, names = self._excluded
+        return variable in listed or any(re.search(name, variable.name) for name in names)
 
     def decay_of(self, variable: Variable) -> float:
         """The weight decay of a variable, 0 if it is excluded."""
@@ -266,7 +289,7 @@ class Optimizer(Configured):
     ) -> dict[Variable, Any]:
         """The same, or only rows of what few rows of change."""
         if variables is None:
-            variables = [variable for variable, _ in self._state.values()]
+            variables = list(self._state)
         pairs = pairs_of(self.name, list(grads), list(variables))
         prepared(self._begin, pairs, variables)
         if self.loss_scale_factor is not None:
@@ -347,7 +370,7 @@ class Optimizer(Configured):
         count: Any = as_tensor(self.iterations)
         stays = ops.where(ops.equal(count, 0), 0.0, self.ema_momentum)
         found: Values = {}
-        for variable, slots in self._state.values():
+        for variable, slots in self._state.items():
             value = new.get(variable, variable.value)
             part = stays.astype(value.dtype)
             mean = part * slots["average"].value + (1 - part) * value
@@ -386,7 +409,7 @@ class Optimizer(Configured):
     @property
     def averages(self) -> dict[Variable, Variable]:
         """The running mean of each variable, where ``use_ema`` keeps one."""
-        return {v: slots["average"] for v, slots in self._state.values() if "average" in slots}
+        return {v: slots["average"] for v, slots in self._state.items() if "average" in slots}
 
     def scale_loss(self, loss: Any) -> Any:
         """The loss of which gradients are to be taken: times ``loss_scale_factor``, if any."""

@@ -71,7 +71,7 @@ def assign_with_rows(values: dict[Variable, Any]) -> None:
     fitted = {v: v.fitted(x) for v, x in values.items() if type(x) is not RowWrite}
     cells = [*fitted, *(w.variable for w in writes)]
     made = [variable.own(tensor) for variable, tensor in fitted.items()]
-    if kernel.can_ask() and all(w.is_on_host for w in writes):
+    if kernel.can_count() and all(w.is_on_host for w in writes):
         parts = {w.variable: w.told() for w in writes}
         if not put_with_parts([*fitted], made, parts):
             return

@@ -13,6 +13,7 @@ from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import NAMES, dtype_of
 from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, four_bits_of
 from eagerflow.runtime.properties import cached_property
+from eagerflow.visitors import pass_on
 
 OLDEST, NEWEST = 7, 28
 """The opset versions of ONNX's own domain that are known; older ones where nothing differs."""
@@ -95,6 +96,7 @@ def _parsed(data: bytes) -> Any:
     try:
         model.ParseFromString(data)
     except Exception as error:  # a DecodeError of protobuf, whose classes differ by version
+        pass_on(error)
         fail("this is not an ONNX model, or a damaged one", received=str(error))
     if not model.HasField("graph"):
         fail("the model has no graph")

@@ -20,6 +20,7 @@ from eagerflow.onnx.writing import linear_algebra
 from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.onnx.writing.random_numbers import DRAWS
 from eagerflow.op import Missing
+from eagerflow.visitors import pass_on
 
 MAX_STEPS = 8  # from an op to those that it consists of
 
@@ -85,6 +86,7 @@ class _Rewriting(Trace):
             error.op, error.at = error.op or node.op.name, node.place or error.at
             raise
         except Exception as error:
+            pass_on(error)
             raise _no_operator(node, f"its body needs arrays: {error}") from error
         return tuple(made) if isinstance(made, list) else made
 

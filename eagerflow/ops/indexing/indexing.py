@@ -33,6 +33,7 @@ from eagerflow.ops.shapes.reshaping import copy_kernels, permute_dims, reshape, 
 from eagerflow.recorder import process, recorder_state
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Operators, Tensor
+from eagerflow.visitors import pass_on
 
 __all__ = ["getitem", "index_scatter"]
 
@@ -305,8 +306,8 @@ def _quick_getitem(self: Any, index: Any, /) -> Any:
                     form = index if cls is int else recorded(index, (), "getitem", None)[0]
                     record(append, _GETITEM, (self,), {"index": form}, y)
             return y
-    except Exception:  # the long way succeeds, or explains, with nothing to say about this one
-        pass
+    except Exception as error:  # the long way succeeds, or explains, with nothing about this one
+        pass_on(error)
     return getitem(self, index)
 
 

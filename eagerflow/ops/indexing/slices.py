@@ -11,6 +11,7 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
+from eagerflow.customs import custom_call
 from eagerflow.dims import product
 from eagerflow.display import summary
 from eagerflow.dtypes import INTEGERS
@@ -25,7 +26,7 @@ from eagerflow.ops.reductions.sorting import searchsorted, sort
 from eagerflow.ops.reductions.unique import unique
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import reshape
-from eagerflow.recorder import custom_call, recorder_state
+from eagerflow.recorder import recorder_state
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 

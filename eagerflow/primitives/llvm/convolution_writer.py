@@ -110,12 +110,12 @@ class ConvolutionWriter(StageWriter):
             code.line(f"br i1 {real}, label %{copy}, label %{clear}")
             code.label(copy)
             start = v.step(image, row, wide.size * self.config.channels * self.itemsize)
-            self._clear(to, left)
+            self.clear(to, left)
             self.copy_positions(start, v.at(to, left), inside)
-            self._clear(v.at(to, end), self.line - end)
+            self.clear(v.at(to, end), self.line - end)
             code.line(f"br label %{after}")
             code.label(clear)
-            self._clear(to, self.line)
+            self.clear(to, self.line)
             code.line(f"br label %{after}")
             code.label(after)
 
@@ -124,7 +124,8 @@ class ConvolutionWriter(StageWriter):
         v, elements = self.v, count * self.config.channels
         self.parts(elements, lambda at, n: v.store(v.load(start, at, n), to, at, n))
 
-    def _clear(self, to: str, size: int) -> None:
+    def clear(self, to: str, size: int) -> None:
+        """Write so many bytes of zeros."""
         v = self.v
         self.parts(size // self.itemsize, lambda at, n: v.store(v.zero, to, at, n))
 

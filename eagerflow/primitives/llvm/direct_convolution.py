@@ -37,13 +37,17 @@ class _DirectWriter(ConvolutionWriter):
         rows = (config.band - 1) * config.high.stride + config.high.extent
         return round_up(rows * self.line, CACHE_LINE_BYTES) + 16 * CACHE_LINE_BYTES
 
-    def copy_seen(self, image: str, first: str, rows: str) -> None:
-        """Copy what ``rows`` rows of an image's results see, from the row ``first`` on."""
+    def copy_seen(self, image: str, first: str, rows: str, beyond: int = 0) -> None:
+        """Copy what ``rows`` rows of an image's results see, from the row ``first`` on.
+
+        So many elements ``beyond`` are zeros.
+        """
         v, high = self.v, self.config.high
         above = v.number("sub", v.number("mul", first, high.stride), high.before)
         seen = v.number("mul", v.number("sub", rows, 1), high.stride)
         seen = v.number("add", seen, high.extent)
         self.copy(v.step(self.pointer("images"), image, self.image_bytes), above, seen)
+        self.clear(v.step("%scratch", seen, self.line), beyond * self.itemsize)
 
 
 class DirectForwardWriter(_DirectWriter):
@@ -159,7 +163,9 @@ class DirectFilterWriter(_DirectWriter):
         self.panel = self.block.vectors * self.v.size
         self.sum_line = self.filters * self.itemsize
         run = self.window if self.whole else self.run
-        self.sum_run = round_up(run, self.block.rows) * self.sum_line
+        rows = round_up(run, self.block.rows)
+        self.read_beyond = rows - run  # elements that the last block of a run reads behind it
+        self.sum_run = rows * self.sum_line
 
     @property
     def sums(self) -> int:
@@ -177,7 +183,7 @@ class DirectFilterWriter(_DirectWriter):
             code.loop("band", "%c0", "%c1", band) as (first, _),
         ):
             rows = v.number("sub", self.least(v.number("add", first, band), "%c1"), first)
-            self.copy_seen(image, first, rows)
+            self.copy_seen(image, first, rows, self.read_beyond)
             given = v.step(v.step(g, image, self.result_bytes), first, self.result_line)
             with code.loop("panel", 0, self.sum_line // self.panel) as (p, _):
                 self._panel(v.step(own, p, self.panel), v.step(given, p, self.panel), rows, p)

@@ -121,15 +121,19 @@ class PackingWriter(StageWriter):
             self._interleave(a, to)
 
     def _copy_rows(self, a: str, to: str) -> None:
-        """Units of a row one behind the other."""
-        v, code, dtype = self.v, self.code, self.terms.a
+        """Units of a row one behind the other; the last block is completed with its last row."""
+        v, code, dtype, high = self.v, self.code, self.terms.a, self.block.rows
         several = self.lanes * self.terms.group
         whole = v.number("mul", v.number("udiv", self.count, several), self.lanes)
-        with code.loop("row", self.first, self.last) as (i, _):
-            here = v.step(a, i, self.given["a_row"])
+        count = v.number("add", v.number("sub", self.last, self.first), high - 1)
+        blocks = v.number("udiv", count, high)
+        end = v.number("add", self.first, v.number("mul", blocks, high))
+        final = v.number("sub", self.last, 1)
+        with code.loop("row", self.first, end) as (i, _):
+            here = v.step(a, self.least(i, final), self.given["a_row"])
             there = v.step(to, v.number("sub", i, self.first), self.row)
-            for first, end, masked in (("0", whole, False), (whole, self.units, True)):
-                with code.loop("vector", first, end, self.lanes) as (k, _):
+            for begin, stop, masked in (("0", whole, False), (whole, self.units, True)):
+                with code.loop("vector", begin, stop, self.lanes) as (k, _):
                     begun = v.number("mul", k, self.terms.group)
                     left = v.number("sub", self.count, begun) if masked else ""
                     mask = self.reader.below(left) if masked else ""

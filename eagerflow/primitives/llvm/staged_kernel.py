@@ -103,9 +103,7 @@ class StagedKernel(Generic[Writer]):
         """Run on a frame that is filled, with the other threads that it counts on."""
         launch, many = machine().launch, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
-        # Each power of two has memory of its own: small kernels leave the large ones' alone.
-        bits = self.scratch.bit_length()
-        own = (lambda: launch.own_scratch(f"program {bits}", 2 << bits)) if bits else None
+        own = launch.scratch_of_segment(self.scratch)
         launch.share(self.function, frame, taken, own, min(many - 1, threads.helpers()))
 
     def job(

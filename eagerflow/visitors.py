@@ -8,15 +8,17 @@ being traced: they get real values, and nothing that they do is recorded or reli
 from __future__ import annotations
 
 import gc
+import inspect
 import signal
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
+from types import CodeType, FrameType
 from typing import Any
 
 from eagerflow.guard import ScopeGuard
-from eagerflow.recorder import with_recorder
+from eagerflow.recorder import Recorder, with_recorder
 
 _SIGNALS = sorted(map(int, signal.valid_signals()))
 # What is inside of ``signal.getsignal``, which turns numbers into names: for each of 64 signals
@@ -61,6 +63,63 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
         _received.discard(self)
 
 
+def pass_on(error: BaseException) -> None:
+    """Raise ``error`` if a signal handler has raised it, so that it is not taken for another's.
+
+    A handler runs on top of any function, and so its error comes out of that one. It is known by
+    its frame, which has been given the frame that it interrupts.
+    """
+    trace = error.__traceback__ and error.__traceback__.tb_next
+    handlers: frozenset[Any] | None = None
+    while trace is not None:
+        frame = trace.tb_frame
+        if handlers is None:
+            handlers = frozenset(map(_code_of, map(_handler_of, _SIGNALS))) - {None}
+        if frame.f_code is _visit.__code__ or frame.f_code in handlers or _interrupts(frame):
+            raise error
+        trace = trace.tb_next
+
+
+def _interrupts(frame: FrameType) -> bool:
+    """Whether a frame has got the one below it as its argument, as handlers of signals do."""
+    code = frame.f_code
+    count = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)
+    if frame.f_back is None or not count:
+        return False
+    values = frame.f_locals
+    names = (*code.co_varnames[: code.co_argcount], *_more(code))
+    given = [values.get(name) for name in names]
+    parts = (x if type(x) is tuple else (x,) for x in given)
+    return any(x is frame.f_back for part in parts for x in part)
+
+
+def _more(code: CodeType) -> tuple[str, ...]:
+    """The name of the parameter that takes all further arguments, if there is one."""
+    if not code.co_flags & inspect.CO_VARARGS:
+        return ()
+    return (code.co_varnames[code.co_argcount + code.co_kwonlyargcount],)
+
+
+class Secluded(Recorder):
+    """Base of recorders that what handlers of signals do is no part of."""
+
+    _visited: visited | None = None
+
+    def acquire(self) -> None:
+        """Let handlers run as visitors, and become the innermost recorder."""
+        if self._before is None:
+            self._visited = visited()
+            self._visited.acquire()
+        super().acquire()
+
+    def release(self) -> Exception | None:
+        """Give way to the recorder that was there before, and call handlers as before."""
+        problem = super().release()
+        if self._visited is not None and self._before is None:
+            self._visited.release()
+        return problem
+
+
 _received: set[visited] = set()  # those that have changed how handlers are called
 
 
@@ -72,6 +131,8 @@ def visitors() -> frozenset[Any]:
 
 def _code_of(callback: Any) -> Any:
     """The code that runs when somebody's object is called."""
+    if isinstance(callback, partial):
+        return _code_of(callback.func)
     inner = getattr(callback, "__func__", callback)
     return getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
 

@@ -1,0 +1,83 @@
+"""Functions with gradients of their own, for all recorders of a thread.
+
+Such a function is run once, and every recorder sees its ops. Its results then become tensors of
+their own, and each recorder notes that their gradient is what the rule says. So a rule may use
+what the function computed on the way: derivatives of the rule pass through those ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eagerflow import tree
+from eagerflow.convert import as_tensor
+from eagerflow.display import summary
+from eagerflow.errors import GradientError, ShapeError
+from eagerflow.recorder import recorder_state, with_recorder
+from eagerflow.tensor import Tensor, new_tensor
+
+
+class Rule:
+    """A backward function of flat gradients: one for each result in, one for each argument out."""
+
+    def __init__(
+        self,
+        name: str,
+        args: Sequence[Any],
+        structure: tree.Structure,
+        backward: Callable[..., Any],
+    ) -> None:
+        self._name, self._args = name, args
+        self._structure, self._backward = structure, backward
+        self.takes_none = getattr(backward, "takes_none", False)
+        self.kept = getattr(backward, "kept", ())  # for the memory report
+
+    def __call__(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradients by the arguments, None where there is none."""
+        parts = self._backward(tree.unflatten(self._structure, gradients))
+        parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
+        if len(parts) != len(self._args):
+            raise GradientError(
+                f"backward gave {len(parts)} gradients",
+                op=self._name,
+                expected=f"{len(self._args)}, one for each argument (None where there is none)",
+            )
+        if self.takes_none:  # a rule of our own, which may give slices
+            return parts
+        return tuple(map(self._fitting, range(len(parts)), parts, self._args))
+
+    def _fitting(self, position: int, part: Any, x: Any) -> Tensor | None:
+        if part is None or type(x) is not Tensor:
+            return None
+        found = as_tensor(part, x.dtype, x.device)
+        if _known(found.shape) and _known(x.shape) and found.shape != x.shape:
+            raise ShapeError(
+                f"backward gave a gradient of another shape for argument {position}",
+                op=self._name,
+                received=summary(found),
+                expected=summary(x),
+                hint="sum it over the axes along which the argument was broadcast",
+            )
+        return found
+
+
+def _known(shape: Any) -> bool:
+    return all(isinstance(size, int) for size in shape)
+
+
+def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """The value of ``f``, which returns it together with a backward function of its own."""
+    recorder = recorder_state()[1]
+    if recorder is None:
+        return f(*args)[0]
+    y, backward = with_recorder(recorder.of_custom(), f, *args)
+    leaves, structure = tree.flatten(y)
+    rule = Rule(f.__name__, args, structure, backward)
+    results = tuple([same(as_tensor(leaf)) for leaf in leaves])
+    return tree.unflatten(structure, recorder.customized(f.__name__, args, results, rule))
+
+
+def same(tensor: Tensor) -> Tensor:
+    """The same value as a Tensor of its own, which no recorder knows."""
+    return new_tensor(tensor._array, tensor._kind)
