@@ -194,7 +194,7 @@ def fixed_call(
         return None
     if kept is not None and call.launch.scratch > kept:
         return None
-    return fixed.FixedCall(call, strides, offsets)
+    return fixed.FixedCall(call, strides, offsets, outputs)
 
 
 def has_segments() -> bool:

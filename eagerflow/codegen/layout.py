@@ -63,6 +63,16 @@ def contiguous_strides(shape: Sequence[int], item_bytes: int = 1) -> tuple[int, 
     return tuple(item_bytes * prod(shape[i + 1 :]) for i in range(len(shape)))
 
 
+def lies_in_order(shape: Sequence[int], strides: Sequence[int], item_bytes: int) -> bool:
+    """Whether the elements of an array lie in row-major order, without gaps.
+
+    >>> lies_in_order((2, 1, 3), (12, 4, 4), 4), lies_in_order((3, 2), (4, 12), 4)
+    (True, False)
+    """
+    wanted = contiguous_strides(shape, item_bytes)
+    return all(n == 1 or a == b for n, a, b in zip(shape, strides, wanted, strict=True))
+
+
 def operands_of(region: Region) -> tuple[Input | Output, ...]:
     """Inputs, then those outputs that are written element by element or row by row."""
     return (*region.inputs, *(o for o in region.outputs if o.value not in region.columns))

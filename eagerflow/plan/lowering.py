@@ -497,6 +497,8 @@ class Lowering:
         self.flush()  # the memory may be that of an array that a step still has to read
         into = f"out={place}" if kernel in _BY_KEYWORD else place
         call = f"{name}({', '.join([*given, into])})"
+        if not value.shape:
+            call = f"asarray({call})"  # NumPy may give a scalar beside the array that it fills
         self.program.write(f"{self.program.local(value)} = {call}", node, self.depth)
 
     def assign(self, node: Node, call: str) -> None:

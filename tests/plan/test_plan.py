@@ -434,3 +434,19 @@ def test_buffers_are_given_back():
     assert plan.buffer_bytes >= x.nbytes
     plan.release()
     assert float(plan.run([x])[0]) == float(first[0])
+
+
+@pytest.mark.parametrize("size", [2, 5, 39, 100])
+def test_products_of_two_vectors_are_arrays_for_the_kernels_behind(size):
+    rng = np.random.default_rng(0)
+    x, y = (rng.random(size, "float32") for _ in range(2))
+    a = rng.random((64, 64), "float32")
+
+    def f(x, y, a):
+        norm = ef.sqrt((x @ x) * (y @ y))
+        return ef.tanh(a @ a) * (x @ y) / norm, ef.sum(a @ a) * ef.vecdot(x, y)
+
+    step = ef.function(f)
+    for _ in range(2):
+        for found, wanted in zip(step(x, y, a), f(*map(ef.tensor, (x, y, a))), strict=True):
+            np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-5)

@@ -8,7 +8,9 @@ from functools import partial
 from math import prod
 from typing import Any
 
-from eagerflow.codegen.layout import operands_of
+from numpy.lib.stride_tricks import as_strided
+
+from eagerflow.codegen.layout import lies_in_order, operands_of
 from eagerflow.codegen.llvm import jobs, joins, launch
 from eagerflow.codegen.llvm.chains import Access, Member, Ranges
 from eagerflow.codegen.llvm.jobs import Job, Operands
@@ -58,11 +60,16 @@ class FixedCall:
 
     ``strides`` are those of the first inputs, which are looked at, and ``offsets`` bytes to add
     to the addresses of inputs. Nothing else is checked: shapes and dtypes have to be those that
-    it was made for. Several threads may call it at once.
+    it was made for, as have the strides of ``outputs``, whose axes are in the region's order.
+    Several threads may call it at once.
     """
 
     def __init__(
-        self, call: launch.KernelCall, strides: Sequence[Sequence[int]], offsets: Sequence[int]
+        self,
+        call: launch.KernelCall,
+        strides: Sequence[Sequence[int]],
+        offsets: Sequence[int],
+        outputs: Sequence[Any],
     ) -> None:
         self.call, self.launch = call, call.launch
         own = call.launch
@@ -74,6 +81,7 @@ class FixedCall:
         self.operands = Operands(own.pointers, offsets, places, strides)
         self.threads = own.count if own.parallel else 1
         self._start = jobs.functions().start
+        self._places = {i: (outputs[i].shape, outputs[i].strides) for i in call.columns}
         self.joins = [self._join(i) for i in call.columns]
         self._jobs: list[RegionJob] = []
 
@@ -210,7 +218,8 @@ class FixedCall:
         part: Any = self.call.region.statement(out.value)
         _, middle, across = self.launch.column_shapes[out.value]
         same = middle * across == prod(self.call.sizes[a] for a in out.axes)
-        return same and bool(out.dtype == part.dtype)
+        in_order = lies_in_order(*self._places[number], as_dtype(out.dtype).itemsize)
+        return same and in_order and bool(out.dtype == part.dtype)
 
     def _join(self, number: int) -> Any:
         """What brings a column reduction's parts into its output."""
@@ -220,7 +229,12 @@ class FixedCall:
         blocks, middle, across = self.launch.column_shapes[out.value]
         reduce = ufunc(part.instruction).reduce
         if not self._joins_alike(number):
-            return lambda job, outputs: call._join_one(job.partial, outputs, number)
+            place = self._places[number]
+
+            def join_view(job: RegionJob, outputs: Sequence[Any]) -> None:
+                call._join_one(job.partial, {number: as_strided(outputs[number], *place)}, number)
+
+            return join_view
 
         def join(job: RegionJob, outputs: Sequence[Any]) -> None:
             lines, result = job.partial[out.value], outputs[number]

@@ -569,7 +569,7 @@ class KernelCall:
         for i in self.columns:
             self._join_one(partial, outputs, i)
 
-    def _join_one(self, partial: dict[str, Any], outputs: Sequence[Any], i: int) -> None:
+    def _join_one(self, partial: dict[str, Any], outputs: Any, i: int) -> None:
         out = self.region.outputs[i]
         lines, part = partial[out.value], self.region.statement(out.value)
         if lines is outputs[i] or not isinstance(part, Statement):

@@ -196,7 +196,8 @@ def product_into(a: Any, b: Any, out: Any = None) -> Any:
         return matrix_product(a, b, out)
     if min(a.ndim, b.ndim) < 2:
         if max(a.ndim, b.ndim) < 3:
-            return _product_of(np.dot, max(a.size, b.size), a, b, a.ndim == b.ndim, out)
+            _product_of(np.dot, max(a.size, b.size), a, b, a.ndim == b.ndim, out)
+            return out  # NumPy gives a scalar for two vectors
         out[...] = _matmul_numpy(np, a, b)
         return out
     if b.ndim > 2:
