@@ -16,7 +16,7 @@ from tests.programs.generate import generate
 from tests.programs.running import Failure, check, choose
 from tests.programs.shrinking import shrink
 
-BATCH = 20  # programs of one process
+BATCH = 10  # programs of one process
 LIMIT = 120.0  # seconds without a word from a process
 
 
@@ -132,7 +132,7 @@ class Campaign:
         if self.programs % 100 == 0:
             used = time.monotonic() - self.begun
             print(
-                f"{self.programs} programs, {self.steps} steps, {len(self.failures)} failures, {used:.0f} s",
+                f"{self.programs} programs, {self.steps} steps, {used:.0f} s",
                 flush=True,
             )
 
@@ -153,7 +153,7 @@ class Campaign:
     def fail(self, message):
         self.failures.append(message)
         print(
-            f"FAILURE seed {message['seed']}: {message['way']}, statement {message['at']}, {message['kind']}: {message['text']}",
+            "FAILURE seed {seed}: {way}, statement {at}, {kind}: {text}".format_map(message),
             flush=True,
         )
         if not self.small or message["kind"] in ("hang", "tester"):

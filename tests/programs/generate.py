@@ -531,7 +531,8 @@ class Maker:
 
 
 SCALED = (
-    "@ef.custom_gradient\ndef scaled(v):\n    return ef.sin(v) * 0.5, lambda g: g * ef.cos(v) * 0.5",
+    "@ef.custom_gradient\ndef scaled(v):\n"
+    "    return ef.sin(v) * 0.5, lambda g: g * ef.cos(v) * 0.5",
     "@ef.custom_gradient\ndef scaled(v):\n    y = ef.exp(ef.tanh(v))\n"
     "    return y, lambda g: g * y * (1 - ef.tanh(v) ** 2)",
 )
@@ -579,5 +580,4 @@ def world(capture, nest):
     """The names that the text of a program finds."""
     found = {k: v for k, v in vars(helpers).items() if not k.startswith("__")}
     found |= {"capture": capture, "nested": nest, "numbers": numbers, "filled": filled}
-    found["__name__"] = "program"
     return found

@@ -1,17 +1,22 @@
 """What the text of programs calls: memory of others, threads, signals. It stands in listings."""
 
 import atexit
+import copy
 import ctypes
+import gc
 import pickle
 import signal
 import tempfile
 import threading
 from multiprocessing import shared_memory
 
+import ml_dtypes
 import numpy as np
+import torch
 
 import eagerflow as ef
 
+OF_PROGRAMS = (copy, gc, ml_dtypes, torch)  # modules that only the text of programs uses
 MEMORY = []
 
 

