@@ -125,12 +125,16 @@ def beside_a_reader(read, f, *args):
 
 def with_signals(act, f, *args):
     """The result of ``f(*args)`` while a timer's handler calls ``act`` and keeps what it gets."""
-    held = []
+    held, busy = [], []
 
     def handle(number, frame):
-        if len(held) < 50:
-            value = act()
-            held.append((value, bits(value)))
+        if len(held) < 50 and not busy:  # a slow handler is not interrupted by the next
+            busy.append(True)
+            try:
+                value = act()
+                held.append((value, bits(value)))
+            finally:
+                busy.clear()
 
     if threading.current_thread() is not threading.main_thread():
         return f(*args)

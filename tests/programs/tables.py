@@ -251,7 +251,7 @@ CALLS = (
     "{r} = with_signals(lambda: {w}.value, {f}, {args})",
     "{r} = with_signals(lambda: {w}.numpy(), {f}, {args})",
     "{r} = with_signals(lambda: $spare.assign($spare.value * 1.0).value, {f}, {args})",
-    "{r} = with_signals(lambda: $spare.assign($w0.value).value, {f}, {args})\n$spare.assign($w0)",
+    "{r} = with_signals(lambda: $spare.assign($w0.value).value, {f}, {args}); $spare.assign($w0)",
     "gc.collect()\n{r} = {f}({args})",
     "{r} = {f}({args})\n{r} = {f}({args})",
     "h{n} = {w}.numpy()\n{r} = {f}({args})\nh{n} = {w}.numpy()\n{r} = {f}({args})",
