@@ -1,0 +1,167 @@
+"""What the text of programs calls: memory of others, threads, signals. It stands in listings."""
+
+import atexit
+import copy
+import ctypes
+import gc
+import pickle
+import signal
+import tempfile
+import threading
+from multiprocessing import shared_memory
+
+import ml_dtypes
+import numpy as np
+import torch
+
+import eagerflow as ef
+
+OF_PROGRAMS = (copy, gc, ml_dtypes, torch)  # modules that only the text of programs uses
+MEMORY = []
+
+
+def forget(memory):
+    try:
+        memory.close()
+        memory.unlink()
+    except (BufferError, FileNotFoundError):
+        pass
+
+
+def mapped(array):
+    """A copy of an array in a file, which is mapped into memory for reading and writing."""
+    with tempfile.NamedTemporaryFile(suffix=".memory") as file:
+        found = np.memmap(file, array.dtype, "w+", shape=array.shape or (1,))
+        found[...] = array
+    return found.reshape(array.shape)
+
+
+def in_shared_memory(array):
+    """A copy of an array in memory that processes share."""
+    memory = shared_memory.SharedMemory(create=True, size=max(1, array.nbytes))
+    MEMORY.append(memory)
+    atexit.register(forget, memory)
+    found = np.ndarray(array.shape, array.dtype, memory.buf)
+    found[...] = array
+    return found
+
+
+def in_ctypes(array):
+    """A copy of an array in memory of ctypes."""
+    memory = (ctypes.c_char * max(1, array.nbytes))()
+    found = np.frombuffer(memory, array.dtype, array.size).reshape(array.shape)
+    found[...] = array
+    return found
+
+
+def bytearray_array(array):
+    """A copy of an array in a bytearray."""
+    return np.frombuffer(bytearray(array.tobytes()), array.dtype).reshape(array.shape)
+
+
+def unpickled_twice(value):
+    """Two objects of one pickle of protocol 5, which share its buffers."""
+    buffers = []
+    data = pickle.dumps(value, 5, buffer_callback=buffers.append)
+    memory = [bytearray(b.raw()) for b in buffers]
+    return [pickle.loads(data, buffers=memory) for _ in range(2)]
+
+
+def in_thread(f, *args):
+    """The result of ``f(*args)`` in another thread."""
+    found = []
+
+    def run():
+        try:
+            found.append(f(*args))
+        except Exception as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    if isinstance(found[0], Exception):
+        raise found[0]
+    return found[0]
+
+
+def bits(value):
+    """The bytes of a value, copied."""
+    value = getattr(value, "_array", value)
+    return np.array(value).tobytes()
+
+
+def unchanged(held):
+    """Raise if one of the values changed that were read meanwhile: (value, its bytes then)."""
+    for value, before in held:
+        if bits(value) != before:
+            raise AssertionError("a value that was read during the step has changed")
+
+
+def beside_a_reader(read, f, *args):
+    """The result of ``f(*args)`` while another thread calls ``read`` and keeps what it gets."""
+    held, stop, failed = [], threading.Event(), []
+
+    def run():
+        try:
+            while not stop.is_set() and len(held) < 50:
+                value = read()
+                held.append((value, bits(value)))
+        except Exception as error:
+            failed.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        result = f(*args)
+    finally:
+        stop.set()
+        thread.join()
+    if failed:
+        raise failed[0]
+    unchanged(held)
+    return result
+
+
+def with_signals(act, f, *args):
+    """The result of ``f(*args)`` while a timer's handler calls ``act`` and keeps what it gets."""
+    held, busy = [], []
+
+    def handle(number, frame):
+        if len(held) < 50 and not busy:  # a slow handler is not interrupted by the next
+            busy.append(True)
+            try:
+                value = act()
+                held.append((value, bits(value)))
+            finally:
+                busy.clear()
+
+    if threading.current_thread() is not threading.main_thread():
+        return f(*args)
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0004)
+    try:
+        result = f(*args)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    unchanged(held)
+    return result
+
+
+def leaves(nest):
+    """The tensors of a nest, in order; a Variable stands for its value."""
+    if isinstance(nest, ef.Variable):
+        return [nest._current]
+    if isinstance(nest, dict):
+        return [x for v in nest.values() for x in leaves(v)]
+    if isinstance(nest, list | tuple):
+        return [x for v in nest for x in leaves(v)]
+    return [nest] if isinstance(nest, ef.Tensor | np.ndarray) else []
+
+
+def same(a, b):
+    """Raise unless two nests of values have the same bits."""
+    for x, y in zip(leaves(a), leaves(b), strict=True):
+        if bits(x) != bits(y):
+            raise AssertionError(f"a copy gives {y!r} where the original gives {x!r}")
