@@ -57,7 +57,6 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 from eagerflow.visitors import visited
 
-_ARRAYS = frozenset({Tensor, np.ndarray})
 _NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
 
@@ -300,7 +299,7 @@ class Function:
         if self.input_signature is not None:
             inputs, key = check_inputs(entry.graph, inputs), None
         else:
-            inputs = [x if type(x) in _ARRAYS else _as_input(x) for x in inputs]
+            inputs = [x if _is_ready(x) else _as_input(x) for x in inputs]
         if process.recorders and recorder_state()[1] is not None:
             tensors = [as_tensor(x, copy=True) for x in inputs]
             return entry.nest(call_recorded(entry.graph, self.numerics, tensors))
@@ -646,8 +645,13 @@ def _restored(python: Any, *more: Any) -> Function:
     return python if isinstance(python, Function) else Function(python, *more)
 
 
+def _is_ready(x: Any) -> bool:
+    """Whether an argument can be read by a plan as it is: kernels read native byte order alone."""
+    return type(x) is Tensor or (type(x) is np.ndarray and x.dtype.isnative)
+
+
 def _as_input(x: Any) -> Tensor:
-    """A NumPy array or a number as a tensor of full precision."""
+    """A NumPy array or a number as a tensor of full precision, in native byte order."""
     return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
 
 
