@@ -36,8 +36,8 @@ KEPT_REFERENCES = 3
 """Of the container that keeps an array, the PartWrite, and the list that is looked at."""
 TENSOR_REFERENCES = 3
 """Of the Variable, the list of old values here, and that of ``replace_values``."""
-ARRAY_REFERENCES = 3
-"""Of the Variable's Tensor, the new one, and the PartWrite."""
+ARRAY_REFERENCES = 4
+"""Of the Variable's Tensor, the new one, the PartWrite, and the job that is to write."""
 
 
 class PartWrite(NamedTuple):
@@ -136,6 +136,8 @@ def put_with_parts(
     replaced = map(is_not, map(attrgetter("_current"), parts), old)
     held = partial(any, map(call, (holders.ask, partial(any, replaced))))
     refused = write_over([*variables, *parts], [*tensors, *new], held, team.work)
+    for job in jobs:
+        job.clear()
     idle.append(own)
     return refused
 

@@ -120,3 +120,18 @@ def test_without_machine_code_there_are_none(monkeypatch):
     monkeypatch.setattr(part_writes.kernel, "can_count", lambda: False)
     assert part_write_of(write_graph()) is None
     assert written([1, 2]) == [1, 2]
+
+
+def test_eager_steps_write_rows_where_they_are():
+    table = ef.Variable(np.ones((5_000, 64), "float32"))
+    ids = ef.tensor([3, 4_000, 17])
+    optimizer = ef.nn.optimizers.SGD(0.01)
+    places = set()
+    for number in range(6):
+        with ef.GradientTape() as tape:
+            rows = ef.embedding_lookup(table, ids, sparse_gradient=True)
+            loss = (rows * rows).sum()
+        optimizer.apply([tape.gradient(loss, table)], [table])
+        if number:
+            places.add(table._current._array.ctypes.data)
+    assert len(places) == 1
