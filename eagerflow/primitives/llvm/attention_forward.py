@@ -50,8 +50,8 @@ class AttentionForwardWriter(AttentionWriter):
         self.at_v = self.room(self.chunk * self.value_line)
         self.at_mask = 0
         if config.mask:
-            own = KEYS * self.query_line if config.by_query else self.chunk * size
-            self.at_mask = self.room(own)
+            self.of_mask = KEYS * self.query_line if config.by_query else self.chunk * size
+            self.at_mask = self.room(self.of_mask)
         self.block_bytes = QUERIES * self.value_line + 2 * self.query_line
         self.at_blocks = self.room(MAX_PIECE_QUERIES // QUERIES * self.block_bytes)
 
@@ -60,6 +60,9 @@ class AttentionForwardWriter(AttentionWriter):
         keys, heads, group = (self.argument(name) for name in ("keys", "heads", "group"))
         line = v.number("mul", self.argument("whole"), self.itemsize)
         end = self.least(keys, "%c1") if config.is_causal else keys
+        self.clear(self.at_q, self.width * self.query_line)
+        if config.mask:
+            self.clear(self.at_mask, self.of_mask)
         with self.code.loop("head", "%r0", "%r1") as (number, _):
             batch, head = (v.number(op, number, heads) for op in ("udiv", "urem"))
             shared = v.number("udiv", head, group)
@@ -101,8 +104,16 @@ class AttentionForwardWriter(AttentionWriter):
         """Copy a chunk of keys and values, and what a mask without queries says of them."""
         v, config = self.v, self.config
         k, values = (self.rows(name, own[name], chunk) for name in "kv")
+        # Zeros for the keys of the last block that there are none of.
+        size, many = v.size, self.of_scores.rows
+        blocks = v.number("udiv", v.number("add", count, many - 1), many)
+        first = v.number("udiv", v.number("mul", count, self.key_line), size)
+        end = v.number("add", v.number("mul", blocks, many * self.key_line), size - 1)
+        last = v.number("udiv", end, size)
+        v.fill(v.step(self.own(self.at_k), first, size), v.number("sub", last, first))
         self.copy(count, config.width, k, (self.own(self.at_k), self.key_line))
-        self.copy(count, config.value_width, values, (self.own(self.at_v), self.value_line))
+        to = self.own(self.at_v), self.value_line
+        self.copy(count, config.value_width, values, to, padded=True)
         if config.mask and not config.by_query:
             with self.code.loop("key", 0, count, self.lanes) as (i, _):
                 mask = self.below(v.number("sub", count, i))

@@ -26,6 +26,12 @@ Place = dict[str, str]
 """Where the rows of a head begin in each array."""
 
 
+def tiles(v: Any, count: str) -> str:
+    """So many queries in whole tiles."""
+    whole = v.number("udiv", v.number("add", count, QUERIES - 1), QUERIES)
+    return str(v.number("mul", whole, QUERIES))
+
+
 class AttentionGradientWriter(AttentionWriter):
     """Writes ``attend``, whose rows are heads of keys and whose columns parts, and ``join``."""
 
@@ -59,6 +65,10 @@ class AttentionGradientWriter(AttentionWriter):
         shared, group = self.argument("shared"), self.argument("group")
         queries, size = self.argument("queries"), self.argument("chunk")
         chunks = v.number("udiv", v.number("add", queries, v.number("sub", size, 1)), size)
+        self.clear(self.at_turned_k, self.width * self.key_line)
+        self.clear(self.at_turned_v, self.value_width * self.key_line)
+        for at in (self.at_weights, self.at_slopes):
+            self.clear(at, QUERIES * self.key_line)
         items = v.number("mul", group, chunks)
         with (
             self.code.loop("head", "%r0", "%r1") as (number, _),
@@ -103,15 +113,26 @@ class AttentionGradientWriter(AttentionWriter):
         count, keys = v.number("sub", last, first), self.argument("keys")
         q, g, y, of_q = (self.rows(name, own[name], first) for name in ("q", "g", "y", "of_q"))
         scale = v.load_splat(self.pointer("scale"))
-        self.copy(count, config.width, q, (self.own(self.at_q), self.line), scale)
-        self.copy(count, config.value_width, g, (self.own(self.at_g), self.value_line))
+        self._copy_queries(count, config.width, q, (self.own(self.at_q), self.line), scale)
+        self._copy_queries(
+            count, config.value_width, g, (self.own(self.at_g), self.value_line), None
+        )
         self._measure(own, first, count, g, y)
-        v.fill(self.own(self.at_of_q), v.number("mul", count, self.width // self.lanes))
+        v.fill(self.own(self.at_of_q), v.number("mul", tiles(v, count), self.width // self.lanes))
         end = self.least(keys, last) if config.is_causal else keys
         with self.code.loop("block", 0, end, KEYS) as (key, _):
             many = v.number("sub", self.least(v.number("add", key, KEYS), keys), key)
             self._block(own, first, count, key, many)
         self.copy(count, config.width, (self.own(self.at_of_q), self.line), of_q, scale)
+
+    def _copy_queries(
+        self, count: str, width: int, source: Rows, target: tuple[str, int], factor: Any
+    ) -> None:
+        """Copy rows of queries, with zeros for those of the last tile that there are none of."""
+        v, (to, line) = self.v, target
+        rest = v.number("sub", tiles(v, count), count)
+        v.fill(v.step(to, count, line), v.number("mul", rest, line // v.size))
+        self.copy(count, width, source, target, factor, padded=True)
 
     def _measure(self, own: Place, first: str, count: str, g: Rows, y: Rows) -> None:
         """For each query the mean of the gradients of its scores, and the logarithm of its sum."""
@@ -144,7 +165,7 @@ class AttentionGradientWriter(AttentionWriter):
         k, values = (self.rows(name, own[name], key) for name in "kv")
         self.turn(many, config.width, k, (self.own(self.at_turned_k), self.key_line))
         self.turn(many, config.value_width, values, (self.own(self.at_turned_v), self.key_line))
-        self.copy(many, config.width, k, (self.own(self.at_k), self.line))
+        self.copy(many, config.width, k, (self.own(self.at_k), self.line), padded=True)
         sums = {"k": (self.own(self.at_of_k), self.line)}
         sums["v"] = self.own(self.at_of_v), self.value_line
         for start, line in sums.values():

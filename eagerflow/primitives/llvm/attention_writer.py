@@ -75,6 +75,10 @@ class AttentionWriter(StageWriter):
         self._taken += round_up(size, CACHE_LINE_BYTES)
         return at
 
+    def clear(self, offset: int, size: int) -> None:
+        """Put zeros where blocks may read what no row or column of theirs is written to."""
+        self.v.fill(self.own(offset), -(-size // self.v.size))
+
     def own(self, offset: int) -> str:
         """The address of what was taken."""
         return self.v.at("%scratch", offset)
@@ -99,13 +103,24 @@ class AttentionWriter(StageWriter):
                 width, lambda at, n: one(*(v.at(x, at) for x in starts), n), UNROLLED_VECTORS
             )
 
-    def copy(self, count: str, width: int, source: Rows, target: Rows, factor: Any = None) -> None:
-        """Copy rows, multiplied by a factor."""
+    def copy(
+        self,
+        count: str,
+        width: int,
+        source: Rows,
+        target: Rows,
+        factor: Any = None,
+        padded: bool = False,
+    ) -> None:
+        """Copy rows, multiplied by a factor.
+
+        Rows of a ``padded`` target are whole vectors: behind the elements there are zeros.
+        """
         v, s = self.v, self.s
 
         def one(start: str, to: str, many: int) -> None:
             x = v.load(start, 0, many)
-            v.store(x if factor is None else s.multiply(x, factor), to, 0, many)
+            v.store(x if factor is None else s.multiply(x, factor), to, 0, 0 if padded else many)
 
         self.each_vector(count, width, one, source, target)
 
