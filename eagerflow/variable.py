@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import os
-import weakref
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import chain, repeat
-from operator import attrgetter, call, gt, is_, is_not, not_
-from threading import get_ident
+from operator import attrgetter, call, is_not
 from typing import Any
 
 import numpy as np
@@ -246,7 +243,6 @@ def may_be_random_state(held: Any) -> bool:
 
 
 _held: Any = attrgetter("_current")
-_owner_of: Any = attrgetter("_owner")
 
 
 def held_together(variables: Sequence[Variable]) -> list[Tensor]:
@@ -271,71 +267,6 @@ def read_together(variables: Sequence[Variable]) -> list[Tensor]:
             return held
         writing.wait()
 
-
-# Owners ------------------------------------------------------------------------------------------
-
-
-class _Token:
-    """Lives as long as a run."""
-
-    __slots__ = ("__weakref__",)
-
-
-class _Run(weakref.ref[_Token]):
-    """A run that uses Variables' values, which have these identities."""
-
-    __slots__ = ("reads", "thread")
-
-    reads: frozenset[int]
-    thread: int
-
-
-_runs: set[_Run] = set()
-"""Those that are going on: a run ends, however it does, with its token."""
-
-_reads_of: Any = attrgetter("reads")
-
-
-def begin_run(reads: frozenset[int]) -> _Token:
-    """A token: while it lives, no other run writes over values of the Variables of these ids.
-
-    It is taken before ``held_together`` gives the values.
-    """
-    token = _Token()
-    run = _Run(token, _runs.discard)
-    run.reads, run.thread = reads, get_ident()
-    _runs.add(run)
-    return token
-
-
-def owned(variables: Sequence[Variable], values: Sequence[Tensor]) -> list[bool]:
-    """Which of these values, held by the Variables, may be written over by the run that has them.
-
-    They may until another reference is given out, which ``taken`` tells.
-    """
-    return list(map(is_, map(_owner_of, variables), values))
-
-
-def taken(
-    variables: Sequence[Variable], values: Sequence[Tensor], reads: frozenset[int]
-) -> Callable[[], bool]:
-    """A call that tells whether values which were owned may not be written over any more.
-
-    Because one was read or replaced, or because another run uses one of the Variables that the run
-    ``reads``. It is one call of functions in C, for one use.
-    """
-    used = map(reads.isdisjoint, map(_reads_of, chain.from_iterable((_runs,))))
-    others = map(gt, map(sum, (map(not_, used),)), (1,))  # the run itself is one of those
-    return partial(any, chain(map(is_not, map(_owner_of, variables), values), others))
-
-
-def _forget_runs() -> None:
-    # Of the other threads, which a child of a fork does not have.
-    _runs.difference_update([run for run in _runs if run.thread != get_ident()])
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_runs)
 
 # Changes -----------------------------------------------------------------------------------------
 

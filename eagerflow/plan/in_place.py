@@ -30,10 +30,11 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.locks import writing
 from eagerflow.op import spec_of
 from eagerflow.plan.lifetimes import Lifetimes
+from eagerflow.plan.owners import taken
 from eagerflow.runtime import threads
 from eagerflow.runtime.buffers import empty
 from eagerflow.tensor import Tensor
-from eagerflow.variable import MIN_OWNED_BYTES, Variable, replace_values, taken
+from eagerflow.variable import MIN_OWNED_BYTES, Variable, replace_values
 
 
 class Update:

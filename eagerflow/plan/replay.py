@@ -27,6 +27,7 @@ from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.plan.in_place import Commit
+from eagerflow.plan.owners import begin_run, owned
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.rings import order_of_segments
 from eagerflow.profiling.profile import Profile
@@ -37,9 +38,7 @@ from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import (
     MIN_OWNED_BYTES,
     assign_together,
-    begin_run,
     held_together,
-    owned,
     put_together,
     read_together,
 )

@@ -97,9 +97,10 @@ def test_wrong_second_derivative_only():
 
 
 def test_wrong_shape_and_dtype():
-    assert "another shape or dtype" in message(with_rule(lambda g, x: ef.sum(g)), (X,))
+    with pytest.raises(ef.errors.ShapeError, match="gradient of another shape"):
+        check_gradients(with_rule(lambda g, x: ef.sum(g)), (X,))
     narrow = with_rule(lambda g, x: ef.astype(g * x * 2.0, "float32"))
-    assert "float32" in message(narrow, (X,))
+    assert "derivative of the gradient by args[0]" in message(narrow, (X,))  # it is rounded
 
 
 def test_random_function_is_refused():

@@ -107,7 +107,8 @@ def test_dynamic_quantization() -> None:
 def test_integer_products() -> None:
     random = np.random.default_rng(0)
     a = random.integers(0, 255, (2, 3, 300)).astype("uint8")
-    b = random.integers(-128, 127, (300, 4)).astype("int8")
+    # ONNX Runtime adds two products in 16 bits on some processors: these fit.
+    b = random.integers(-64, 64, (300, 4)).astype("int8")
     check("MatMulInteger", [a, b, np.uint8(7), np.int8(-5)])
     check("MatMulInteger", [a, b, np.uint8(7), np.array([1, -2, 3, 0], "int8")])
     scales = [np.array(s, "float32") for s in (0.02, 0.03, 0.9)]

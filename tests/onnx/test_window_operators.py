@@ -159,7 +159,8 @@ def test_conv_integer(zeros: tuple[Any, Any]) -> None:
 def test_qlinear_conv() -> None:
     random = np.random.default_rng(2)
     x = random.integers(0, 255, (1, 2, 6, 5)).astype("uint8")
-    w = random.integers(-128, 127, (4, 2, 3, 3)).astype("int8")
+    # ONNX Runtime adds two products in 16 bits on some processors: these fit.
+    w = random.integers(-64, 64, (4, 2, 3, 3)).astype("int8")
     scales = [np.float32(0.02), np.array([0.01, 0.02, 0.03, 0.04], "f4"), np.float32(0.7)]
     inputs = [x, scales[0], np.uint8(120), w, scales[1], np.zeros(4, "i1"), scales[2]]
     inputs += [np.uint8(128), random.integers(-500, 500, 4).astype("int32")]
