@@ -65,7 +65,7 @@ class Program:
     def setup(self):
         """The definitions and functions as text."""
         lines = [
-            f'F, H, TORCH = "{self.floats}", "{self.half}", torch.{self.floats}',
+            f'F, H, TORCH = "{self.floats}", "{self.half}", getattr(torch, "{self.floats}", None)',
             f"ef.random.seed({self.seed})",
             f"rng = np.random.default_rng({self.seed})",
             *(x for x in self.definitions if "$" not in x),
@@ -185,7 +185,7 @@ class Maker:
         """The names of helpers and definitions, in a module of their own."""
         env = world(plain, plain)
         text = [
-            f'F, H, TORCH = "{self.floats}", "{self.half}", torch.{self.floats}',
+            f'F, H, TORCH = "{self.floats}", "{self.half}", getattr(torch, "{self.floats}", None)',
             f"ef.random.seed({self.seed})",
             f"rng = np.random.default_rng({self.seed})",
             *self.definitions,

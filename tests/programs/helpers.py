@@ -12,9 +12,13 @@ from multiprocessing import shared_memory
 
 import ml_dtypes
 import numpy as np
-import torch
 
 import eagerflow as ef
+
+try:
+    import torch
+except ImportError:
+    torch = None  # programs then have nothing of PyTorch's
 
 OF_PROGRAMS = (copy, gc, ml_dtypes, torch)  # modules that only the text of programs uses
 MEMORY = []

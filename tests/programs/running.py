@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
-import torch
 
 import eagerflow as ef
 from eagerflow.errors import CaptureError, EagerflowError, PlacementError
 from tests.programs import generate, helpers, ways
+from tests.programs.helpers import torch
 
 _numbers = itertools.count()
 ef.set_logical_devices("cpu", 2)
@@ -60,7 +60,7 @@ def arrays_of(thing):
         return [np.asarray(thing)]
     if isinstance(thing, np.ndarray):
         return [thing]
-    if isinstance(thing, torch.Tensor):
+    if torch is not None and isinstance(thing, torch.Tensor):
         return [as_array(thing)]
     if isinstance(thing, memoryview | bytearray):
         return [np.frombuffer(thing, np.uint8)] if getattr(thing, "c_contiguous", True) else []
@@ -113,7 +113,11 @@ class Run:
     def setup_text(self):
         text = self.program.setup()
         if self.way == "wide":
-            text = re.sub(r"^F, H.*", 'F, H, TORCH = "float64", "float64", torch.float64', text)
+            text = re.sub(
+                r"^F, H.*",
+                'F, H, TORCH = "float64", "float64", getattr(torch, "float64", None)',
+                text,
+            )
         return text
 
     def setup(self):

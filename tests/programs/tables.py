@@ -5,6 +5,14 @@
 names that belong to the program, which may be an object (``self.``) or a module.
 """
 
+from importlib.util import find_spec
+
+
+def available(texts):
+    """Those of these statements for which all packages are installed."""
+    missing = find_spec("torch") is None
+    return [text for text in texts if not (missing and ("torch" in text or "TORCH" in text))]
+
 
 def listed(text):
     """The expressions of a table: one each between bars and ends of lines."""
@@ -102,7 +110,7 @@ ef.unique_counts(i)[1] | ef.prod(i % 3 + 1, axis={j}) | ef.any(i > 3, axis={j}) 
 ef.left_shift(i, 1) | ef.sum(i > 2, axis={j}) | ef.mean(i, axis={j}) | i // k | i == k | i / 7
 ef.pairwise_distance(i, ef.flip(i, axis=0)) | ef.var(i.astype(F)) | ef.minimum(i, k) | i & 7
 ef.triplet_margin_loss(i, ef.flip(i, axis=0), i) | ef.lp_pool(i.reshape(1, -1, 1), 2, 2)
-ef.nn.Average()([i, i]) | ef.sobel_edges(i.reshape(1, i.shape[0], -1, 1)) | k * i | i.T | ef.diff(i)
+ef.sobel_edges(i.reshape(1, i.shape[0], -1, 1)) | k * i | i.T | ef.diff(i)
 ef.searchsorted(ef.sort(i.reshape(-1)), 3) | ef.view(i, "uint8") | ef.astype(i, "float64") * 0.5
 """)
 """Of the argument ``i`` and the Python number ``k``; the results are returned as they are."""
@@ -180,7 +188,8 @@ LAYERS = (
 
 # What users do between two steps. {n} makes names that are new. Statements that bind a name keep
 # what they bind: it is looked at after every later statement.
-HOLD = listed("""
+HOLD = available(
+    listed("""
 h{n} = {w}.numpy() | h{n} = {w}.value | h{n} = {w}.current | h{n} = np.from_dlpack({w}.value)
 h{n} = torch.from_dlpack({w}.value * 1.0) | h{n} = memoryview({w}.numpy()) | h{n} = copy.copy({w}.value)
 h{n} = copy.deepcopy({w}.value) | h{n} = np.asarray({w}) | h{n} = {w}.value[1:] | h{n} = {w}[0]
@@ -192,6 +201,7 @@ str({w}) | float(ef.sum({w})) | {w}.numpy().sum() | gc.collect() | h{n} = [{w}.v
 h{n} = ef.expand_dims({w}.value, axis=0) | h{n} = ef.broadcast_to({w}.value, (2, *{w}.shape))
 h{n} = ef.real({w}.value) | h{n} = ef.stack([{w}, {w}])[0] | h{n} = iter({w}.value)
 """)
+)
 
 COPIES = listed("""
 c{n} = copy.deepcopy({w}) | c{n} = copy.copy({w}.value) | c{n} = ef.Variable({w}) | c{n} = ef.Variable({w}.value)
@@ -201,32 +211,34 @@ c{n} = ef.Variable({w}); c{n}.assign_add(c{n} * 0.5) | c{n} = ef.Variable({w}); 
 c{n} = ef.Variable({w} * 0.5); {w}.assign(c{n}.value) | c{n} = copy.deepcopy([{w}, {u}])
 """)
 
-FOREIGN = (
-    "f{n} = torch.linspace(-1, 1, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
-    "{w}.assign(ef.from_dlpack(f{n}))",
-    "f{n} = torch.linspace(-1, 1, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
-    "{w}.assign(f{n})",
-    "f{n} = mapped({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = mapped({w}.numpy() * 0.5)\n{w}.assign(f{n})",
-    "f{n} = bytearray({w}.numpy().tobytes())\n"
-    "{w}.assign(ef.asarray(np.frombuffer(f{n}, {w}.dtype).reshape({w}.shape)))",
-    "f{n} = in_shared_memory({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = in_ctypes({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = {w}.numpy().copy()\nf{n}.flags.writeable = False\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = {w}.numpy().copy()\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = {w}.numpy().copy()\n{w}.assign(f{n})",
-    "f{n} = {w}.numpy() * 0.75\nc{n} = ef.Variable(ef.asarray(f{n}))\n{w}.assign(c{n})",
-    "f{n} = unpickled_twice({w}.numpy())\n{w}.assign(ef.asarray(f{n}[0]))",
-    "f{n} = unpickled_twice({w}.value)\n{w}.assign(f{n}[0])",
-    "f{n} = {w}.numpy().astype({w}.dtype.newbyteorder())\n{w}.assign(f{n})",
-    "f{n} = {w}.numpy()[::-1]\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = np.asfortranarray({w}.numpy() * 0.5)\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = np.stack([{w}.numpy()] * 2, axis=-1)[..., 1]\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = np.broadcast_to({w}.numpy().reshape(-1)[0], {w}.shape)\n{w}.assign(ef.asarray(f{n}))",
-    "f{n} = {w}.numpy().copy()\n{w}.assign(ef.asarray(f{n}).at[0].add(0.5))",
-    "f{n} = mapped({w}.numpy())\n{w}.assign(ef.asarray(f{n}).at[0].set(0.5))",
-    "f{n} = torch.ones({w}.shape, dtype=TORCH)\n{w}.assign(ef.from_dlpack(f{n}).at[0].add(0.5))",
-    "f{n} = ef.asarray(bytearray_array({w}.numpy()))\nh{n} = f{n}.at[0].set(0.25)\n{w}.assign(f{n})",
+FOREIGN = available(
+    (
+        "f{n} = torch.linspace(-1, 1, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
+        "{w}.assign(ef.from_dlpack(f{n}))",
+        "f{n} = torch.linspace(-1, 1, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
+        "{w}.assign(f{n})",
+        "f{n} = mapped({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = mapped({w}.numpy() * 0.5)\n{w}.assign(f{n})",
+        "f{n} = bytearray({w}.numpy().tobytes())\n"
+        "{w}.assign(ef.asarray(np.frombuffer(f{n}, {w}.dtype).reshape({w}.shape)))",
+        "f{n} = in_shared_memory({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = in_ctypes({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = {w}.numpy().copy()\nf{n}.flags.writeable = False\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = {w}.numpy().copy()\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = {w}.numpy().copy()\n{w}.assign(f{n})",
+        "f{n} = {w}.numpy() * 0.75\nc{n} = ef.Variable(ef.asarray(f{n}))\n{w}.assign(c{n})",
+        "f{n} = unpickled_twice({w}.numpy())\n{w}.assign(ef.asarray(f{n}[0]))",
+        "f{n} = unpickled_twice({w}.value)\n{w}.assign(f{n}[0])",
+        "f{n} = {w}.numpy().astype({w}.dtype.newbyteorder())\n{w}.assign(f{n})",
+        "f{n} = {w}.numpy()[::-1]\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = np.asfortranarray({w}.numpy() * 0.5)\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = np.stack([{w}.numpy()] * 2, axis=-1)[..., 1]\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = np.broadcast_to({w}.numpy().reshape(-1)[0], {w}.shape)\n{w}.assign(ef.asarray(f{n}))",
+        "f{n} = {w}.numpy().copy()\n{w}.assign(ef.asarray(f{n}).at[0].add(0.5))",
+        "f{n} = mapped({w}.numpy())\n{w}.assign(ef.asarray(f{n}).at[0].set(0.5))",
+        "f{n} = torch.ones({w}.shape, dtype=TORCH)\n{w}.assign(ef.from_dlpack(f{n}).at[0].add(0.5))",
+        "f{n} = ef.asarray(bytearray_array({w}.numpy()))\nh{n} = f{n}.at[0].set(0.25)\n{w}.assign(f{n})",
+    )
 )
 
 SHARES = (
@@ -257,22 +269,24 @@ CALLS = (
     "h{n} = {w}.numpy()\n{r} = {f}({args})\nh{n} = {w}.numpy()\n{r} = {f}({args})",
 )
 
-SIZES = (
-    "x{n} = x0[: max(1, len(x0) // 2)]",
-    "x{n} = np.asfortranarray(x0)",
-    "x{n} = x0[::-1]",
-    "x{n} = np.concatenate([x0, x0])",
-    "x{n} = x0.astype(x0.dtype.newbyteorder())",
-    "x{n} = ef.asarray(x0)",
-    "x{n} = ef.tensor(x0)",
-    "x{n} = np.stack([x0, x0], axis=-1)[..., 0]",
-    "x{n} = x0.copy(); x{n}.flags.writeable = False",
-    "x{n} = torch.from_numpy(x0.copy()) if F.startswith('float') else x0",
-    "x{n} = mapped(x0)",
-    "x{n} = x0.astype('float64')",
-    "x{n} = x0[:0]",
-    "x{n} = ef.asarray(x0)[::-1]",
-    "x{n} = ef.asarray(x0).mT.mT",
+SIZES = available(
+    (
+        "x{n} = x0[: max(1, len(x0) // 2)]",
+        "x{n} = np.asfortranarray(x0)",
+        "x{n} = x0[::-1]",
+        "x{n} = np.concatenate([x0, x0])",
+        "x{n} = x0.astype(x0.dtype.newbyteorder())",
+        "x{n} = ef.asarray(x0)",
+        "x{n} = ef.tensor(x0)",
+        "x{n} = np.stack([x0, x0], axis=-1)[..., 0]",
+        "x{n} = x0.copy(); x{n}.flags.writeable = False",
+        "x{n} = torch.from_numpy(x0.copy()) if F.startswith('float') else x0",
+        "x{n} = mapped(x0)",
+        "x{n} = x0.astype('float64')",
+        "x{n} = x0[:0]",
+        "x{n} = ef.asarray(x0)[::-1]",
+        "x{n} = ef.asarray(x0).mT.mT",
+    )
 )
 
 OTHER = (
