@@ -128,3 +128,17 @@ def test_bits_of_the_least_numbers(dtype):
     wanted = [abs(int(value)).bit_count() for value in x]
     assert ef.bitwise_count(ef.tensor(x)).tolist() == wanted
     assert ef.function(lambda x: ef.bitwise_count(x))(ef.tensor(x)).tolist() == wanted
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+@pytest.mark.parametrize("extreme", [ef.max, ef.min])
+def test_extremes_of_what_a_kernel_computes_have_their_gradients(extreme, dtype):
+    rng = np.random.default_rng(0)
+    w, s = (
+        ef.astype(ef.tensor(rng.standard_normal(shape).astype("f4")), dtype)
+        for shape in ((32, 128, 64), (1, 1, 64))
+    )
+    gradient = ef.grad(lambda w, s: ef.sum(extreme(s * w, axis=0) * 2.0))
+    step = ef.function(gradient)
+    step(w, s)
+    np.testing.assert_array_equal(step(w, s).numpy(), gradient(w, s).numpy())

@@ -209,21 +209,30 @@ def segment_sum(xp: Namespace, x: Array, segment_ids: Array, /, num_segments: Si
     return _joined(xp, "add", x, segment_ids, num_segments)
 
 
-@in_float32
 def _extreme_back(g: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -> tuple[Any, None]:
     """The gradient goes to what the result equals; those that tie share it."""
-    won = equal(x, gather(y, segment_ids, 0)).astype(g.dtype)
-    ties = segment_sum(won, segment_ids, num_segments)
-    share = g / where(equal(ties, 0), 1, ties)
-    return multiply(gather(share, segment_ids, 0), won), None
+    won = equal(x, gather(y, segment_ids, 0))  # in the dtype that both are rounded to
+    return _shares(g, won, segment_ids, num_segments=num_segments), None
 
 
 @in_float32
+def _shares(g: Any, won: Any, segment_ids: Any, num_segments: Any) -> Any:
+    won = won.astype(g.dtype)
+    ties = segment_sum(won, segment_ids, num_segments)
+    return multiply(gather(g / where(equal(ties, 0), 1, ties), segment_ids, 0), won)
+
+
 def _extreme_forward(tangents: Any, y: Any, x: Any, segment_ids: Any, num_segments: Any) -> Any:
     """The mean of the tangents of what ties."""
-    won = equal(x, gather(y, segment_ids, 0)).astype(y.dtype)
+    won = equal(x, gather(y, segment_ids, 0))
+    return _mean_of(tangents[0], won, segment_ids, num_segments=num_segments)
+
+
+@in_float32
+def _mean_of(tangent: Any, won: Any, segment_ids: Any, num_segments: Any) -> Any:
+    won = won.astype(tangent.dtype)
     ties = segment_sum(won, segment_ids, num_segments)
-    moved = segment_sum(multiply(tangents[0], won), segment_ids, num_segments)
+    moved = segment_sum(multiply(tangent, won), segment_ids, num_segments)
     return moved / where(equal(ties, 0), 1, ties)
 
 

@@ -243,12 +243,17 @@ def prod(
 # Extremes ----------------------------------------------------------------------------------------
 
 
-@in_float32
 def _shared_by_ties(g: Any, y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """The gradient in equal shares to all elements that are the extreme one."""
-    hits = (x == expand_reduced(y, x, axis, keepdims)).astype(g.dtype)
-    share = expand_reduced(g, x, axis, keepdims) / sum(hits, axis=axis, keepdims=True)
-    return hits * share
+    # Compared in the dtype that both are rounded to: in float32 a kernel may not have rounded x.
+    hits = x == expand_reduced(y, x, axis, keepdims)
+    return _shares(expand_reduced(g, x, axis, keepdims), hits, axis=axis)
+
+
+@in_float32
+def _shares(g: Any, hits: Any, axis: Any) -> Any:
+    hits = hits.astype(g.dtype)
+    return hits * (g / sum(hits, axis=axis, keepdims=True))
 
 
 def _extreme(name: str, onnx: str, reference: Any) -> Any:
