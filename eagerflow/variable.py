@@ -268,9 +268,6 @@ def read_together(variables: Sequence[Variable]) -> list[Tensor]:
         writing.wait()
 
 
-# Changes -----------------------------------------------------------------------------------------
-
-
 def replace_values(
     variables: Sequence[Variable],
     tensors: Sequence[Tensor],
