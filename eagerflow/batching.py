@@ -12,6 +12,7 @@ from eagerflow.dims import DimLike, Shape, product
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.masks import opened
 from eagerflow.op import Missing, Op
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis
 from eagerflow.recorder import Recorder, below, with_recorder
@@ -165,7 +166,7 @@ def vmap(
             raise ShapeError(
                 f"{len(axes)} axes for {len(args)} arguments", op="vmap", argument="in_axes"
             )
-        flat = [tree.flatten(arg) for arg in args]
+        flat = [tree.flatten(opened(arg)) for arg in args]
         moved = [
             [leaf if axis is None else _to_front(leaf, axis) for leaf in leaves]
             for (leaves, _), axis in zip(flat, axes, strict=True)
@@ -179,7 +180,7 @@ def vmap(
                 for xs, (_, structure), axis in zip(moved, flat, axes, strict=True)
             ]
             result = f(*values)
-        return tree.map_leaves(lambda y: _from_front(level.join(y), out_axes), result)
+        return tree.map_leaves(lambda y: _from_front(level.join(y), out_axes), opened(result))
 
     return batched
 

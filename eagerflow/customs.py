@@ -14,6 +14,7 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import GradientError, ShapeError
+from eagerflow.masks import keeping_mask
 from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.tensor import Tensor, new_tensor
 
@@ -75,7 +76,8 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     leaves, structure = tree.flatten(y)
     rule = Rule(f.__name__, args, structure, backward)
     results = tuple([same(as_tensor(leaf)) for leaf in leaves])
-    return tree.unflatten(structure, recorder.customized(f.__name__, args, results, rule))
+    results = recorder.customized(f.__name__, args, results, rule)
+    return tree.unflatten(structure, map(keeping_mask, leaves, results))
 
 
 def same(tensor: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
+from weakref import ref
 
 import numpy as np
 
@@ -234,7 +235,8 @@ class Tensor(Operators, metaclass=_Refusing):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (np.array(self._values("pickle")), str(self._kind.device))
+        values = np.array(self._values("pickle"))
+        return _rebuild, (values, str(self._kind.device), mask_of(self))
 
 
 tree.LEAVES.add(Tensor)
@@ -251,10 +253,33 @@ def new_tensor(array: Any, kind: Kind) -> Tensor:
     return tensor
 
 
-def _rebuild(values: np.ndarray[Any, Any], place: str) -> Tensor:
+def _rebuild(values: np.ndarray[Any, Any], place: str, mask: Any = None) -> Tensor:
     device = as_device(place)
     dtype: DType = values.dtype
-    return new_tensor(device.backend.asarray(values, dtype, device.index), device.kind(dtype))
+    made = new_tensor(device.backend.asarray(values, dtype, device.index), device.kind(dtype))
+    set_mask(made, mask)
+    return made
+
+
+# Masks, kept beside tensors; see masks.py --------------------------------------------------------
+
+known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
+"""The masks there are, by the identities of their tensors, with which they go."""
+
+
+def set_mask(tensor: Any, mask: Any) -> None:
+    """Give a tensor this mask, bools of its first axes; None takes its own away."""
+    key = id(tensor)
+    if mask is None:
+        known_masks.pop(key, None)
+    elif type(tensor) is Tensor:
+        known_masks[key] = ref(tensor, lambda _: known_masks.pop(key, None)), mask
+
+
+def mask_of(tensor: Any) -> Any:
+    """The mask of a tensor, or None."""
+    found = known_masks.get(id(tensor)) if known_masks else None
+    return None if found is None else found[1]  # it goes with its tensor: the id is no other's
 
 
 _namespace: list[Any] = []

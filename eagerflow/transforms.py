@@ -15,6 +15,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
+from eagerflow.masks import keeping_mask
 from eagerflow.op import Op
 from eagerflow.ops.creation.filled import eye, zeros_like
 from eagerflow.recorder import below, next_key, recorder_state, with_recorder
@@ -61,7 +62,7 @@ def _by_sources(
 def _own_tensors(nest: Any) -> Any:
     """A Tensor of its own for each leaf, so that x and y in f(x, x) are told apart."""
     return tree.map_leaves(
-        lambda x: x if isinstance(x, Variable) else same_value(as_tensor(x)), nest
+        lambda x: x if isinstance(x, Variable) else keeping_mask(x, same_value(as_tensor(x))), nest
     )
 
 
@@ -443,7 +444,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
 
         rule.kept = seen.kept  # type: ignore[attr-defined]  # for the memory report
         outs = [
-            with_recorder(tape.outer, same_value, x)
+            keeping_mask(x, with_recorder(tape.outer, same_value, x))
             for x, moves in zip(leaves, smooth, strict=True)
             if moves
         ]

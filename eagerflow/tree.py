@@ -221,5 +221,7 @@ def paths(structure: Structure, prefix: str = "") -> list[str]:
     return [
         path
         for key, child in zip(keys, structure.children, strict=True)
-        for path in paths(child, prefix + (f".{key}" if fields else f"[{key!r}]"))
+        for path in paths(
+            child, prefix + (f"[{key!r}]" if not fields else f".{key}" if key else "")
+        )
     ]

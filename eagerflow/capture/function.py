@@ -47,6 +47,7 @@ from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.masks import has_masks, opened
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
@@ -54,7 +55,7 @@ from eagerflow.runtime.clock_cache import DEFAULT_MAX_ITEMS, ClockCache, checked
 from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
-from eagerflow.tensor import Tensor
+from eagerflow.tensor import Tensor, known_masks
 from eagerflow.visitors import visited
 
 _NOTHING: dict[str, Any] = {}
@@ -277,7 +278,7 @@ class Function:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         key = None
-        if not process.recorders and not kwargs:
+        if not process.recorders and not kwargs and not (known_masks and has_masks(args)):
             try:  # nothing but tensors, as seen before: no nest is walked
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
@@ -324,7 +325,19 @@ class Function:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
+        if known_masks:
+            self._refuse_masks(args, kwargs)
+            args, kwargs = opened((args, kwargs))
         return BoundArguments(args, kwargs, *tree.flatten((args, kwargs)))
+
+    def _refuse_masks(self, *given: Any) -> None:
+        if self.input_signature is not None and has_masks(given):
+            raise ArgumentError(
+                "an argument has a mask, and the input_signature tells of none",
+                op=self._name(),
+                expected="tensors without masks",
+                hint="leave out input_signature, or pass the mask as an argument of its own",
+            )
 
     def _same_defaults(self) -> bool:
         f = self._callee
@@ -461,11 +474,11 @@ class Function:
         return Captured(graph, ledger, replay, places, told, recorder, given.leaves)
 
     def _refuse_changed_arguments(
-        self, own: Any, structure: tree.Structure, made: list[Any], monitor: Monitor
+        self, own: Any, as_given: tuple[list[Any], tree.Structure], monitor: Monitor
     ) -> None:
         """Raise CaptureError if the function has changed lists or dicts that it got."""
-        leaves, now = tree.flatten(own)
-        if now == structure and not any(map(is_not, leaves, made)):
+        leaves, structure = tree.flatten(own)
+        if structure == as_given[1] and not any(map(is_not, leaves, as_given[0])):
             return
         raise CaptureError(
             "the function itself changes a list or dict among its arguments",
@@ -507,20 +520,21 @@ class Function:
         ):
             made.append(self._argument(recorder, x, plain_name(path), i in static, inputs, spec))
         places = tuple(i for i, x in enumerate(leaves) if made[i] is not x)
-        own_args, own_kwargs = tree.unflatten(structure, made)
+        own = tree.unflatten(structure, made)
+        as_given = tree.flatten(own)
         monitor = Monitor(self.python)
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = monitor.abandon
         with young(), visited():
             with monitor, recorder, located():
-                result = self.python(*own_args, **own_kwargs)
+                result = self.python(*own[0], **own[1])
                 for variable in recorder.taped.values():  # tapes watch those that are trained
                     monitor.rely(f"{variable.name}.trainable", variable, "trainable")
-            self._refuse_changed_arguments((own_args, own_kwargs), structure, made, monitor)
-            graph = recorder.finish(Values(inputs), result, structure)
+            self._refuse_changed_arguments(own, as_given, monitor)
+            graph = recorder.finish(Values(inputs), opened(result), structure)
             ledger = monitor.ledger()
             recorder.on_created = None
-            del result, monitor, own_args, own_kwargs, made
+            del result, monitor, own, as_given, made
             refuse_leaks(recorder.name, recorder.leaks(), ())
         return recorder, graph, ledger, places
 

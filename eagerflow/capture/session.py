@@ -17,7 +17,9 @@ from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import values_by_name
 from eagerflow.graph.walk import as_inputs, substituted
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.masks import masks_among, with_mask, with_masks_fed
 from eagerflow.plan.replay import Replay, check_inputs
+from eagerflow.tensor import known_masks
 from eagerflow.variable import Variable
 
 SHOWN = 12  # names in an error
@@ -42,6 +44,7 @@ class _Tables:
         self.order: dict[Node, int] = {}
         self.cells: dict[Value, Cell] = {}  # by their values on entry, and by those assigned
         self.inputs: dict[Value, str] = {}
+        self.masks: dict[Value, Value] = {}  # of results that have one
         self.variables: dict[str, Variable] = {}
         self.parts: dict[Any, Part] = {}
 
@@ -64,6 +67,7 @@ class _Tables:
             if cell.assigned is not None:
                 made.cells[cell.assigned] = own
         made.inputs = self.inputs | dict(zip(graph.inputs, graph.inputs.names, strict=True))
+        made.masks = self.masks | masks_among(graph.results, graph.structure)
         label = self._label(graph)
         made.names = _with_names(self.names, label, values_by_name(graph))
         made.feeds = _with_names(self.feeds, label, values_by_name(graph, True))
@@ -216,6 +220,11 @@ class Session:
         self._check_open("run")
         leaves, structure = tree.flatten(fetches)
         wanted = [self._value(x, "fetches") for x in leaves]
+        masks = self._tables.masks
+        masked = [i for i, v in enumerate(wanted) if v in masks] if masks else []
+        wanted += [masks[wanted[i]] for i in masked]
+        if feeds and known_masks:
+            feeds = with_masks_fed(feeds, self._tables.feeds)
         given = {self._fed(key): value for key, value in (feeds or {}).items()}
         goals = self._targets(targets)
         part = self._part(tuple(wanted), tuple(given), tuple(goals))
@@ -226,6 +235,8 @@ class Session:
                 found = part.run.run(inputs)
         else:
             found = part.run.run(inputs)
+        for i, mask in zip(masked, found[len(leaves) :], strict=False):
+            found[i] = with_mask(found[i], mask)
         return tree.unflatten(structure, found[: len(leaves)])
 
     def _targets(self, targets: Any) -> list[Any]:

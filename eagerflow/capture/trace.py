@@ -36,6 +36,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
+from eagerflow.masks import Masked, are_masks, opened
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
 from eagerflow.recorder import recorder_state, with_recorder
@@ -420,13 +421,21 @@ def _remedy(how: str) -> str:
 
 
 def _output_names(leaves: list[Any], structure: tree.Structure) -> list[str]:
-    """Keys of a returned dict; else output, or output_0, output_1 ..."""
-    kept = [i for i, x in enumerate(leaves) if type(x) is Value]
-    if structure.container is not None and structure.keys and len(structure.keys) == len(leaves):
-        return [str(structure.keys[i]) for i in kept]
-    if len(kept) == 1:
-        return ["output"]
-    return [f"output_{n}" for n in range(len(kept))]
+    """Keys of a returned dict; else output, or output_0, output_1 ...; masks are x_mask."""
+    hide = are_masks(structure)
+    shown = [x for x, hidden in zip(leaves, hide, strict=True) if not hidden]
+    count = sum(type(x) is Value for x in shown)
+    if structure.container is not Masked and structure.keys and len(structure.keys) == len(shown):
+        keyed = zip(structure.keys, shown, strict=True)
+        names = [str(key) for key, x in keyed if type(x) is Value]
+    else:
+        names = ["output"] if count == 1 else [f"output_{n}" for n in range(count)]
+    free, found = FreeNames(names).take, iter(names)
+    made: list[str] = []
+    for leaf, hidden in zip(leaves, hide, strict=True):
+        if type(leaf) is Value:
+            made.append(free(f"{made[-1]}_mask") if hidden else next(found))
+    return made
 
 
 # Tracing a function ------------------------------------------------------------------------------
@@ -469,6 +478,7 @@ def _trace(
     f: Callable[..., Any], args: tuple[Any, ...], name: str | None, free: FreeSizes
 ) -> Graph:
     recorder = Trace(name or function_name(f), free=free)
+    args = opened(args)
     labelled = zip(argument_names(f, args), args, strict=True)
     leaves, structure = tree.flatten(args)
     inputs: list[Value] = []
@@ -482,7 +492,7 @@ def _trace(
     with young():
         with recorder, located():
             result = f(*given)
-        graph = recorder.finish(Values(inputs), result, structure)
+        graph = recorder.finish(Values(inputs), opened(result), structure)
         del result
         refuse_leaks(recorder.name, recorder.leaks(), given)
     return graph

@@ -23,6 +23,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.walk import returned
 from eagerflow.guard import ScopeGuard
+from eagerflow.masks import opened
 from eagerflow.op import Op
 from eagerflow.plan.replay import NUMERICS, Replay
 from eagerflow.recorder import Recorder, below
@@ -198,7 +199,7 @@ def _named(graph: Graph, outputs: Sequence[Any], places: bool) -> dict[str, Any]
 
 
 def _eager(f: Callable[..., Any], values: Sequence[Any], graph: Graph) -> list[Any]:
-    leaves = tree.flatten(f(*values))[0]
+    leaves = tree.flatten(opened(f(*values)))[0]
     return [x for x, known in zip(leaves, graph.results, strict=True) if type(known) is Value]
 
 

@@ -28,6 +28,7 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell
+from eagerflow.masks import opened
 from eagerflow.nn.arguments import is_count
 from eagerflow.nn.replicas import as_replica, joining_rows
 from eagerflow.variable import Variable
@@ -413,7 +414,7 @@ class ReplicatedStep:
 
 def split_over(args: Any, count: int) -> tuple[list[int], list[list[Any]], Any]:
     """A batch in so many parts: their numbers of examples, their leaves, and the nest of these."""
-    leaves, structure = tree.flatten(args)
+    leaves, structure = tree.flatten(opened(args))
     rows, split = _rows(leaves)
     sizes = _parts(rows, count)
     begins = [sum(sizes[:r]) for r in range(len(sizes))]

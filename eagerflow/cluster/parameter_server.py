@@ -23,6 +23,7 @@ from eagerflow.cluster.snapshots import Snapshot
 from eagerflow.devices import Device, as_device
 from eagerflow.errors import ArgumentError, SessionError, TaskLostError
 from eagerflow.graph.graph import Graph
+from eagerflow.masks import opened
 from eagerflow.nn.arguments import is_count
 from eagerflow.variable import Variable
 
@@ -517,7 +518,9 @@ class _Step:
         graph = self._captured.graph(1, 1, True, args)
         worker = self._next
         self._next = (worker + 1) % self._strategy.replicas
-        self._strategy.submit(self._made(graph, worker), arrays_of(tree.flatten(args)[0]), worker)
+        self._strategy.submit(
+            self._made(graph, worker), arrays_of(tree.flatten(opened(args))[0]), worker
+        )
 
     def _made(self, graph: Graph, worker: int) -> _Planned:
         found = self._planned.get((id(graph), worker))

@@ -30,6 +30,7 @@ from eagerflow.dtypes import as_dtype
 from eagerflow.errors import short_repr
 from eagerflow.files.container import fail
 from eagerflow.graph.graph import Graph
+from eagerflow.masks import MASKED_KEYS, Masked
 from eagerflow.op import MAX_DEPTH
 from eagerflow.spec import MAX_RANK
 from eagerflow.tree import Structure
@@ -139,7 +140,7 @@ def encode_structure(structure: Structure | None, number: Number, depth: int = 0
         fail("a nest so deep cannot be saved", expected=f"at most {MAX_DEPTH} levels")
     children = [encode_structure(child, number, depth + 1) for child in structure.children]
     if issubclass(cls, tuple):
-        return {"tuple": children}
+        return {"masked" if cls is Masked else "tuple": children}
     if issubclass(cls, list):
         return {"list": children}
     if issubclass(cls, dict):
@@ -264,6 +265,7 @@ _KINDS: Mapping[str, type] = {
     "list": list,
     "dict": dict,
     "OrderedDict": OrderedDict,
+    "masked": Masked,
 }
 
 
@@ -285,5 +287,9 @@ def decode_structure(data: Any, find: Find, depth: int = 0) -> Structure | None:
         if not all(map(_is_key, keys)) or len(set(keys)) < len(keys):
             fail("a dict among the arguments or results has keys that are none, or twice the same")
         items = [item for _, item in items]
+    if cls is Masked:
+        if items != ["*", "*"]:
+            fail(f"{short_repr(data)} stands for no tensor with its mask")
+        keys = MASKED_KEYS
     children = [decode_structure(item, find, depth + 1) for item in items]
     return Structure(cls, keys, tuple(child for child in children if child is not None))

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from weakref import ref
 
 from eagerflow import ops, tree
 from eagerflow.dtypes import DType
 from eagerflow.nn.layer_graph import call_of
 from eagerflow.nn.symbols import is_symbolic
-from eagerflow.tensor import Tensor
+from eagerflow.tensor import Tensor, known_masks
+from eagerflow.tensor import mask_of as own_mask_of
+from eagerflow.tensor import set_mask as set_own_mask
 
 __all__ = [
     "give_masks",
@@ -27,19 +28,16 @@ __all__ = [
     "with_masks",
 ]
 
-known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
-"""The masks there are, by the identities of their tensors; calls of layers hold symbolic ones."""
-
 
 def set_mask(tensor: Any, mask: Any) -> None:
-    """Give a tensor this mask, bools of its first axes; None takes its own away."""
-    key = id(tensor)
+    """Give a tensor this mask, bools of its first axes; None takes its own away.
+
+    That of a model's symbolic tensor is kept with the call of the layer that makes it.
+    """
     if is_symbolic(tensor):
         call_of(tensor).masks[tensor._array.index] = mask
-    elif mask is None:
-        known_masks.pop(key, None)
-    elif isinstance(tensor, Tensor):
-        known_masks[key] = ref(tensor, lambda _: known_masks.pop(key, None)), mask
+    else:
+        set_own_mask(tensor, mask)
 
 
 def mask_of(tensor: Any) -> Any:
@@ -52,8 +50,7 @@ def mask_of(tensor: Any) -> Any:
     if is_symbolic(tensor):
         call = call_of(tensor)
         return None if call is None else call.masks.get(tensor._array.index)
-    found = known_masks.get(id(tensor)) if known_masks else None
-    return None if found is None else found[1]  # it goes with its tensor: the id is no other's
+    return own_mask_of(tensor)
 
 
 def masks_of(nest: Any) -> Any:

@@ -26,6 +26,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import LATE, bind, concrete
+from eagerflow.masks import are_masks, opened, with_masks_fed
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.owners import begin_run, owned
 from eagerflow.plan.plan import Plan
@@ -34,7 +35,7 @@ from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.runtime.collector import young
-from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.tensor import Tensor, known_masks, mask_of, new_tensor
 from eagerflow.variable import (
     MIN_OWNED_BYTES,
     assign_together,
@@ -227,6 +228,8 @@ def _late_sizes(graph: Graph) -> dict[str, Any]:
 
 def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Tensors of the graph's dtypes; ShapeError or DTypeError names what does not fit."""
+    if known_masks:
+        _refuse_lost_masks(graph, inputs)
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
@@ -257,6 +260,27 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     return made
 
 
+def _with_masks(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments, with masks beside their tensors if the graph was made for such ones."""
+    known = graph.argument_structure
+    return opened(args) if known is None or any(are_masks(known)) else args
+
+
+def _refuse_lost_masks(graph: Graph, inputs: Sequence[Any]) -> None:
+    """Raise ArgumentError for a tensor with a mask that the graph does not take."""
+    names = graph.inputs.names
+    for name, given in zip(names, inputs, strict=False):
+        if mask_of(given) is not None and f"{name}_mask" not in names:
+            raise ArgumentError(
+                "it has a mask, and the graph was made for a tensor without one",
+                op=graph.name,
+                argument=name,
+                received=summary(given),
+                expected="a tensor that no layer has given a mask",
+                hint=f"trace the function with such a tensor, or leave the mask out: {name} * 1",
+            )
+
+
 @kept
 def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
     """The replay of a graph, made at first use and kept with it."""
@@ -266,7 +290,9 @@ def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
 @graph_method
 def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     """See ``Graph.__call__``."""
-    leaves = leaves_of(self, args)
+    leaves = leaves_of(self, _with_masks(self, args) if known_masks else args)
+    if named and known_masks:
+        named = with_masks_fed(named, self.inputs.names)
     if named:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
     if named:

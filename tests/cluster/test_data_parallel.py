@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import eagerflow as ef
 from eagerflow.cluster import data_parallel
 from eagerflow.cluster.replication import replicated
+from eagerflow.masks import mask_of
 from eagerflow.nn.replicas import as_replica
 from tests.cluster.programs import trained_on
 
@@ -384,3 +385,33 @@ def test_a_step_that_fails_changes_nothing():
     own.merge()
     for v, value in zip(model.variables, before, strict=True):
         np.testing.assert_array_equal(v.numpy(), value)
+
+
+def test_replicas_get_their_part_of_a_mask():
+    embedding = ef.nn.Embedding(5, 3, mask_zero=True)
+    sequence = embedding([[1, 2, 0, 0], [3, 0, 0, 0], [1, 1, 1, 2]])
+    target = ef.ones((3, 4))
+
+    def trained_by(strategy):
+        ef.random.seed(0)
+        model = ef.nn.Sequential([ef.nn.LSTM(4)])
+        model.build((None, 4, 3))
+        weights = model.trainable_variables
+        optimizer = ef.nn.optimizers.SGD(0.5)
+
+        def step(x, y):
+            with ef.GradientTape() as tape:
+                loss = ef.mean((model(x) - y) ** 2)
+            optimizer.apply(tape.gradient(loss, weights), weights)
+            return {"loss": loss, "sequence": x}
+
+        run = step if strategy is None else strategy.step(step)
+        steps = [run(sequence, target) for _ in range(3)]
+        return [float(found["loss"]) for found in steps], steps[0]["sequence"], model.variables
+
+    losses, came, weights = trained_by(strategy(3))
+    wanted, _, others = trained_by(None)
+    np.testing.assert_allclose(losses, wanted, 1e-5)
+    np.testing.assert_array_equal(mask_of(came).numpy(), mask_of(sequence).numpy())
+    for ours, theirs in zip(weights, others, strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), 1e-4, 1e-6)

@@ -23,6 +23,7 @@ LEVELS = {
                 "convert",
                 "customs",
                 "display",
+                "masks",
                 "number",
                 "recorder",
                 "tensor",

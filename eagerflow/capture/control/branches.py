@@ -52,6 +52,7 @@ from eagerflow.graph.cache import kept
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value
 from eagerflow.graph.walk import bodies_of
+from eagerflow.masks import opened
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.creation.filled import zeros
 from eagerflow.ops.elementwise.comparison import equal, logical_not
@@ -401,7 +402,7 @@ def _choose(
     takes = ", ".join(f"operands[{i}]" for i in range(len(operands)))
     for name, f in functions.items():
         callable_of(f, op, name, takes, len(operands))
-    given = Form(operands, op, "operands")
+    given = Form(opened(operands), op, "operands")
     if runs_plainly():
         own = own_recorder((chooser, *given.tensors))
         if own is not None:
@@ -426,5 +427,5 @@ def _choose(
 
 def _one(f: Any, given: Form, op: str, what: str) -> Any:
     """What a branch returns, as tensors."""
-    result = Form(f(*given.nest(given.tensors)), op, what, place_of(f))
+    result = Form(opened(f(*given.nest(given.tensors))), op, what, place_of(f))
     return result.nest(result.tensors)

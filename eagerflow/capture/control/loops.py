@@ -54,6 +54,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
 from eagerflow.graph.graph import Graph
+from eagerflow.masks import opened
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.elementwise.arithmetic import add
@@ -322,7 +323,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     if maximum_iterations is not None:
         _checked(lambda: count_of(maximum_iterations, "maximum_iterations"), "while_loop")
     at, place = place_of(cond), place_of(body)
-    form = Form(init, "while_loop", "init")
+    form = Form(opened(init), "while_loop", "init")
 
     def test(result: Any) -> list[Tensor]:
         return [scalar(result, "while_loop", "the result of cond", "bool", at)]
@@ -406,7 +407,7 @@ def fori_loop(lo: Any, hi: Any, body: Any, init: Any) -> Any:
     Tensor(24, int64, cpu:0)
     """
     callable_of(body, "fori_loop", "body", "i, state", 2)
-    form = Form(init, "fori_loop", "init")
+    form = Form(opened(init), "fori_loop", "init")
     place = place_of(body)
     start, stop = _bound(lo, "lo"), _bound(hi, "hi")
 

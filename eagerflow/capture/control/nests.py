@@ -13,6 +13,7 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.masks import Masked, opened
 from eagerflow.op import spec_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
@@ -142,6 +143,7 @@ class Form:
         CaptureError, ShapeError or DTypeError with the leaf's path; ``other`` says where this
         one came from.
         """
+        nest = opened(nest)
         quick = self._as_before(nest)
         if quick is not None:
             return quick
@@ -190,11 +192,11 @@ class Form:
         """The leaves of a nest in this order; dicts may have theirs in another."""
         if structure.container is None:
             if tree.flatten(nest)[1].container is not None:
-                self._other_structure(f"a {type(nest).__name__}", "one tensor", what, at, other)
+                self._other_structure(_kind_of(type(nest)), "one tensor", what, at, other)
             return [nest]
-        wanted = structure.container.__name__
-        if type(nest) is not structure.container:
-            self._other_structure(f"a {type(nest).__name__}", f"a {wanted}", what, at, other)
+        wanted = structure.container
+        if type(nest) is not wanted:
+            self._other_structure(_kind_of(type(nest)), _kind_of(wanted), what, at, other)
         if isinstance(nest, dict) and set(nest) != set(structure.keys):
             self._other_structure(
                 f"the keys {list(nest)}", f"the keys {list(structure.keys)}", what, at, other
@@ -228,6 +230,7 @@ class Form:
             argument=what,
             received=received,
             expected=expected,
+            hint=_UNMASKED if "mask" in received + expected else None,
         )
 
     def _fitting(
@@ -266,12 +269,17 @@ class Results:
     def take(self, nest: Any, what: str, at: str | None) -> list[Tensor]:
         """The tensors of a result, with errors as those of ``Form.match``."""
         if self.form is None:
-            self.form = Form(nest, self._op, what, at)
+            self.form = Form(opened(nest), self._op, what, at)
             return self.form.take()
         return self.form.match(nest, what, at, False, self._first)
 
 
 _LEAF = tree.Structure(None, (), ())
+_UNMASKED = "x * 1 has the values of x, and no mask"
+
+
+def _kind_of(cls: type) -> str:
+    return "a tensor with a mask" if cls is Masked else f"a {cls.__name__}"
 
 
 def _as_leaf(leaf: Any, op: str, path: str, at: str | None) -> Tensor:

@@ -55,6 +55,7 @@ from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.cache import Slot
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.sizes import with_sizes
+from eagerflow.masks import opened
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
 from eagerflow.ops.creation.filled import zeros, zeros_like
@@ -486,7 +487,7 @@ def scan(f: Any, init: Any, xs: Any = None, length: Any = None, reverse: bool = 
 def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: bool) -> Any:
     """A scan with ``step``, which calls the user's ``f``, for the public function ``op``."""
     at = place_of(f)
-    carry, rows = Form(init, op, "init"), Form(xs, op, "xs")
+    carry, rows = Form(opened(init), op, "init"), Form(xs, op, "xs")
     labels = rows.labels
     try:
         steps = _steps(rows.tensors, length, lambda i: labels[i])

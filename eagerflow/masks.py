@@ -1,0 +1,79 @@
+"""Masks: which steps of sequences count, kept beside the tensors that layers hand on.
+
+An op's results have none. Where values pass a border, into a captured function, a graph's file or
+another task, a tensor with a mask goes as two leaves of a nest (``opened``), and is one tensor with
+its mask again where the nest is rebuilt; so a mask is an input or an output like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from eagerflow import tree
+from eagerflow.tensor import Tensor, known_masks, mask_of, new_tensor, set_mask
+
+T = TypeVar("T")
+
+MASKED_KEYS = ("", "mask")  # the tensor keeps its name, as if it had no mask
+
+
+class Masked(NamedTuple):
+    """A tensor and its mask as leaves of a nest; in the nest that is rebuilt, the tensor has it."""
+
+    values: Any
+    mask: Any
+
+
+def has_masks(nest: Any) -> bool:
+    """Whether a tensor of the nest has a mask."""
+    return bool(known_masks) and any(id(x) in known_masks for x in tree.flatten(nest)[0])
+
+
+def opened(nest: T) -> T:
+    """The nest with a ``Masked`` in place of each tensor that has a mask."""
+    if not has_masks(nest):
+        return nest
+    found: T = tree.map_leaves(lambda x: Masked(x, m) if (m := mask_of(x)) is not None else x, nest)
+    return found
+
+
+def with_masks_fed(feeds: Mapping[Any, Any], names: Container[str]) -> dict[Any, Any]:
+    """Values by the names of a graph's inputs, and masks of theirs that it takes besides."""
+    masks = {f"{name}_mask": mask_of(value) for name, value in feeds.items()}
+    return {n: m for n, m in masks.items() if m is not None and n in names} | dict(feeds)
+
+
+def keeping_mask(old: Any, new: Tensor) -> Tensor:
+    """The tensor ``new``, which has the value of ``old``, with its mask."""
+    mask = mask_of(old)
+    if mask is not None:
+        set_mask(new, mask)
+    return new
+
+
+def are_masks(structure: tree.Structure) -> list[bool]:
+    """Which leaves of an opened nest are masks: each of them stands behind its tensor."""
+    if structure.container is None:
+        return [False]
+    found = [is_mask for child in structure.children for is_mask in are_masks(child)]
+    return [False, True] if structure.container is Masked else found
+
+
+def masks_among(leaves: Sequence[Any], structure: tree.Structure | None) -> dict[Any, Any]:
+    """The masks among the leaves of an opened nest, by what they belong to."""
+    hidden = [] if structure is None else are_masks(structure)
+    return {leaves[i - 1]: leaves[i] for i, is_mask in enumerate(hidden) if is_mask}
+
+
+def with_mask(values: Any, mask: Any) -> Any:
+    """A tensor with this mask; what is no tensor is as it was."""
+    if id(values) in known_masks:  # one value under two masks is two tensors
+        again = new_tensor(values._array, values._kind)
+        again._key = values._key
+        values = again
+    set_mask(values, mask)
+    return values
+
+
+tree.register(Masked, lambda pair: (MASKED_KEYS, pair), lambda _, items: with_mask(*items))

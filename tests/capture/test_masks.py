@@ -1,0 +1,193 @@
+"""Masks of sequences pass every border: a captured call is what the layers give one by one."""
+
+import copy
+import pickle
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow.masks import mask_of
+
+IDS = ef.tensor([[1, 2, 0, 0], [3, 0, 0, 0], [1, 1, 1, 2]])
+embedding = ef.nn.Embedding(5, 3, mask_zero=True)
+lstm, gru = ef.nn.LSTM(4), ef.nn.GRU(3, return_sequences=True)
+SEQUENCE = embedding(IDS)  # with its mask
+WANTED = lstm(SEQUENCE).numpy()
+BARE = lstm(SEQUENCE * 1).numpy()
+identity = ef.nn.Activation("linear")
+read = ef.function(lambda x: lstm(x))
+make = ef.function(lambda ids: embedding(ids))
+
+
+def saved(graph, folder):
+    graph.save(folder / "graph.ef")
+    return ef.capture.load(folder / "graph.ef")
+
+
+def assert_same(found, wanted=WANTED):
+    np.testing.assert_allclose(found.numpy(), wanted, 1e-5, 1e-6)
+
+
+def test_the_mask_matters():
+    assert np.abs(WANTED - BARE).max() > 1e-3
+
+
+READERS = {  # what gets a tensor with a mask
+    "captured": read,
+    "exact": ef.function(lambda x: lstm(x), numerics="exact"),
+    "in a nest": lambda x: ef.function(lambda d: lstm(d["x"][0]))({"x": [x]}),
+    "by name": lambda x: ef.function(lambda *, x: lstm(x))(x=x),
+    "one in another": lambda x: ef.function(lambda x: read(x))(x),
+    "a copy": lambda x: read(copy.copy(x)),
+    "a deep copy": lambda x: read(copy.deepcopy([x])[0]),
+    "a pickle": lambda x: read(pickle.loads(pickle.dumps(x))),
+    "a graph": lambda x: read.graph(x)(x),
+    "a graph by name": lambda x: read.graph(x)(x=x),
+    "a session": lambda x: ef.capture.Session(read.graph(x)).run("output", {"x": x}),
+    "jvp": lambda x: ef.jvp(lstm, (x,), (ef.ones_like(x),))[0],
+    "vjp": lambda x: ef.vjp(lstm, x)[0],
+    "checkpoint": ef.checkpoint(lambda x: lstm(x)),
+    "vmap": lambda x: ef.vmap(lambda row: lstm(row)[0])(embedding(ef.expand_dims(IDS, 1))),
+}
+MAKERS = {  # what gives one
+    "captured": make,
+    "exact": ef.function(lambda ids: embedding(ids), numerics="exact"),
+    "one of several": lambda ids: ef.function(lambda ids: {"a": ids, "b": embedding(ids)})(ids)[
+        "b"
+    ],
+    "as it came": lambda ids: ef.function(lambda x: x)(embedding(ids)),
+    "passed on": lambda ids: ef.function(lambda x: identity(x))(embedding(ids)),
+    "a graph": lambda ids: make.graph(ids)(ids),
+    "a session": lambda ids: ef.capture.Session(make.graph(ids)).run("output", {"ids": ids}),
+    "checkpoint": ef.checkpoint(lambda ids: embedding(ids)),
+    "custom gradient": lambda ids: kept(embedding(ids)),
+    "vmap": ef.vmap(lambda ids: embedding(ids)),
+}
+kept = ef.custom_gradient(lambda x: (identity(x), lambda g: g))
+kept(SEQUENCE)
+
+
+def branches(x):
+    return ef.cond(ef.sum(x) < 1e9, lambda y: lstm(y), lambda y: lstm(y) * 0, x)
+
+
+def chosen(x):
+    return ef.switch(ef.tensor(1), [lambda y: lstm(y) * 0, lambda y: lstm(y)], x)
+
+
+def carried(x):
+    return ef.while_loop(
+        lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1], lstm(s[1])), (0, x, lstm(x))
+    )[2]
+
+
+def counted(x):
+    return ef.fori_loop(0, 2, lambda i, s: (s[0], lstm(s[0])), (x, lstm(x)))[1]
+
+
+def scanned(x):
+    return ef.scan(lambda c, t: (c, lstm(c)), x, ef.arange(2.0))[1][1]
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_an_argument_keeps_its_mask(reader):
+    for _ in range(2):  # the second call is a replay
+        assert_same(READERS[reader](SEQUENCE))
+    if not reader.startswith("vmap"):
+        assert_same(READERS[reader](SEQUENCE * 1), BARE)
+        assert_same(READERS[reader](SEQUENCE))
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+@pytest.mark.parametrize("taped", [False, True])
+def test_a_result_has_its_mask(maker, taped):
+    def loss():
+        found = MAKERS[maker](IDS)
+        np.testing.assert_array_equal(mask_of(found).numpy(), IDS.numpy() != 0)
+        return lstm(found)
+
+    if not taped:
+        assert_same(loss())
+        assert_same(loss())
+        return
+    weights = lstm.trainable_variables
+    with ef.GradientTape() as tape:
+        found = loss()
+        total = ef.sum(found**2)
+    with ef.GradientTape() as plain:
+        wanted = ef.sum(lstm(embedding(IDS)) ** 2)
+    assert_same(found)
+    for ours, theirs in zip(
+        tape.gradient(total, weights), plain.gradient(wanted, weights), strict=True
+    ):
+        assert_same(ours, theirs.numpy())
+
+
+@pytest.mark.parametrize("f", [branches, chosen, carried, counted, scanned])
+def test_control_flow_keeps_masks(f):
+    assert_same(f(SEQUENCE))
+    captured = ef.function(f)
+    assert_same(captured(SEQUENCE))
+    assert_same(captured(SEQUENCE))
+    with ef.GradientTape() as tape:
+        tape.watch(SEQUENCE)
+        found = f(SEQUENCE)
+    assert_same(found)
+
+
+def test_files_keep_masks(tmp_path):
+    reads, makes = saved(read.graph(SEQUENCE), tmp_path), saved(make.graph(IDS), tmp_path)
+    assert makes.outputs.names == ("output", "output_mask")
+    assert reads.inputs.names == ("x", "x_mask")
+    assert_same(reads(makes(IDS)))
+    assert_same(lstm(makes(IDS)))
+
+
+def test_results_of_one_value_have_masks_of_their_own():
+    def twice(x, y):
+        return identity(x) * 1, x, y
+
+    x, y = embedding(IDS), embedding(ef.flip(IDS, 1))
+    bare, first, second = ef.function(twice)(x, y)
+    assert mask_of(bare) is None
+    np.testing.assert_array_equal(mask_of(first).numpy(), IDS.numpy() != 0)
+    np.testing.assert_array_equal(mask_of(second).numpy(), IDS.numpy()[:, ::-1] != 0)
+    np.testing.assert_array_equal(mask_of(x).numpy(), IDS.numpy() != 0)
+
+
+def test_other_masks_need_no_other_trace():
+    seen = []
+
+    @ef.function
+    def f(x):
+        seen.append(1)
+        return lstm(x)
+
+    for ids in (IDS, ef.flip(IDS, 0), ef.ones_like(IDS)):
+        assert_same(f(embedding(ids)), lstm(embedding(ids)).numpy())
+    traces = len(seen)
+    assert_same(f(SEQUENCE * 1), BARE)
+    assert len(seen) > traces
+
+
+def test_what_takes_no_mask_refuses_one():
+    graph = ef.capture.trace(lambda x: lstm(x), SEQUENCE * 1)
+    with pytest.raises(ef.errors.ArgumentError, match="mask"):
+        graph(SEQUENCE)
+    with pytest.raises(ef.errors.ArgumentError, match="mask"):
+        ef.capture.Session(graph).run("output", {"x": SEQUENCE})
+    declared = ef.function(lambda x: lstm(x), input_signature=[ef.TensorSpec((3, 4, 3), "float32")])
+    with pytest.raises(ef.errors.ArgumentError, match="mask"):
+        declared(SEQUENCE)
+    assert_same(declared(SEQUENCE * 1), BARE)
+
+
+def test_a_carry_that_loses_its_mask_is_refused():
+    def halved(x):
+        return ef.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] / 2), (0, x))[1]
+
+    for f in (halved, ef.function(halved)):
+        with pytest.raises(ef.errors.CaptureError, match="mask"):
+            f(SEQUENCE)
+        assert_same(f(SEQUENCE * 1), (SEQUENCE / 4).numpy())
