@@ -118,3 +118,16 @@ def test_a_layer_that_is_made_in_each_call_is_refused():
     f = ef.function(lambda x: keras.layers.Dense(3)(x))
     with pytest.raises(ef.errors.CaptureError):
         f(X)
+
+
+def test_masks_pass_captured_functions():
+    ids = np.array([[1, 2, 0, 0], [3, 0, 0, 0], [1, 1, 1, 2]])
+    embedding, lstm = keras.layers.Embedding(5, 3, mask_zero=True), keras.layers.LSTM(4)
+    sequence = embedding(ids)
+    wanted = lstm(sequence).numpy()
+    made = ef.function(lambda ids: embedding(ids))(ef.tensor(ids))
+    read = ef.function(lambda x: lstm(x))
+    np.testing.assert_allclose(lstm(made).numpy(), wanted, 1e-5, 1e-6)
+    for x in (sequence, made):
+        np.testing.assert_allclose(read(x).numpy(), wanted, 1e-5, 1e-6)
+    assert np.abs(read(sequence * 1).numpy() - wanted).max() > 1e-4

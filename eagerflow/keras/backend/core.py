@@ -46,7 +46,7 @@ from eagerflow.keras.backend.tensors import convert_to_numpy, shape
 from eagerflow.keras.sparse import SparseTensor, is_sparse
 from eagerflow.recorder import prepared
 from eagerflow.scopes import scope
-from eagerflow.tensor import Operators
+from eagerflow.tensor import Operators, mask_of, set_mask
 
 __all__ = [
     "IS_THREAD_SAFE",
@@ -83,6 +83,8 @@ __all__ = [
 
 FRAMEWORKS.add("keras")
 LIBRARIES.update(("keras", "optree"))
+# Where Keras keeps masks; as masks of eagerflow they pass the borders of captured functions.
+ef.Tensor._keras_mask = property(mask_of, set_mask)  # type: ignore[attr-defined]
 
 SUPPORTS_SPARSE_TENSORS = True
 SUPPORTS_RAGGED_TENSORS = False
