@@ -12,7 +12,7 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
-from eagerflow.display import summary
+from eagerflow.display import function_name, summary
 from eagerflow.errors import GradientError, ShapeError
 from eagerflow.masks import keeping_mask
 from eagerflow.recorder import recorder_state, with_recorder
@@ -74,9 +74,10 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
         return f(*args)[0]
     y, backward = with_recorder(recorder.of_custom(), f, *args)
     leaves, structure = tree.flatten(y)
-    rule = Rule(f.__name__, args, structure, backward)
+    name = function_name(f)
+    rule = Rule(name, args, structure, backward)
     results = tuple([same(as_tensor(leaf)) for leaf in leaves])
-    results = recorder.customized(f.__name__, args, results, rule)
+    results = recorder.customized(name, args, results, rule)
     return tree.unflatten(structure, map(keeping_mask, leaves, results))
 
 

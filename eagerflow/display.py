@@ -22,6 +22,11 @@ def summary(value: Any) -> str:
     return f"{type(value).__name__} {short_repr(value)}"
 
 
+def function_name(f: Any) -> str:
+    """What a function, or another object that is called, is called in graphs and errors."""
+    return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
+
+
 def escape(text: str) -> str:
     """Text for SVG and HTML, where control characters are escaped, as XML may hold none."""
     # html.escape does most of it, but importing it costs more than all of this module.

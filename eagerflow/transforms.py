@@ -11,7 +11,7 @@ from eagerflow import provenance, tree
 from eagerflow.batching import vmap
 from eagerflow.convert import as_tensor
 from eagerflow.customs import custom_call
-from eagerflow.display import summary
+from eagerflow.display import function_name, summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError
 from eagerflow.forward import Forward
@@ -301,7 +301,7 @@ def custom_gradient(f: Function) -> Function:
             if isinstance(value, Tensor | Variable):
                 raise GradientError(
                     "a tensor that is given by name has no gradient",
-                    op=f.__name__,
+                    op=function_name(f),
                     argument=name,
                     received=summary(value),
                     hint="give tensors by position",
@@ -448,7 +448,7 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
             for x, moves in zip(leaves, smooth, strict=True)
             if moves
         ]
-        tape.record_custom(f.__name__, tuple(external), tuple(outs), rule)
+        tape.record_custom(function_name(f), tuple(external), tuple(outs), rule)
         found = iter(outs)
         return tree.unflatten(
             structure,

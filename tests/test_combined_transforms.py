@@ -3,6 +3,7 @@
 import itertools
 import signal
 import time
+from functools import partial
 
 import numpy as np
 import pytest
@@ -344,3 +345,40 @@ def test_what_a_handler_assigns_is_no_part_of_what_it_interrupts(name):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert int(count.value) == len(calls)
+
+
+class Doubled:
+    def __call__(self, x):
+        return ef.tanh(x) * 2.0
+
+    method = __call__
+
+
+CALLABLES = {
+    "layer": ef.nn.Activation(lambda x: ef.tanh(x) * 2.0),
+    "partial": partial(lambda a, x: ef.tanh(x) * a, 2.0),
+    "object": Doubled(),
+    "method": Doubled().method,
+    "captured": ef.function(Doubled()),
+}
+KEEPING = {  # what gives the very values of its function
+    "checkpoint": ef.checkpoint,
+    "function": ef.function,
+    "vmap": ef.vmap,
+    "cond": lambda f: lambda x: ef.cond(ef.tensor(True), f, f, x),
+    "jvp": lambda f: lambda x: ef.jvp(f, (x,), (x,))[0],
+    "custom_gradient": lambda f: ef.custom_gradient(lambda x: (f(x), lambda g: g)),
+}
+
+
+@pytest.mark.parametrize("kind", CALLABLES)
+@pytest.mark.parametrize("transform", KEEPING)
+def test_whatever_can_be_called_is_transformed(kind, transform):
+    f, x = KEEPING[transform](CALLABLES[kind]), ef.tensor([[0.5, -1.0]])
+    wanted = np.tanh(x.numpy()) * 2
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        found = f(x)
+    assert tape.gradient(found, x) is not None
+    for result in (f(x), found, ef.function(lambda x: f(x))(x)):
+        np.testing.assert_allclose(result.numpy(), wanted, 1e-5)

@@ -31,7 +31,6 @@ from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
-    function_name,
     located,
     number,
     paths,
@@ -43,6 +42,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
+from eagerflow.display import function_name
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values

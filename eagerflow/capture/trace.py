@@ -28,6 +28,7 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import check, internal, user_frame
+from eagerflow.display import function_name
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.devices import said
@@ -496,11 +497,6 @@ def _trace(
         del result
         refuse_leaks(recorder.name, recorder.leaks(), given)
     return graph
-
-
-def function_name(f: Any) -> str:
-    """What graphs of a function are called."""
-    return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
 
 
 def paths(labelled: Iterable[tuple[str, Any]]) -> list[str]:

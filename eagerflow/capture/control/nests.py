@@ -10,7 +10,7 @@ from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor, number_type
-from eagerflow.display import summary
+from eagerflow.display import function_name, summary
 from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
 from eagerflow.masks import Masked, opened
@@ -52,15 +52,11 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
             f"it is called as {argument}({takes}), which its signature does not allow: {error}",
             op=op,
             argument=argument,
-            received=f"{_name(f)}{inspect.signature(f)}",
+            received=f"{function_name(f)}{inspect.signature(f)}",
             expected=f"a function {argument}({takes})",
             at=place_of(f),
             hint="values that belong together are one argument: a tuple, list or dict of them",
         ) from None
-
-
-def _name(f: Any) -> str:
-    return str(getattr(f, "__name__", type(f).__name__)).strip("<>")
 
 
 def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None) -> Tensor:
