@@ -346,6 +346,7 @@ CHANGES = {
     "structure with a nan key": put("graphs", 0, "structure", {"dict": [[{"float": "nan"}, "*"]]}),
     "structure with odd pairs": put("graphs", 0, "structure", {"dict": [["a"]]}),
     "structure null inside": put("graphs", 0, "structure", {"list": [None]}),
+    "structure of a mask alone": put("graphs", 0, "structure", {"masked": ["*"]}),
     "arguments of a class": put("graphs", 0, "arguments", {"Layer": ["*"]}),
     "cell missing": put("graphs", 0, "cells", []),
     "cell twice": put("graphs", 0, "cells", [["a", 0, "a", None], ["b", 0, "b", None]]),
