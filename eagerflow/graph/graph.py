@@ -146,7 +146,9 @@ class Graph:
         """The value of this name: an output, an input, a Variable's value on entry, or any other.
 
         Outputs of nodes have the node's name, or where there are several ``name:0``, ``name:1`` ...
-        Raises SessionError, with names that look alike, where there is none.
+        Where an input and an output have one name, it is the output's, here and wherever a value
+        is asked for by name; ``graph.inputs[name]`` is the input. Raises SessionError, with names
+        that look alike, where there is none.
 
         >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec((3,), "float32"))
         >>> graph.value("tanh"), graph.value("output")

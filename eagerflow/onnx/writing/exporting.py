@@ -140,14 +140,16 @@ def export_onnx(
     ``graph`` is a Graph, an ``ef.function`` with one graph, or an ``ef.nn`` model, of which what
     predicts is written for any batch size. ``path`` is a file name; weights of a gigabyte and more
     go into a second file beside it. ``opset`` is the version of ONNX's operators, 18 to 26,
-    ``ir_version`` that of the format. Names of inputs and outputs are kept; each node tells in its
-    metadata which op it is part of, in which scope, and the user's line. Variables that the graph
-    assigns are inputs with their present values, and outputs ``<variable>/next``. Some runtimes,
-    such as ONNX Runtime's for JavaScript, take no input that has a value: with ``initial``, a
-    second file name, the inputs have none, and the model in that file gives the values by name.
-    Random numbers are those that eagerflow draws from the same state; without ``allow_random``
-    they are refused. Needs the package onnx. Raises ArgumentError for another ``opset``, and
-    CaptureError, with the user's line, for an op that ONNX cannot express or that is refused.
+    ``ir_version`` that of the format. Names of inputs and outputs are kept, but an output with the
+    name of an input or a Variable, which ONNX does not allow, becomes ``<name>/output``. Each node
+    tells in its metadata which op it is part of, in which scope, and the user's line. Variables
+    that the graph assigns are inputs with their present values, and outputs ``<variable>/next``.
+    Some runtimes, such as ONNX Runtime's for JavaScript, take no input that has a value: with
+    ``initial``, a second file name, the inputs have none, and the model in that file gives the
+    values by name. Random numbers are those that eagerflow draws from the same state; without
+    ``allow_random`` they are refused. Needs the package onnx. Raises ArgumentError for another
+    ``opset``, and CaptureError, with the user's line, for an op that ONNX cannot express or that is
+    refused.
 
     >>> from tempfile import TemporaryDirectory
     >>> graph = ef.capture.trace(lambda x: ef.tanh(x) * 2.0, ef.TensorSpec(("n", 3), "float32"))
@@ -193,8 +195,8 @@ def _model(
     graph = decomposed(graph, partial(has_operator, opset=opset))
     held = [cell for cell in graph.cells if cell.assigned is None]
     changed = [cell for cell in graph.cells if cell.assigned is not None]
-    ends = [*graph.outputs.names, *(f"{cell.name}/next" for cell in changed)]
-    names = FreeNames([*graph.inputs.names, *(cell.name for cell in graph.cells), *ends])
+    names = FreeNames([*graph.inputs.names, *(cell.name for cell in graph.cells)])
+    ends = _output_names(graph, names)
     exporter = _Exporter(opset, names)
     writer = Writer(exporter.initializers, opset, exporter)
     given = [
@@ -218,6 +220,22 @@ def _model(
     within = writer.infos_but({info.name for info in outputs})
     body = helper.make_graph(writer.nodes, graph.name, inputs, outputs, tensors, value_info=within)
     return _model_of(body, opset, ir_version), data
+
+
+def _output_names(graph: Graph, free: FreeNames) -> list[str]:
+    """The names of the model's outputs, none of which an input or a Variable may have in ONNX."""
+    changed = [f"{cell.name}/next" for cell in graph.cells if cell.assigned is not None]
+    for name in changed:
+        if free.take(name) != name:
+            raise CaptureError(
+                f"the new value of a Variable has the name of an input or a Variable, {name!r}",
+                op="export_onnx",
+                hint="give the Variable another name",
+            )
+    taken = set(free)
+    kept = {name: free.take(name) for name in graph.outputs.names if name not in taken}
+    names = [kept.get(name) or free.take(f"{name}/output") for name in graph.outputs.names]
+    return names + changed
 
 
 def _initial(graph: Graph, opset: int, ir_version: int, path: str) -> tuple[Any, list[bytes]]:
