@@ -1,0 +1,78 @@
+"""The public issues that are posed here: repository, number and topic of each.
+
+A topic is a file, ``test_<topic>.py``; the case of an issue is the function there that has its
+name, such as ``pytorch_39565``. What went wrong there is told in the case's docstring.
+"""
+
+import pytest
+
+REPOSITORIES = {
+    "jax": "jax-ml/jax",
+    "pytorch": "pytorch/pytorch",
+    "tensorflow": "tensorflow/tensorflow",
+    "tinygrad": "tinygrad/tinygrad",
+    "xla": "pytorch/xla",
+}
+
+ISSUES = {
+    "indexing": {
+        "pytorch": (
+            *(39565, 131321, 169779, 121251, 183769, 138908, 37996, 107540, 198102, 108963),
+            571,
+        ),
+        "jax": (10129, 16655, 26888, 3326, 37822),
+        "tensorflow": (27526, 64081, 5847),
+    },
+    "reductions": {
+        "pytorch": (
+            *(5863, 3304, 756, 132107, 172062, 41998, 93630, 17914, 183082, 40022, 193751),
+            *(118266, 180956, 162410, 44350, 91597, 2391, 59489),
+        ),
+        "jax": (6431,),
+        "tensorflow": (102043, 125978),
+        "tinygrad": (4999,),
+    },
+    "dtypes": {
+        "pytorch": (
+            *(198081, 191308, 105264, 187018, 197091, 156788, 44858, 1164, 47779, 86074, 165649),
+            *(40118, 4419, 4877, 195675, 76795, 73504, 175966, 193811),
+        ),
+        "jax": (28603, 18507, 145),
+        "tensorflow": (60656,),
+        "tinygrad": (3133, 10321),
+    },
+    "layouts": {
+        "pytorch": (
+            *(18948, 15297, 195320, 198280, 177839, 33467, 42418, 35737, 99803, 188023, 139789),
+            *(198101, 94773, 146416, 179568, 96064, 168177, 71085),
+        ),
+        "jax": (37830, 3412, 19123),
+        "tinygrad": (14689, 6803),
+    },
+    "changes": {
+        "pytorch": (
+            *(108898, 197859, 98928, 197811, 124357, 176851, 178365, 139476, 93782, 185382),
+            197085,
+        ),
+    },
+}
+
+
+def names():
+    """(topic, repository's short name, number) of each issue."""
+    return [
+        (topic, short, number)
+        for topic, repositories in ISSUES.items()
+        for short, numbers in repositories.items()
+        for number in numbers
+    ]
+
+
+def cases(topic, functions):
+    """A decorator's argument list: the topic's cases, with ids such as ``pytorch-39565``."""
+    found = [
+        pytest.param(functions[f"{short}_{number}"], id=f"{short}-{number}")
+        for name, short, number in names()
+        if name == topic
+    ]
+    return pytest.mark.parametrize("case", found)
