@@ -181,7 +181,7 @@ def pytorch_139476():
 def pytorch_93782():
     """Compiled, a lambda that was given another body was still the old one."""
     rows = [ef.ones(10), ef.ones(10), ef.ones(10)]
-    total = lambda rows: sum(rows)  # noqa: E731
+    total = lambda rows: sum(rows)
 
     @ef.function
     def run(rows):
@@ -191,7 +191,7 @@ def pytorch_93782():
         return result
 
     compare(run(rows), np.full(10, 15.0))
-    total = lambda rows: rows[0]  # noqa: E731
+    total = lambda rows: rows[0]
     compare(run(rows), np.full(10, 5.0))
 
 

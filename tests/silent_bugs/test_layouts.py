@@ -1,4 +1,4 @@
-"""Memory: views, transposed and overlapping arrays, buffers that are shared or written too early."""
+"""Memory: views, transposed and overlapping arrays, buffers that are shared or written early."""
 
 import ctypes
 
@@ -57,10 +57,10 @@ def pytorch_195320():
     b, t, h, d = 2, 6, 2, 8
     x, (wq, wk, wv) = floats(b, t, h * d), (floats(h * d, h * d, seed=s) * 0.3 for s in (1, 2, 3))
 
-    def attention(x, wq, wk, wv, xp, softmax):
-        q = xp.reshape(x @ wq, (b, t, h, d)).transpose(0, 2, 1, 3)
-        k = xp.reshape(x @ wk, (b, t, h, d)).transpose(0, 2, 3, 1)
-        v = xp.reshape(x @ wv, (b, t, h, d)).transpose(0, 2, 1, 3)
+    def attention(x, wq, wk, wv, turn, softmax):
+        q = turn((x @ wq).reshape((b, t, h, d)), (0, 2, 1, 3))
+        k = turn((x @ wk).reshape((b, t, h, d)), (0, 2, 3, 1))
+        v = turn((x @ wv).reshape((b, t, h, d)), (0, 2, 1, 3))
         return softmax((q @ k) * d**-0.5) @ v
 
     def softmax(s):
@@ -68,22 +68,9 @@ def pytorch_195320():
         return e / e.sum(-1, keepdims=True)
 
     args = (x, wq, wk, wv)
-    expected = attention(*(a.astype("f8") for a in args), np, softmax)
-
-    class Names:
-        @staticmethod
-        def reshape(x, shape):
-            return Turned(ef.reshape(x, shape))
-
-    class Turned:
-        def __init__(self, x):
-            self.x = x
-
-        def transpose(self, *axes):
-            return ef.permute_dims(self.x, axes)
-
+    expected = attention(*(a.astype("f8") for a in args), np.transpose, softmax)
     check(
-        lambda *args: attention(*args, Names, lambda s: ef.softmax(s, axis=-1)),
+        lambda *args: attention(*args, ef.permute_dims, lambda s: ef.softmax(s, axis=-1)),
         *map(ef.tensor, args),
         expect=expected,
         rtol=1e-4,

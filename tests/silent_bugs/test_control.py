@@ -1,0 +1,215 @@
+"""Loops, branches and mapped functions: their values and the gradients through them."""
+
+import numpy as np
+
+import eagerflow as ef
+from eagerflow.errors import EagerflowError
+from tests.silent_bugs.index import cases
+from tests.silent_bugs.ways import check, compare, floats, refused
+
+
+def jax_5900():
+    """The gradient of a scan with a branch inside was three times the right one."""
+
+    def power(x, rounds):
+        def step(carry, _):
+            value, go = carry
+            new = ef.cond(go, lambda v: (v * x, True), lambda v: (v, False), value)
+            return new, new[0]
+
+        return ef.scan(step, (ef.ones(()), ef.tensor(True)), None, length=rounds)[0][0]
+
+    check(lambda x: power(x, 4), ef.tensor(3.0), expect=np.array(81.0))
+    check(ef.grad(lambda x: power(x, 4)), ef.tensor(3.0), expect=np.array(108.0))
+    check(ef.grad(ef.grad(lambda x: power(x, 4))), ef.tensor(3.0), expect=np.array(108.0))
+
+
+def jax_1534():
+    """A scan whose carry changes its structure gave all carries instead of an error."""
+    for init in (None, (), {"a": ef.zeros(())}):
+        refused(lambda xs: ef.scan(lambda c, x: (x * 0, (x, 2 * x)), init, xs), ef.arange(5))
+    x = np.arange(5)
+    check(
+        lambda xs: ef.scan(lambda c, x: (None, (x, 2 * x)), None, xs)[1],
+        ef.tensor(x),
+        expect=(x, 2 * x),
+    )
+
+
+def tensorflow_1093():
+    """The gradient through a loop that changes nothing was none, and nothing was trained."""
+
+    def through(v):
+        return ef.while_loop(lambda i, v: i < 1, lambda i, v: (i + 1, v), (0, v))[1]
+
+    check(ef.grad(lambda v: through(v) ** 2), ef.tensor(2.0), expect=np.array(4.0))
+    v = ef.Variable(2.0)
+
+    @ef.function
+    def step():
+        with ef.GradientTape() as tape:
+            loss = through(v.value) ** 2
+        v.assign_sub(0.1 * tape.gradient(loss, v))
+        return loss
+
+    compare([step() for _ in range(3)], [4.0, 2.56, 1.6384])
+
+
+def tensorflow_22504():
+    """The gradient through a loop was lost where the value is added to itself."""
+
+    def loop(x):
+        return ef.while_loop(lambda i, v: i < 6, lambda i, v: (i + 1, v + v), (0, x))[1]
+
+    check(ef.grad(loop), ef.tensor(5.0), expect=np.array(64.0))
+    check(ef.grad(lambda x: ef.sum(loop(x) * x)), ef.tensor([1.0, 2.0]), expect=[128.0, 256.0])
+
+
+def tensorflow_16504():
+    """Two conditions of a loop joined by ``and`` cut the gradient."""
+
+    def solve(x):
+        def go(k, w, change):
+            return ef.logical_and(k < 50, change > 1e-9)
+
+        def step(k, w, change):
+            new = 0.5 * (w + x / w)
+            return k + 1, new, ef.abs(new - w)
+
+        start = ef.ones((), dtype="float64")
+        return ef.while_loop(go, step, (0, start, start))[1]
+
+    x = ef.tensor(np.array(7.0))
+    check(solve, x, expect=np.sqrt(7.0))
+    check(ef.grad(solve), x, expect=0.5 / np.sqrt(7.0), rtol=1e-6)
+
+
+def tensorflow_16333():
+    """Inside of a loop, the gradient of a loop variable by another was none."""
+
+    def run(x):
+        def step(i, v):
+            with ef.GradientTape() as tape:
+                tape.watch(v)
+                y = v**3
+            return i + 1, tape.gradient(y, v)
+
+        return ef.while_loop(lambda i, v: i < 2, step, (0, x))[1]
+
+    check(run, ef.tensor(0.5), expect=np.array(3 * (3 * 0.25) ** 2))
+    check(ef.grad(run), ef.tensor(0.5), expect=np.array(2 * 3 * 0.75 * 6 * 0.5))
+
+
+def tensorflow_50170():
+    """A Variable in the rule of a custom gradient under a branch failed in graphs."""
+    w = ef.Variable(2.0)
+
+    @ef.custom_gradient
+    def by_w(x):
+        return w * x, lambda g: g * w * 10
+
+    def f(x, go):
+        return ef.cond(go, by_w, lambda x: x, x)
+
+    check(lambda x, go: f(x, go), ef.tensor(5.0), ef.tensor(True), expect=np.array(10.0))
+    for go, gradient in ((True, 20.0), (False, 1.0)):
+        check(ef.grad(f), ef.tensor(5.0), ef.tensor(go), expect=np.array(gradient))
+    run = ef.function(ef.grad(f))
+    for value in (2.0, 3.0):
+        w.assign(value)
+        compare(run(ef.tensor(5.0), ef.tensor(True)), 10 * value)
+
+
+def tensorflow_43631():
+    """The gradient of a branch could be asked for once only."""
+    v = ef.Variable(3.0)
+
+    @ef.function
+    def run(go):
+        with ef.GradientTape(persistent=True) as tape:
+            y = ef.cond(go, lambda: v * v, lambda: 5 * v)
+            z = 2 * y
+        return [tape.gradient(t, v) for t in (y, z, y)]
+
+    compare(run(ef.tensor(True)), [6.0, 12.0, 6.0])
+    compare(run(ef.tensor(False)), [5.0, 10.0, 5.0])
+
+
+def jax_4173():
+    """Scan, gradient, vmap and a custom rule together failed or lost an axis."""
+
+    @ef.custom_gradient
+    def total(x):
+        return ef.sum(x), lambda g: g * 3 * ef.ones_like(x)
+
+    x = ef.tensor(floats(10, 3))
+
+    def loss(x):
+        return ef.sum(ef.vmap(total)(x))
+
+    check(ef.grad(loss), x, expect=np.full((10, 3), 3.0))
+
+    def scanned(x):
+        return ef.scan(lambda c, row: (c, ef.grad(loss)(ef.stack([row, row]))), 0.0, x)[1]
+
+    check(scanned, x, expect=np.full((10, 2, 3), 3.0))
+    outer = lambda x: ef.sum(ef.scan(lambda c, row: (c + total(row), None), 0.0, x)[0])
+    check(ef.grad(outer), x, expect=np.full((10, 3), 3.0))
+
+
+def jax_6452():
+    """The gradient by a number was a vector where vmap had spread the number."""
+    y = np.ones((3, 2), "f4")
+
+    def f(z):
+        return ef.sum(ef.vmap(lambda row: ef.logaddexp(z, ef.sum(row) + z))(ef.tensor(y)))
+
+    check(f, ef.tensor(0.1), expect=3 * np.logaddexp(0.1, 2.1))
+    check(ef.grad(f), ef.tensor(0.1), expect=np.array(3.0))
+    check(ef.grad(f), 0.1, expect=np.array(3.0))
+
+
+def jax_34228():
+    """Under vmap, the gradient of an index that is clipped to the axis was zero."""
+    x = ef.tensor([2.0, 5.0])
+    index = ef.tensor([0, 1, 1])
+
+    def f(x, i):
+        return x[ef.clip(i + 1, 0, 1)] * 3
+
+    check(ef.vmap(f, in_axes=(None, 0)), x, index, expect=np.array([15.0, 15.0, 15.0]))
+    jacobian = ef.jacobian(ef.vmap(f, in_axes=(None, 0)))
+    check(jacobian, x, index, expect=np.array([[0.0, 3.0]] * 3))
+    refused(ef.vmap(lambda x, i: x[i], in_axes=(None, 0)), x, ef.tensor([0, 2]))
+
+
+def pytorch_91403():
+    """Under vmap, triangles of vectors were taken across the mapped axis."""
+    x = floats(4, 3, 5)
+    for k in (-1, 0, 2):
+        check(ef.vmap(lambda m: ef.tril(m, k=k)), ef.tensor(x), expect=np.tril(x, k))
+        check(ef.vmap(lambda m: ef.triu(m, k=k)), ef.tensor(x), expect=np.triu(x, k))
+    for f in (ef.vmap(lambda v: ef.tril(v)), ef.vmap(lambda v: ef.triu(v))):
+        refused(f, ef.tensor(x[0]))
+
+
+def pytorch_91404():
+    """Under vmap, the trace of an array of three axes was taken without a word."""
+    x = floats(6, 3, 3, 3)
+    try:
+        single = [ef.trace(ef.tensor(m)).numpy() for m in x]
+    except EagerflowError:
+        refused(ef.vmap(lambda m: ef.trace(m)), ef.tensor(x))
+    else:
+        check(ef.vmap(lambda m: ef.trace(m)), ef.tensor(x), expect=np.stack(single))
+    check(ef.vmap(lambda m: ef.trace(m)), ef.tensor(x[0]), expect=np.trace(x[0], axis1=1, axis2=2))
+    check(
+        ef.vmap(lambda m: ef.trace(m), in_axes=2),
+        ef.tensor(x[0]),
+        expect=np.trace(x[0], axis1=0, axis2=1),
+    )
+
+
+@cases("control", globals())
+def test_case(case):
+    case()
