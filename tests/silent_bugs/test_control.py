@@ -64,7 +64,11 @@ def tensorflow_22504():
         return ef.while_loop(lambda s: s[0] < 6, lambda s: (s[0] + 1, s[1] + s[1]), (0, x), 9)[1]
 
     check(ef.grad(loop), ef.tensor(5.0), expect=np.array(64.0))
-    check(ef.grad(lambda x: ef.sum(loop(x) * x)), ef.tensor([1.0, 2.0]), expect=np.array([128.0, 256.0]))
+    check(
+        ef.grad(lambda x: ef.sum(loop(x) * x)),
+        ef.tensor([1.0, 2.0]),
+        expect=np.array([128.0, 256.0]),
+    )
 
 
 def tensorflow_16504():
