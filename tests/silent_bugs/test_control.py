@@ -57,20 +57,6 @@ def tensorflow_1093():
     compare([step() for _ in range(3)], [4.0, 2.56, 1.6384])
 
 
-def tensorflow_22504():
-    """The gradient through a loop was lost where the value is added to itself."""
-
-    def loop(x):
-        return ef.while_loop(lambda s: s[0] < 6, lambda s: (s[0] + 1, s[1] + s[1]), (0, x), 9)[1]
-
-    check(ef.grad(loop), ef.tensor(5.0), expect=np.array(64.0))
-    check(
-        ef.grad(lambda x: ef.sum(loop(x) * x)),
-        ef.tensor([1.0, 2.0]),
-        expect=np.array([128.0, 256.0]),
-    )
-
-
 def tensorflow_16504():
     """Two conditions of a loop joined by ``and`` cut the gradient."""
 
@@ -107,41 +93,6 @@ def tensorflow_16333():
 
     check(run, ef.tensor(0.5), expect=np.array(3 * (3 * 0.25) ** 2))
     check(ef.grad(run), ef.tensor(0.5), expect=np.array(2 * 3 * 0.75 * 6 * 0.5))
-
-
-def tensorflow_50170():
-    """A Variable in the rule of a custom gradient under a branch failed in graphs."""
-    w = ef.Variable(2.0)
-
-    @ef.custom_gradient
-    def by_w(x):
-        return w * x, lambda g: g * w * 10
-
-    def f(x, go):
-        return ef.cond(go, by_w, lambda x: x, x)
-
-    check(lambda x, go: f(x, go), ef.tensor(5.0), ef.tensor(True), expect=np.array(10.0))
-    for go, gradient in ((True, 20.0), (False, 1.0)):
-        check(ef.grad(f), ef.tensor(5.0), ef.tensor(go), expect=np.array(gradient))
-    run = ef.function(ef.grad(f))
-    for value in (2.0, 3.0):
-        w.assign(value)
-        compare(run(ef.tensor(5.0), ef.tensor(True)), 10 * value)
-
-
-def tensorflow_43631():
-    """The gradient of a branch could be asked for once only."""
-    v = ef.Variable(3.0)
-
-    @ef.function
-    def run(go):
-        with ef.GradientTape(persistent=True) as tape:
-            y = ef.cond(go, lambda: v * v, lambda: 5 * v)
-            z = 2 * y
-        return [tape.gradient(t, v) for t in (y, z, y)]
-
-    compare(run(ef.tensor(True)), [6.0, 12.0, 6.0])
-    compare(run(ef.tensor(False)), [5.0, 10.0, 5.0])
 
 
 def jax_4173():

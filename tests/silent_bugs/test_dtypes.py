@@ -125,9 +125,6 @@ def pytorch_86074():
         check(f, ef.tensor(a), ef.tensor(b), expect=g(a, b))
         check(lambda x: f(x, ef.tensor(b)), ef.tensor(a[None]), expect=g(a[None], b))
 
-
-def pytorch_165649():
-    """The remainder of the smallest integer by -1 ended the process."""
     for dtype in ("i4", "i8", "i2"):
         x = np.full(3, np.iinfo(dtype).min, dtype)
         y = np.full(3, -1, dtype)

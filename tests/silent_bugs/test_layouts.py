@@ -161,9 +161,6 @@ def pytorch_99803():
     np.testing.assert_array_equal(torch.from_dlpack(ef.asarray(part)).numpy(), part)
     check(lambda x: x + 1, ef.from_dlpack(torch.tensor(x).T), expect=x.T + 1.0)
 
-
-def pytorch_188023():
-    """An array that is walked backwards ended the process when it was taken over."""
     x = np.arange(12.0).reshape(3, 4)
     for turned in (x[:, ::-1], x[::-1], x[::-2, ::-1]):
         check(lambda x: x * 2 - 1, ef.asarray(turned), expect=turned * 2 - 1)
