@@ -99,6 +99,26 @@ def pytorch_103963():
     assert np.isfinite(found).all() or np.isnan(found[..., 4:, :]).all()
 
 
+def pytorch_101967():
+    """What is masked out made the others NaN where it was NaN itself."""
+    for length, keys in ((2, 4), (20, 70)):
+        q, k, v, _ = masked_rows(length, keys)
+        shown = np.arange(keys) % 2 == 0
+        mask = np.broadcast_to(shown, (1, 1, length, keys))
+        expected = attention(q, k, v, mask)
+        added = np.where(mask, 0, -np.inf).astype("f4")
+        for bad in (1e10, np.nan, np.inf):
+            k[..., ~shown, :] = bad
+            for given in (mask, added, mask[:, :, :1]):
+                check(
+                    lambda q, k, v: ef.dot_product_attention(q, k, v, mask=ef.tensor(given)),
+                    *map(ef.tensor, (q, k, v)),
+                    expect=expected,
+                    rtol=1e-4,
+                    atol=1e-5,
+                )
+
+
 def pytorch_109517():
     """Gradients of masked attention were NaN for certain patterns of the mask."""
     rng = np.random.default_rng(0)
