@@ -367,6 +367,9 @@ def pytorch_12670():
         refused(lambda x: ef.nll_loss(x, ef.tensor([0, 1, bad])), x)
         refused(lambda x: ef.nll_loss(x.T, ef.tensor([0, 1, bad]), axis=0), x)
         refused(lambda x: ef.sparse_softmax_cross_entropy(x, ef.tensor([0, 1, bad])), x)
+    for target in ([[0, 1, 2]], [0], [0, 1]):
+        refused(lambda x: ef.nll_loss(x, ef.tensor(target)), x)
+        refused(lambda x: ef.cross_entropy(x, ef.tensor(target)), x)
     check(
         lambda x: ef.cross_entropy(x, ef.tensor([0, 1, -1]), ignore_index=-1),
         x,
