@@ -196,7 +196,7 @@ def pytorch_93782():
 
 
 def pytorch_185382():
-    """Compiled, a helper used a number of the first rounds that was read out in each round."""
+    """Compiled, an inner function used a number that was read out in one of the first rounds."""
     p0, g = floats(50), floats(50, seed=1)
     variables = [ef.Variable(p0), ef.Variable(np.zeros(50, "f4")), ef.Variable(np.zeros(50, "f4"))]
     count = ef.Variable(np.zeros((), "i8"))
