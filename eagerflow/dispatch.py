@@ -557,7 +557,7 @@ def _same_device(op: Op, data: list[Any], tensors: list[Tensor]) -> Device:
 def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Run the kernel of ``op`` on canonical arguments; a tuple of Tensors for several results."""
     if not op.trusted:
-        _check_once(op, data, attributes)
+        check_once(op, data, attributes)
     if op.on_tensors:
         return with_recorder(None, op.kernel, None, *data, **attributes)
     first = next((x for x in data if type(x) is Tensor), None)
@@ -689,7 +689,7 @@ def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         raise with_context(error, op, data) from None
 
 
-def _check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> None:
+def check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> None:
     """``check``, unless arguments of these shapes and kinds have passed with these attributes."""
     given = [(x._array.shape, x._kind) if type(x) is Tensor else x for x in data]
     key = *given, *map(_typed, attributes.values())
@@ -702,7 +702,7 @@ def _check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> No
     check(op, data, attributes)
     if len(op.passed) >= MAX_PASSED:
         op.passed.clear()
-    if all(x is None or type(x) is Tensor for x in data):  # not every number that comes
+    if all(x is None or type(x) in (Tensor, TensorSpec) for x in data):  # not every number
         op.passed.add(key)
 
 

@@ -34,6 +34,14 @@ def biases(xp: Namespace, q: Any, k: Any, mask: Any, is_causal: bool) -> Any:
     return found
 
 
+def masked(xp: Namespace, scores: Any, added: Any) -> Any:
+    """Scores with ``biases``: a key that is hidden has no part, be its score NaN or infinite."""
+    if added is None:
+        return scores
+    hidden = xp.asarray(-math.inf, dtype=scores.dtype)
+    return xp.where(added == hidden, hidden, scores + added)
+
+
 def forward(q: Array, k: Array, v: Array, options: Options) -> tuple[Any, Any]:
     """The averages of values, and the logarithms of the sums of the weights."""
     if compiled_attention.takes(q, v):
@@ -140,7 +148,8 @@ class _Tiles:
         if self.bias is not None:
             start = min(rows.start, end) if self.plain else 0
             for j in range(len(block)):
-                found[j, :, start:] += self.bias(stacks.start + j)[rows, start:end]
+                part = found[j, :, start:]
+                part[...] = masked(np, part, self.bias(stacks.start + j)[rows, start:end])
         return found
 
 

@@ -3,7 +3,9 @@
 import numpy as np
 
 import eagerflow as ef
+from eagerflow.errors import EagerflowError
 from eagerflow.op import ops
+from tests.contract import values
 from tests.contract.cases import (
     about,
     arrays_of,
@@ -57,11 +59,30 @@ def mapped(op, sample, axes):
 
 @check(excuse=either(lacks("batch"), no_data))
 def batch(op):
-    """vmap computes what a loop over the examples does, whichever arguments are batched."""
+    """vmap computes what a loop over the examples does, whichever arguments are batched.
+
+    It refuses examples that the op refuses.
+    """
     for group in spread(variants(op, EXAMPLES), 4):
         for where in batches(group[0], op.family == "random"):
             with about(op, group[0]):
                 check_batch(op, group, where)
+    for sample in op.errors(values.seeded(op)):
+        with about(op, sample):
+            check_refused_batch(op, sample)
+
+
+def check_refused_batch(op, sample):
+    """Two examples of arguments that the op refuses are refused as well."""
+    axes = [0 if isinstance(x, np.ndarray) else None for x in sample.args]
+    f, free = mapped(op, sample, axes)
+    if not free:
+        return
+    try:
+        ef.vmap(f)(*[np.stack([sample.args[i]] * 2) for i in free])
+    except EagerflowError:
+        return
+    raise AssertionError("vmap takes what is refused for one example")
 
 
 def check_batch(op, group, where):

@@ -310,7 +310,7 @@ def attention_with_log_sums(
     rows = xp.reshape(q * scale_of(q, scale), (batch, shared, heads // shared * length, width))
     scores = xp.reshape(xp.matmul(rows, k.mT), (batch, heads, length, keys))
     biases = primitives.attention.biases(xp, q, k, mask, is_causal)
-    scores = scores if biases is None else scores + biases
+    scores = primitives.attention.masked(xp, scores, biases)
     top = xp.max(scores, axis=-1, keepdims=True)
     top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
     powers = xp.exp(scores - top)

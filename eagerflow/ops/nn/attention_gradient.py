@@ -322,8 +322,7 @@ def dot_product_attention_gradient(
     rows, outer = (xp.reshape(x, (*shape, x.shape[3])) for x in (q, g))
     scores = xp.reshape(xp.matmul(rows, k.mT), (batch, heads, length, keys)) * factor
     biases = primitives.attention.biases(xp, q, k, mask, is_causal)
-    if biases is not None:
-        scores = scores + biases
+    scores = primitives.attention.masked(xp, scores, biases)
     weights = xp.exp(xp.reshape(scores, (*shape, keys)) - xp.reshape(log_sums, (*shape, 1)))
     means = xp.sum(g * y, axis=-1)
     if of_log_sums is not None:

@@ -13,7 +13,7 @@ from eagerflow.op import Split
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import eye
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
-from eagerflow.ops.elementwise.comparison import greater_equal
+from eagerflow.ops.elementwise.comparison import equal, greater_equal
 from eagerflow.ops.elementwise.exponential import exp
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import Batch
@@ -144,7 +144,8 @@ def scores_of(q: Any, k: Any, mask: Any, is_causal: bool, factor: float) -> Any:
         if mask.dtype in BOOL:
             scores = where(mask, scores, -math.inf)
         else:
-            scores = add(scores, astype(mask, q.dtype))
+            added = astype(mask, q.dtype)
+            scores = where(equal(added, -math.inf), -math.inf, add(scores, added))
     if is_causal:
         scores = where(_causal(q, k), reshape(scores, shape), -math.inf)
     return folded(scores, k)

@@ -18,7 +18,7 @@ from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, negative
 from eagerflow.ops.elementwise.comparison import not_equal
 from eagerflow.ops.elementwise.exponential import log, log1p
 from eagerflow.ops.elementwise.selection import maximum, where
-from eagerflow.ops.indexing.gathering import take, take_along_axis
+from eagerflow.ops.indexing.gathering import gather, take
 from eagerflow.ops.nn.loss_reduction import check_same, loss_facts, reduced, reduced_reference
 from eagerflow.ops.nn.losses import (
     sigmoid_cross_entropy,
@@ -28,7 +28,7 @@ from eagerflow.ops.nn.losses import (
 from eagerflow.ops.reductions.softmax import log_softmax
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.samples import make
-from eagerflow.ops.shapes.reshaping import expand_dims, reshape, squeeze
+from eagerflow.ops.shapes.reshaping import moveaxis, reshape
 from eagerflow.spec import normalize_axis
 
 __all__ = [
@@ -329,7 +329,6 @@ def nll_loss(
     at = normalize_axis(axis, x.ndim)
     _check_weight(weight, x.shape[at])
     labels, kept = _kept(target, ignore_index)
-    places = expand_dims(labels, axis=at)
-    each = negative(squeeze(take_along_axis(x, places, axis=at), axis=at))
+    each = negative(gather(moveaxis(x, at, -1), labels, axis=-1, batch_dims=labels.ndim))
     share = None if weight is None else take(weight, labels, axis=0)
     return _counted(each if share is None else multiply(each, share), share, kept, reduction)

@@ -202,10 +202,10 @@ class AttentionForwardWriter(AttentionWriter):
                 place, key = v.step(scores, i, self.query_line), v.number("add", tile, i)
                 x = v.load(place)
                 if config.by_query:
-                    x = s.add(x, v.load(v.step(v.at(mask, at), i, self.query_line)))
+                    x = self.masked(x, v.load(v.step(v.at(mask, at), i, self.query_line)))
                 elif config.mask:
                     inside = v.number("sub", key, chunk)
-                    x = s.add(x, v.load_splat(v.step(mask, inside, self.itemsize)))
+                    x = self.masked(x, v.load_splat(v.step(mask, inside, self.itemsize)))
                 v.store(s.select(s.less_equal(self.index(key), last), x, -math.inf), place)
 
     def _weights(self, count: str) -> None:

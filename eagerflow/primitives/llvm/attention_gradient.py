@@ -254,7 +254,8 @@ class AttentionGradientWriter(AttentionWriter):
                 x, number = v.load(weights), v.number("add", key, j)
                 if config.mask:
                     left = v.number("sub", self.argument("keys"), number)
-                    x = s.add(x, self.added(line, number, self.below(left) if hidden else ""))
+                    added = self.added(line, number, self.below(left) if hidden else "")
+                    x = self.masked(x, added)
                 if hidden:
                     x = s.select(s.less_equal(self.indices(number), last), x, -math.inf)
                 x = self.power(at_most(s, s.subtract(x, level), MAX_EXPONENT))

@@ -166,6 +166,11 @@ class AttentionWriter(StageWriter):
             return x
         return self.s.select(x, self.s.constant(0, self.v.dtype), -math.inf)
 
+    def masked(self, x: Any, added: Any) -> Any:
+        """Scores with what a mask adds: what it hides is hidden, be the score NaN or infinite."""
+        s = self.s
+        return s.select(s.equal(added, -math.inf), -math.inf, s.add(x, added))
+
     # Numbers -------------------------------------------------------------------------------------
 
     def most(self, a: str, b: str) -> str:
