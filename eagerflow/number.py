@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from eagerflow.dims import Dim
 from eagerflow.dtypes import INTEGERS, DType, default_dtype
 from eagerflow.op import ops
@@ -85,7 +87,7 @@ def _refused(how: str) -> Callable[[Number], NoReturn]:
     return method
 
 
-WIDE = {int: "int64", float: "float64", complex: "complex128"}
+WIDE = {int: np.dtype("int64"), float: np.dtype("float64"), complex: np.dtype("complex128")}
 
 for _name in ("bool()", "int()", "float()", "hash()", "__index__"):
     setattr(Number, f"__{_name.strip('_()')}__", _refused(_name))

@@ -92,8 +92,9 @@ class Assumptions:
         """Whether a graph is right for these arguments."""
         if self.is_never_true:
             return False
-        values = list(numbers)
+        values = numbers
         if self._steps:
+            values = list(numbers)
             try:
                 with np.errstate(all="ignore"):
                     for f, (i, x), (k, y) in self._steps:
@@ -108,7 +109,10 @@ class Assumptions:
                 own is not None and getattr(value, "dtype", None) != own
             ):
                 return False
-        return all(low <= values[at] <= high for at, (low, high) in self._limits.items())
+        for at, (low, high) in self._limits.items():
+            if not low <= values[at] <= high:
+                return False
+        return True
 
 
 def number_kind(value: Any) -> type:

@@ -39,7 +39,7 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, from_array
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
@@ -47,6 +47,7 @@ from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.number import WIDE
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
@@ -652,6 +653,8 @@ def _is_ready(x: Any) -> bool:
 
 def _as_input(x: Any) -> Tensor:
     """A NumPy array or a number as a tensor of full precision, in native byte order."""
+    if type(x) in WIDE:
+        return from_array(np.array(x, WIDE[type(x)]), current_device())
     return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
 
 
