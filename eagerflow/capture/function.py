@@ -397,7 +397,7 @@ class Function:
     def _key(self, given: BoundArguments) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
         if self.input_signature is not None:
-            return None
+            return given.structure
         parts: list[Any] = [given.structure]
         static = self._static_leaves(given) if self._static or given.literal else ()
         for i, x in enumerate(given.leaves):
