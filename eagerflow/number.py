@@ -13,8 +13,12 @@ import numpy as np
 
 from eagerflow.dims import Dim
 from eagerflow.dtypes import INTEGERS, DType, default_dtype
+from eagerflow.errors import CaptureError
 from eagerflow.op import ops
 from eagerflow.tensor import Operators, Tensor
+
+MIN_BYTES_OF_SIZES = 4
+"""Bytes of the narrowest integers that sizes become without a look at them."""
 
 
 class Number(Operators):
@@ -43,8 +47,14 @@ class Number(Operators):
 
     def meeting(self, dtype: DType) -> Tensor:
         """The number in full precision, on its way to this dtype, which has to hold it."""
-        if self.assumptions is not None and dtype in INTEGERS:
+        if dtype in INTEGERS and self.assumptions is not None:
             self.assumptions.cast(self, dtype)
+        elif dtype in INTEGERS and dtype.itemsize < MIN_BYTES_OF_SIZES:
+            raise CaptureError(
+                f"a size that is not known while tracing meets {dtype}, which may not hold it",
+                expected="a dtype of 32 bits or more",
+                hint="x.astype('int32') first",
+            )
         return self.tensor
 
     @property
