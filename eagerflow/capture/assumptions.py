@@ -119,7 +119,7 @@ class Assumptions:
                 own is not None and getattr(value, "dtype", None) != own
             ):
                 return False
-        for at, (low, high) in self._limits.items():
+        for at, (low, high) in self._limits.items():  # noqa: SIM110 - all() takes twice the time
             if not low <= values[at] <= high:
                 return False
         return True

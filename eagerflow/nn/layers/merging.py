@@ -93,7 +93,7 @@ class _Elementwise(_Merge):
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Integers as int64, in which sums and products of narrow ones are right; others as they are."""
+    """Integers as int64, which has the sums and products of narrow ones; others as they are."""
     return ops.astype(x, "int64") if x.dtype in INTEGERS and x.dtype.name != "uint64" else x
 
 
