@@ -9,10 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+import numpy as np
+
 from eagerflow.dims import Dim
 from eagerflow.dtypes import INTEGERS, DType, default_dtype
+from eagerflow.errors import CaptureError
 from eagerflow.op import ops
 from eagerflow.tensor import Operators, Tensor
+
+MIN_BYTES_OF_SIZES = 4
+"""Bytes of the narrowest integers that sizes become without a look at them."""
 
 
 class Number(Operators):
@@ -41,8 +47,14 @@ class Number(Operators):
 
     def meeting(self, dtype: DType) -> Tensor:
         """The number in full precision, on its way to this dtype, which has to hold it."""
-        if self.assumptions is not None and dtype in INTEGERS:
+        if dtype in INTEGERS and self.assumptions is not None:
             self.assumptions.cast(self, dtype)
+        elif dtype in INTEGERS and dtype.itemsize < MIN_BYTES_OF_SIZES:
+            raise CaptureError(
+                f"a size that is not known while tracing meets {dtype}, which may not hold it",
+                expected="a dtype of 32 bits or more",
+                hint="x.astype('int32') first",
+            )
         return self.tensor
 
     @property
@@ -85,7 +97,7 @@ def _refused(how: str) -> Callable[[Number], NoReturn]:
     return method
 
 
-WIDE = {int: "int64", float: "float64", complex: "complex128"}
+WIDE = {int: np.dtype("int64"), float: np.dtype("float64"), complex: np.dtype("complex128")}
 
 for _name in ("bool()", "int()", "float()", "hash()", "__index__"):
     setattr(Number, f"__{_name.strip('_()')}__", _refused(_name))

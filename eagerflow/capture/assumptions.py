@@ -58,6 +58,8 @@ class Assumptions:
 
     def limit(self, at: int, low: Any, high: Any) -> None:
         """Let the number at a place be in a range, besides those it has to be in already."""
+        if at < 0:  # a size, which no call gives by itself
+            return
         was = self._limits.get(at, (low, high))
         self._limits[at] = max(low, was[0]), min(high, was[1])
 
@@ -66,6 +68,14 @@ class Assumptions:
         if x.python is not bool:
             ends = np.iinfo(dtype)
             self.limit(x.at, ends.min, ends.max)
+
+    def shift(self, amount: Any) -> bool:
+        """Limit the number of places that bits are moved by; whether there is such a move."""
+        if type(amount) is Number:
+            self.limit(amount.at, 0, 63)
+        elif not 0 <= amount <= 63:
+            self.is_never_true = True
+        return not self.is_never_true
 
     def computed(self, op: str, wide: type, left: Number, right: Any, plain: Any) -> Any:
         """Limit the operands of an op that computes in this type; what stands for the right one.
@@ -92,8 +102,9 @@ class Assumptions:
         """Whether a graph is right for these arguments."""
         if self.is_never_true:
             return False
-        values = list(numbers)
+        values = numbers
         if self._steps:
+            values = list(numbers)
             try:
                 with np.errstate(all="ignore"):
                     for f, (i, x), (k, y) in self._steps:
@@ -108,7 +119,10 @@ class Assumptions:
                 own is not None and getattr(value, "dtype", None) != own
             ):
                 return False
-        return all(low <= values[at] <= high for at, (low, high) in self._limits.items())
+        for at, (low, high) in self._limits.items():  # noqa: SIM110 - all() takes twice the time
+            if not low <= values[at] <= high:
+                return False
+        return True
 
 
 def number_kind(value: Any) -> type:

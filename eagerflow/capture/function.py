@@ -38,7 +38,7 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, from_array
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
@@ -48,6 +48,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.masks import has_masks, opened
+from eagerflow.number import WIDE
 from eagerflow.plan.replay import NUMERICS, Replay, check_inputs, replay_of
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
@@ -409,7 +410,7 @@ class Function:
     def _key(self, given: BoundArguments) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
         if self.input_signature is not None:
-            return None
+            return given.structure
         parts: list[Any] = [given.structure]
         static = self._static_leaves(given) if self._static or given.literal else ()
         for i, x in enumerate(given.leaves):
@@ -666,6 +667,8 @@ def _is_ready(x: Any) -> bool:
 
 def _as_input(x: Any) -> Tensor:
     """A NumPy array or a number as a tensor of full precision, in native byte order."""
+    if type(x) in WIDE:
+        return from_array(np.array(x, WIDE[type(x)]), current_device())
     return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)
 
 

@@ -20,6 +20,8 @@ from eagerflow.tensor import Tensor
 
 _RANK = (bool, int, float, complex)
 _OF_REAL_NUMBERS = ("floor_divide", "remainder", "less", "less_equal", "greater", "greater_equal")
+_OF_BITS = ("bitwise_and", "bitwise_or", "bitwise_xor")
+_SHIFTS = ("bitwise_left_shift", "bitwise_right_shift")
 
 
 def _next(
@@ -45,6 +47,45 @@ def _size(self: Number) -> Number:
     return _next(self, lambda x, _: abs(x), 0, found, python, own)
 
 
+def _invert(self: Any) -> Any:
+    if self.python in (float, complex):
+        raise TypeError(f"bad operand type for unary ~: {self.python.__name__!r}")
+    return -1 - self
+
+
+def _part(name: str) -> property:
+    """The real or the imaginary part of a number."""
+
+    def part(self: Number) -> Any:
+        if self.python is complex:
+            own = None if self.own is None else real_dtype(self.own)
+            found = ops[name].call(self.tensor)
+            found = found if own is None else ops["astype"].call(found, own)
+            return _next(self, lambda x, _: getattr(x, name), 0, found, float, own)
+        if name == "real":
+            return self if self.python is not bool else self + 0
+        zero = 0.0 if self.python is float else 0
+        return zero if self.own is None else self.own.type(zero)
+
+    return property(part)
+
+
+def _conjugate(self: Any) -> Any:
+    if self.python is not complex:
+        return self.real
+    found = ops["conj"].call(self.tensor)
+    found = found if self.own is None else ops["astype"].call(found, self.own)
+    return _next(self, lambda x, _: x.conjugate(), 0, found, complex, self.own)
+
+
+def _divmod(self: Any, other: Any) -> Any:
+    return self // other, self % other
+
+
+def _divmod_swapped(self: Any, other: Any) -> Any:
+    return other // self, other % self
+
+
 def _negative(self: Any) -> Any:
     return self * -1.0 if self.python is float else 0 - self
 
@@ -65,15 +106,21 @@ def _arithmetic(op: str, name: str, swapped: bool, gives: type | None) -> Callab
             kind, stated = type(right), other.dtype
         else:
             return NotImplemented
-        if complex in (self.python, kind) and op in _OF_REAL_NUMBERS:
+        kinds = self.python, kind
+        if complex in kinds and op in _OF_REAL_NUMBERS:
             return NotImplemented  # Python says so
-        python = gives or max(self.python, kind, int, key=_RANK.index)
-        wide = max(self.python, kind, int if gives is bool else python, key=_RANK.index)
+        if (float in kinds or complex in kinds) and op in (*_OF_BITS, *_SHIFTS):
+            return NotImplemented
+        least = bool if op in _OF_BITS else int
+        python = gives or max(*kinds, least, key=_RANK.index)
+        wide = max(*kinds, int if gives is bool else python, key=_RANK.index)
         if python is float and op == "divide":
             python = wide
         if self.assumptions is not None:
             right = self.assumptions.computed(op, wide, self, other, right)
-        left = ops["astype"].call(self.tensor, WIDE[wide])
+            if op in _SHIFTS and not self.assumptions.shift(self if swapped else other):
+                right = 1  # in a graph that is right for no call
+        left = self.tensor if wide is bool else ops["astype"].call(self.tensor, WIDE[wide])
         pair = (right, left) if swapped else (left, right)
         found = ops[op].call(*pair)
 
@@ -120,6 +167,16 @@ for _name, _op in (
         setattr(Number, _method, _arithmetic(_op, _name, _swapped, _gives))
         setattr(Dim, _method, _of_size(_method))
 for _name, _op in (
+    ("and", "bitwise_and"),
+    ("or", "bitwise_or"),
+    ("xor", "bitwise_xor"),
+    ("lshift", "bitwise_left_shift"),
+    ("rshift", "bitwise_right_shift"),
+):
+    _function = f"__{_name}__"
+    setattr(Number, _function, _arithmetic(_op, _function, False, None))
+    setattr(Number, f"__r{_name}__", _arithmetic(_op, _function, True, None))
+for _name, _op in (
     ("lt", "less"),
     ("le", "less_equal"),
     ("gt", "greater"),
@@ -128,5 +185,15 @@ for _name, _op in (
     ("ne", "not_equal"),
 ):
     setattr(Number, f"__{_name}__", _arithmetic(_op, _name, False, bool))
-for _name, _method_of in (("neg", _negative), ("pos", lambda self: self), ("abs", _size)):
-    setattr(Number, f"__{_name}__", _method_of)
+for _name, _method_of in (
+    ("__neg__", _negative),
+    ("__pos__", lambda self: self),
+    ("__abs__", _size),
+    ("__invert__", _invert),
+    ("__divmod__", _divmod),
+    ("__rdivmod__", _divmod_swapped),
+    ("conjugate", _conjugate),
+    ("real", _part("real")),
+    ("imag", _part("imag")),
+):
+    setattr(Number, _name, _method_of)

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from eagerflow import ops
+from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import TensorLike, choice, number
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
 from eagerflow.ops.nn.similarity import unit
+from eagerflow.ops.operands import wide
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -62,6 +64,10 @@ class L1L2(Regularizer):
     def __init__(self, l1: Factor = 0.0, l2: Factor = 0.0) -> None: ...
 
     def __call__(self, x: TensorLike) -> Tensor:
+        found: Tensor = wide(self._cost, as_tensor(x))
+        return found
+
+    def _cost(self, x: Tensor) -> Tensor:
         found: Any = None
         if self.l1:
             found = ops.abs(x).sum() * self.l1
@@ -124,7 +130,9 @@ class OrthogonalRegularizer(Regularizer):
         size = vectors.shape[0]
         cosines = ops.abs(ops.matmul(vectors, vectors.mT))
         apart = cosines * (1.0 - ops.eye(size, dtype=cosines.dtype))
-        return ops.sum(apart) * (self.factor / max(size * (size - 1), 1))
+        share = self.factor / max(size * (size - 1), 1)
+        found: Tensor = wide(lambda x: ops.sum(x) * share, apart)
+        return found
 
 
 # Keras has the classes under their names as functions too.

@@ -17,6 +17,7 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
 from eagerflow.dims import Dim
 from eagerflow.display import summary
+from eagerflow.dtypes import DType, join_scalar
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.fusion.groups import fuse, fuse_for_device
 from eagerflow.fusion.kernels import Step
@@ -233,10 +234,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
-        tensor = given
-        if type(given) is not Tensor:
-            plain = number_type(given) is not None or not hasattr(given, "dtype")
-            tensor = as_tensor(given, value.dtype if plain else None)  # numbers fit any dtype
+        tensor = given if type(given) is Tensor else _as_input(given, value.dtype)
         if tensor.dtype != value.dtype:
             raise DTypeError(
                 "the dtype is another one than the graph's",
@@ -279,6 +277,19 @@ def _refuse_lost_masks(graph: Graph, inputs: Sequence[Any]) -> None:
                 expected="a tensor that no layer has given a mask",
                 hint=f"trace the function with such a tensor, or leave the mask out: {name} * 1",
             )
+
+
+def _as_input(given: Any, dtype: DType) -> Tensor:
+    """What is fed as a tensor: numbers in this dtype, if one of its kind can have their values.
+
+    A float is none for an input of integers, where an op would compute with floats.
+    """
+    kind = number_type(given)
+    if kind is None:
+        plain = not hasattr(given, "dtype") and not isinstance(given, list | tuple)
+        return as_tensor(given, dtype if plain else None)
+    own = as_tensor(given) if join_scalar(dtype, kind) != dtype else None
+    return own if own is not None and own.size else as_tensor(given, dtype)
 
 
 @kept

@@ -271,7 +271,7 @@ def _with_itself(sweep: Sweep, node: Node) -> Value | None:
 def _small_power(sweep: Sweep, node: Node) -> Value | None:
     x, exponent = node.inputs
     n = sweep.uniform(exponent)
-    if n not in (0, *SMALL_POWERS) or not fits(x, node):
+    if type(n) is complex or n not in (0, *SMALL_POWERS) or not fits(x, node):
         return None
     if n != 2 and not is_float(x) and (x.dtype not in INTEGERS or n < 0):
         return None

@@ -92,8 +92,13 @@ class _Elementwise(_Merge):
         raise ArgumentError("the class has no combine", op=type(self).__name__)
 
 
+def _wide(x: Tensor) -> Tensor:
+    """Integers as int64, which has the sums and products of narrow ones; others as they are."""
+    return ops.astype(x, "int64") if x.dtype in INTEGERS and x.dtype.name != "uint64" else x
+
+
 class Add(_Elementwise):
-    """The sum of a list of tensors, which broadcast.
+    """The sum of a list of tensors, which broadcast; of integers it is an int64.
 
     Where one has fewer axes than another, axes of size 1 follow its first. Raises ShapeError
     for what is no list, or does not broadcast.
@@ -103,9 +108,9 @@ class Add(_Elementwise):
     """
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
-        total = inputs[0]
+        total = _wide(inputs[0])
         for x in inputs[1:]:
-            total = ops.add(total, x)
+            total = ops.add(total, _wide(x))
         return total
 
 
@@ -133,7 +138,7 @@ class Subtract(_Elementwise):
     number = 2
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
-        return ops.subtract(inputs[0], inputs[1])
+        return ops.subtract(_wide(inputs[0]), _wide(inputs[1]))
 
 
 class Multiply(_Elementwise):
@@ -148,7 +153,8 @@ class Multiply(_Elementwise):
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         product: Any = None
         for x, mask in zip(inputs, masks, strict=True):
-            factor = x if mask is None else ops.where(mask, x, 1.0)
+            wide = _wide(x)
+            factor = wide if mask is None else ops.where(mask, wide, 1.0)
             product = factor if product is None else ops.multiply(product, factor)
         known = super().compute_mask(inputs, masks)
         return product if known is None else ops.where(known, product, 0.0)
@@ -265,6 +271,7 @@ class Dot(_Merge):
         require(0 not in axes, self.axes, "not free", self._label, "axes", "no axis of examples")
         if self.normalize:
             inputs = [unit(x, axis) for x, axis in zip(inputs, axes, strict=True)]
+        inputs = [_wide(x) for x in inputs]
         letters = iter(string.ascii_letters[2:])
         labels = [["a", *(next(letters) for _ in x.shape[1:])] for x in inputs]
         for label, axis in zip(labels, axes, strict=True):

@@ -9,6 +9,7 @@ import numpy as np
 
 from eagerflow import ops
 from eagerflow.dims import DimLike, Shape
+from eagerflow.dtypes import as_dtype, promote
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Count, Float, is_count, require
 from eagerflow.nn.configured import arguments
@@ -178,7 +179,9 @@ class BatchNormalization(_Normalization):
         """Mean and variance of each channel over the steps that count, of all replicas if asked."""
         channel = normalize_axis(self.axis, self.rank)
         others = tuple(i for i in range(self.rank) if i != channel)
-        x = inputs.astype(self.dtype)
+        x = inputs.astype(
+            promote(as_dtype(self.dtype), as_dtype("float32"))
+        )  # 16 bits hold no sums
         steps = ops.ones((), bool) if mask is None else spread(mask, self.rank)
         keep = ops.broadcast_to(steps, x.shape)
 
@@ -195,7 +198,8 @@ class BatchNormalization(_Normalization):
     def _follow(self, running: Variable, value: Any) -> None:
         value = ops.stop_gradient(value)
         before = running.value
-        running.assign(before + (value - before) * (1.0 - self.momentum))
+        after = before + (value - before) * (1.0 - self.momentum)
+        running.assign(after if after.dtype == running.dtype else after.astype(running.dtype))
 
 
 class LayerNormalization(_Normalization):

@@ -13,6 +13,7 @@ from eagerflow.nn.arguments import Float, TensorLike
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.losses.loss import FunctionLoss, LossOptions
 from eagerflow.nn.masks import set_mask
+from eagerflow.ops.operands import floating
 from eagerflow.tensor import Tensor
 
 __all__ = ["Circle", "circle"]
@@ -63,7 +64,7 @@ def circle(
 
 def _labelled(labels: TensorLike, embeddings: TensorLike) -> tuple[Tensor, Tensor]:
     """Class numbers along one axis, and the embeddings that have them."""
-    labels, embeddings = as_tensor(labels), as_tensor(embeddings)
+    labels, embeddings = as_tensor(labels), floating(as_tensor(embeddings), "embeddings")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = ops.squeeze(labels, axis=1)
     if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1]:

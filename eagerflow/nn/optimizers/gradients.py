@@ -9,6 +9,7 @@ from typing import Any
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
+from eagerflow.dtypes import NARROW
 from eagerflow.errors import GradientError, ShapeError
 from eagerflow.ops.indexing.slices import IndexedSlices
 from eagerflow.tensor import Tensor
@@ -86,10 +87,10 @@ def clipped(
     if value is not None:
         return [(_each(lambda x: ops.clip(x, -value, value), g), v) for g, v in pairs]
     if norm is not None:
-        return [(g * _factor(_squares(g), norm), v) for g, v in pairs]
+        return [(_times(g, _factor(_squares(g), norm)), v) for g, v in pairs]
     if global_norm is not None and pairs:
         factor = _factor(reduce(ops.add, [_squares(g) for g, _ in pairs]), global_norm)
-        return [(g * factor, v) for g, v in pairs]
+        return [(_times(g, factor), v) for g, v in pairs]
     return pairs
 
 
@@ -107,9 +108,22 @@ def _each(function: Callable[[Any], Any], gradient: Any) -> Any:
 
 
 def _squares(gradient: Any) -> Any:
+    """The sum of the squares of the elements, in at least float32: 16 bits end at 65,504."""
     if type(gradient) is IndexedSlices:
         gradient = gradient.summed().values
+    if gradient.dtype in NARROW:
+        gradient = gradient.astype("float32")
     return (gradient * gradient).sum()
+
+
+def _times(gradient: Any, factor: Any) -> Any:
+    """A gradient times a number, in the dtype of the gradient."""
+    found = gradient * factor
+    values, dtype = elements(found), elements(gradient).dtype
+    if values.dtype == dtype:
+        return found
+    values = values.astype(dtype)
+    return found.with_values(values) if type(found) is IndexedSlices else values
 
 
 def _factor(square: Any, limit: float) -> Any:

@@ -19,6 +19,7 @@ from eagerflow.nn.optimizers.options import (
     OptimizerOptions,
 )
 from eagerflow.ops.nn.optimizer_updates import adam_direction, adam_update
+from eagerflow.ops.operands import wide
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -115,12 +116,12 @@ class Adafactor(Optimizer):
 
 
 def _norm(x: Any) -> Any:
-    return ops.sqrt((x * x).sum())
+    return wide(lambda x: ops.sqrt((x * x).sum()), x)
 
 
 def _size(x: Any) -> Any:
     """The root of the mean square."""
-    return ops.sqrt((x * x).mean())
+    return wide(lambda x: ops.sqrt((x * x).mean()), x)
 
 
 class Muon(Optimizer):
@@ -207,7 +208,7 @@ class Muon(Optimizer):
         ahead = momentum * self.momentum + gradient if self.nesterov else momentum
         if self.rms_rate is not None:
             rate = rate * (max(value.shape) ** 0.5 * self.rms_rate)
-        return value - self._orthogonal(ahead) * rate, momentum
+        return value - wide(self._orthogonal, ahead) * rate, momentum
 
     def _orthogonal(self, x: Any) -> Any:
         """About the orthogonal matrix that is closest to a matrix, by Newton and Schulz."""

@@ -12,9 +12,9 @@ from eagerflow.dtypes import FLOATS, INTEGERS, DType, is_floating
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
-from eagerflow.ops.creation.filled import full_like, ones_like
+from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.activation import sigmoid, softplus
-from eagerflow.ops.elementwise.arithmetic import add, divide, multiply, negative, subtract
+from eagerflow.ops.elementwise.arithmetic import add, multiply, negative, subtract
 from eagerflow.ops.elementwise.comparison import not_equal
 from eagerflow.ops.elementwise.exponential import log, log1p
 from eagerflow.ops.elementwise.selection import maximum, where
@@ -26,7 +26,7 @@ from eagerflow.ops.nn.losses import (
     sparse_softmax_cross_entropy,
 )
 from eagerflow.ops.reductions.softmax import log_softmax
-from eagerflow.ops.reductions.sums import sum
+from eagerflow.ops.reductions.statistics import mean
 from eagerflow.ops.samples import make
 from eagerflow.ops.shapes.reshaping import moveaxis, reshape
 from eagerflow.spec import normalize_axis
@@ -44,8 +44,7 @@ def smoothed(target: Any, label_smoothing: float, classes: DimLike) -> Any:
     """Targets of which that part is spread over all classes."""
     if not label_smoothing:
         return target
-    spread = divide(full_like(target, label_smoothing), classes)
-    return add(multiply(target, 1.0 - label_smoothing), spread)
+    return add(multiply(target, 1.0 - label_smoothing), label_smoothing / classes)
 
 
 def focused(each: Any, p: Any, target: Any, alpha: float | None, gamma: float) -> Any:
@@ -285,7 +284,7 @@ def cross_entropy(
     if label_smoothing:
         logs = log_softmax(logits, axis=at)
         logs = logs if factors is None else multiply(logs, factors)
-        spread = divide(sum(logs, axis=at), classes)
+        spread = mean(logs, axis=at)
         each = subtract(multiply(each, 1 - label_smoothing), multiply(spread, label_smoothing))
     return _counted(each, share, kept, reduction)
 
