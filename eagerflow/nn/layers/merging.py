@@ -93,12 +93,12 @@ class _Elementwise(_Merge):
 
 
 def _wide(x: Tensor) -> Tensor:
-    """Integers as int64, which has the sums and products of narrow ones; others as they are."""
-    return ops.astype(x, "int64") if x.dtype in INTEGERS and x.dtype.name != "uint64" else x
+    """Integers of 8 and 16 bits as int64, where their sums and products are right."""
+    return ops.astype(x, "int64") if x.dtype in INTEGERS and x.dtype.itemsize < 4 else x
 
 
 class Add(_Elementwise):
-    """The sum of a list of tensors, which broadcast; of integers it is an int64.
+    """The sum of a list of tensors, which broadcast; of integers of 8 and 16 bits an int64.
 
     Where one has fewer axes than another, axes of size 1 follow its first. Raises ShapeError
     for what is no list, or does not broadcast.
