@@ -179,9 +179,8 @@ class BatchNormalization(_Normalization):
         """Mean and variance of each channel over the steps that count, of all replicas if asked."""
         channel = normalize_axis(self.axis, self.rank)
         others = tuple(i for i in range(self.rank) if i != channel)
-        x = inputs.astype(
-            promote(as_dtype(self.dtype), as_dtype("float32"))
-        )  # 16 bits hold no sums
+        wide = promote(as_dtype(self.dtype), as_dtype("float32"))  # 16 bits hold no sums
+        x = inputs.astype(wide)
         steps = ops.ones((), bool) if mask is None else spread(mask, self.rank)
         keep = ops.broadcast_to(steps, x.shape)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dims import DimLike
 from eagerflow.dtypes import FLOATS, INTEGERS, DType, is_floating
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.op import ErrorSample, Sample
