@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.customs import same
 from eagerflow.dims import DimLike, Shape, product
+from eagerflow.dispatch import check_once
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
@@ -82,6 +84,8 @@ class Batching(Recorder):
                 expected=op.batch.reason,
                 hint="call the function in a loop and ef.stack the results",
             )
+        with suppress(CaptureError):  # a shape may depend on the numbers of a mask
+            check_once(op, args, attributes)  # a rule would take a vector for a matrix
         whole = tuple(
             x._array.tensor if is_batched else x
             for x, is_batched in zip(args, batched, strict=True)

@@ -24,7 +24,7 @@ from eagerflow.codegen.instructions import INSTRUCTIONS
 from eagerflow.codegen.numpy.pointwise import direct, on_numpy
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
-from eagerflow.dispatch import bind, bind_operator, check_once
+from eagerflow.dispatch import bind, bind_operator
 from eagerflow.dtypes import (
     BOOL,
     FLOAT8,
@@ -38,10 +38,10 @@ from eagerflow.dtypes import (
     promote,
     real_dtype,
 )
-from eagerflow.errors import AxisError, CaptureError, DTypeError, ShapeError
+from eagerflow.errors import AxisError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
 from eagerflow.ops.samples import each, pairs, reals
-from eagerflow.spec import TensorSpec, broadcast, known_spec, normalize_axes, normalize_axis
+from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
@@ -135,10 +135,8 @@ def define(
         op = register(kernel, own)
         op.errors = partial(_all_refused, op, op.errors)
         call = bind(op)
-        if isinstance(batch := op.batch, Batch):
-            batch = partial(batch.rule, call)
-        if not isinstance(batch, Missing):
-            op.batch = partial(_batched, op, batch)
+        if isinstance(batch := own.get("batch"), Batch):
+            op.batch = partial(batch.rule, call)
         if operator:
             _attach_operator(op, operator)
         if method:
@@ -237,22 +235,6 @@ def result_dtype(rule: Any, dtype: Any) -> Any:
 
 
 # Batches and cuts ---------------------------------------------------------------------------------
-
-
-def _batched(op: Op, rule: Call, args: Any, batched: Any, size: Any, /, **attributes: Any) -> Any:
-    """What the batching rule gives, of arguments that the op takes for a single example.
-
-    A rule sees one more axis than an example has: it would take a vector for a matrix.
-    """
-    examples = [
-        known_spec(x.shape[1:], x.dtype, x.device) if own else x
-        for x, own in zip(args, batched, strict=True)
-    ]
-    try:
-        check_once(op, tuple(examples), attributes)
-    except CaptureError:
-        pass  # the shape depends on the numbers of a mask, which the rule may have
-    return rule(args, batched, size, **attributes)
 
 
 def batch_first(args: Any, batched: Any, size: Any) -> list[Any]:
