@@ -39,7 +39,7 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
-from eagerflow.convert import as_tensor
+from eagerflow.convert import as_tensor, is_foreign_array
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
@@ -324,7 +324,9 @@ class Function:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
-        return BoundArguments(args, kwargs, *tree.flatten((args, kwargs)))
+        leaves, structure = tree.flatten((args, kwargs))
+        tensors = [as_tensor(x, copy=True) if is_foreign_array(type(x)) else x for x in leaves]
+        return BoundArguments(args, kwargs, tensors, structure)
 
     def _same_defaults(self) -> bool:
         f = self._callee
