@@ -132,6 +132,14 @@ def _kind_of_type(cls: type) -> type | None:
 _type_kind: Callable[[type], type | None] = lru_cache(256)(_kind_of_type)
 
 
+def _is_foreign_array(cls: type) -> bool:
+    """Whether objects of a class are arrays of another library, such as PyTorch's."""
+    return hasattr(cls, "__dlpack__") and not issubclass(cls, Operators | np.ndarray | np.generic)
+
+
+is_foreign_array: Callable[[type], bool] = lru_cache(256)(_is_foreign_array)
+
+
 def own_dtype(obj: Any) -> DType:
     """The dtype of a tensor or an array, and what numbers get where nothing else says it."""
     if type(obj) is Tensor:

@@ -38,7 +38,7 @@ from eagerflow.capture.trace import (
     spec_input,
     wide_dtype,
 )
-from eagerflow.convert import as_tensor, from_array
+from eagerflow.convert import as_tensor, from_array, is_foreign_array
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
@@ -329,7 +329,9 @@ class Function:
         if known_masks:
             self._refuse_masks(args, kwargs)
             args, kwargs = opened((args, kwargs))
-        return BoundArguments(args, kwargs, *tree.flatten((args, kwargs)))
+        leaves, structure = tree.flatten((args, kwargs))
+        tensors = [as_tensor(x, copy=True) if is_foreign_array(type(x)) else x for x in leaves]
+        return BoundArguments(args, kwargs, tensors, structure)
 
     def _refuse_masks(self, *given: Any) -> None:
         if self.input_signature is not None and has_masks(given):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.codegen.layout import imagined
+from eagerflow.codegen.layout import Like, imagined
 from eagerflow.codegen.llvm import fixed, jobs, launch, parts
 from eagerflow.codegen.llvm.reference_counts import counts_lie_open
 from eagerflow.codegen.llvm.team import Team
@@ -166,7 +166,7 @@ def fixed_call(
     inputs: Sequence[Array],
     outputs: Sequence[Array],
     sizes: dict[str, int],
-    strides: Sequence[Sequence[int]],
+    likes: Sequence[Like],
     offsets: Sequence[int] = (),
     way: str | None = None,
     kept: int | None = None,
@@ -175,16 +175,17 @@ def fixed_call(
 
     ``inputs`` and ``outputs`` may be ``imagined``; the arrays of a call are read and written
     from their first element on, ``offsets`` bytes later for an input, so that other views of
-    the same memory do as well. ``strides`` are what the first inputs of a call must have: else
-    the function does nothing and gives 1. None where the region has to run with views as they
-    are, and where it needs more than ``kept`` bytes to work in. Raises as ``compute`` does.
+    the same memory do as well. ``likes`` are what the inputs of a call must have, and the outputs
+    behind them if there are more: else the function does nothing and gives 1. None where the
+    region has to run with views as they are, and where it needs more than ``kept`` bytes to work
+    in. Raises as ``compute`` does.
     """
     call = _prepared(region, inputs, outputs, sizes, way).call
     if not isinstance(call, launch.KernelCall) or not fixed.possible(call):
         return None
     if kept is not None and call.launch.scratch > kept:
         return None
-    return fixed.FixedCall(call, strides, offsets, outputs)
+    return fixed.FixedCall(call, likes, offsets, outputs)
 
 
 def has_segments() -> bool:

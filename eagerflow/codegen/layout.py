@@ -33,6 +33,18 @@ class Entry(NamedTuple):
     word: int | None = None
 
 
+class Like(NamedTuple):
+    """What the arrays of a call must have as those had that its code was made for."""
+
+    strides: tuple[int, ...]
+    dtype: Any
+
+
+def like(*arrays: Any) -> list[Like]:
+    """What other arrays must have to be used in place of these."""
+    return [Like(a.strides, a.dtype) for a in arrays]
+
+
 @dataclass(frozen=True)
 class Layout:
     """What code is written for: the number of outer axes, and each operand's inner stride."""

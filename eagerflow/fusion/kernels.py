@@ -10,7 +10,7 @@ import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.layout import Entry, imagined
+from eagerflow.codegen.layout import Entry, imagined, like
 from eagerflow.codegen.region import Region
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.fusion.access import AccessMap, Axes, Number, composed, real_axes, space_axes
@@ -230,8 +230,8 @@ class FusedCall:
         return found if kernel.is_fixed(found) else None
 
     def _other(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
-        """Run on arrays with other strides than expected."""
-        key = tuple([a.strides for a in inputs])
+        """Run on arrays with other strides than expected, or of another type."""
+        key = tuple([a.strides for a in (*inputs, *outputs)])
         found = self._prepared.get(key)
         if found is None:
             if len(self._prepared) >= MAX_LAYOUTS:
@@ -263,7 +263,7 @@ class FusedCall:
             self._views(inputs, own._inputs),
             self._views(outputs, own._outputs),
             own.sizes,
-            [a.strides for a in inputs],
+            like(*inputs, *outputs),
             offsets,
             self.way,
         )

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.codegen.layout import like
 from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.loops import LoopJob, Move
 from eagerflow.codegen.llvm.stamps import Laps
@@ -134,7 +135,7 @@ class NativeLoop:
 
     def __init__(self, loop: Iterations, arrays: Arrays) -> None:
         self.loop, self._natives = loop, loop.natives(arrays)
-        self._movers = [a.strides for a in arrays[loop.size :]]
+        self._movers = like(*arrays[loop.size :])
         # What is packed once for all iterations has to stay where it is.
         self._sizes = [0 if n is None else launch.whole_lines(n.workspace) for n in self._natives]
         self.workspace = sum(self._sizes)
@@ -178,7 +179,7 @@ class NativeLoop:
         for operand, place in enumerate(job.places):
             movement = own[place]
             if movement is not None and movement.mover not in self.loop.fleeting:
-                stride = self._movers[movement.mover][0]
+                stride = self._movers[movement.mover].strides[0]
                 even, odd = (rows * stride for rows in movement.turns)
                 found.append(Move(job, operand, even, odd))
         return found
@@ -189,7 +190,7 @@ class NativeLoop:
         found = np.zeros((count, len(job.places)), np.int64)
         for column, place in enumerate(job.places):
             if (movement := own[place]) is not None:
-                found[:, column] = movement.moves(count) * self._movers[movement.mover][0]
+                found[:, column] = movement.moves(count) * self._movers[movement.mover].strides[0]
         return found
 
 

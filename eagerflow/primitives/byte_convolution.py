@@ -72,7 +72,7 @@ class FixedByteConvolution(FixedProduct):
 
     def held(self, b: Array) -> FixedProduct:
         """What has the filters ``b``, which do not change and are packed now."""
-        return HeldProduct(self.call, self.strides, self.call.packed(b))
+        return HeldProduct(self.call, self.likes, self.call.packed(b))
 
     def repeated(self) -> FixedProduct:
         """Itself."""

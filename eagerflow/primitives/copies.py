@@ -9,6 +9,7 @@ import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
+from eagerflow.codegen.layout import like
 from eagerflow.codegen.llvm.fixed import FixedCall, RegionJob
 from eagerflow.codegen.region import Region
 from eagerflow.dtypes import dtype_name
@@ -54,8 +55,7 @@ def _written(sources: Sequence[Array], target: Array) -> FixedCall | None:
     sizes = {_LETTERS[i]: target.shape[axis] for i, axis in enumerate(real)} or {"a": 1}
     inputs = [np.broadcast_to(x, target.shape)[at] for x in sources]
     region = _region(dtype_name(target.dtype), len(real), len(inputs))
-    strides = [x.strides for x in sources]
-    found = kernel.fixed_call(region, inputs, [target[at]], sizes, strides)
+    found = kernel.fixed_call(region, inputs, [target[at]], sizes, like(*sources))
     return found if isinstance(found, FixedCall) else None
 
 

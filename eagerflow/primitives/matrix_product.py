@@ -6,7 +6,7 @@ results have the same bits with any number of threads.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from math import prod
 from typing import Any, NamedTuple
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.codegen import generated
+from eagerflow.codegen.layout import Like, like
 from eagerflow.dtypes import dtype_name
 from eagerflow.primitives.llvm.matrix_product import (
     PackedProductWriter,
@@ -325,15 +326,15 @@ class ProductCall:
         whole.start(frame)
 
     def new_jobs(
-        self, step: int, workspace: int, strides: Any, panels: Array | None = None
+        self, step: int, workspace: int, likes: Any, panels: Array | None = None
     ) -> list[Any]:
         """The jobs of a segment's step, whose arrays are ``a``, ``b`` and the result.
 
         ``workspace`` is the address of memory of so many bytes, placed for vectors, and
-        ``strides`` are those of the three. Packing is a job of its own, unless there are
+        ``likes`` tell what the three must have. Packing is a job of its own, unless there are
         ``panels`` already.
         """
-        own = {name: Operand(i, strides[i]) for i, name in enumerate(("a", "b", "c"))}
+        own = {name: Operand(i, likes[i]) for i, name in enumerate(("a", "b", "c"))}
         if panels is not None:
             del own["b"]
             return [self._job(self.writers[-1], own, step, workspace, panels)]
@@ -386,8 +387,8 @@ class ProductCall:
 class FixedProduct:
     """Products of arrays of known shapes and strides, for a plan's segment."""
 
-    def __init__(self, call: ProductCall, strides: tuple[tuple[int, ...], ...]) -> None:
-        self.call, self.strides = call, strides
+    def __init__(self, call: ProductCall, likes: Sequence[Like]) -> None:
+        self.call, self.likes = call, likes
         for writer in call.writers:  # whose code is made from now on
             kernel(call.config, writer)
 
@@ -398,7 +399,7 @@ class FixedProduct:
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its jobs."""
-        return self.call.new_jobs(step, workspace, self.strides)
+        return self.call.new_jobs(step, workspace, self.likes)
 
     @property
     def chain_rows(self) -> int | None:
@@ -417,7 +418,7 @@ class FixedProduct:
 
     def repeated(self) -> FixedProduct:
         """What multiplies many matrices with the same second one."""
-        return FixedProduct(prepared(self.call.given, threads.thread_count(), True), self.strides)
+        return FixedProduct(prepared(self.call.given, threads.thread_count(), True), self.likes)
 
     def held(self, b: Array) -> FixedProduct:
         """What multiplies by ``b``, which does not change: 8-bit integers are packed now.
@@ -428,7 +429,7 @@ class FixedProduct:
         if given.terms.b != "int8" or (given.products > 1 and given.b[0]):
             return self
         call = prepared(given, threads.thread_count(), True)
-        return HeldProduct(call, self.strides, call.packed(b))
+        return HeldProduct(call, self.likes, call.packed(b))
 
 
 class HeldProduct(FixedProduct):
@@ -436,8 +437,8 @@ class HeldProduct(FixedProduct):
 
     chain_rows = None
 
-    def __init__(self, call: ProductCall, strides: Any, panels: Array) -> None:
-        super().__init__(call, strides)
+    def __init__(self, call: ProductCall, likes: Sequence[Like], panels: Array) -> None:
+        super().__init__(call, likes)
         self.panels = panels
 
     @property
@@ -447,7 +448,7 @@ class HeldProduct(FixedProduct):
 
     def new_jobs(self, step: int, workspace: int) -> list[Any]:
         """Its one job."""
-        return self.call.new_jobs(step, workspace, self.strides, self.panels)
+        return self.call.new_jobs(step, workspace, self.likes, self.panels)
 
     def member(self, rows: int) -> Any:
         """It is part of no chain."""
@@ -514,15 +515,15 @@ def fixed(a: Array, b: Array, out: Array) -> FixedProduct | FixedStages | None:
     """What multiplies such arrays in a segment; None where no kernel takes them as they lie."""
     if not (takes(a, b, out.dtype) and out.size and a.shape[-1]):
         return None
-    strides = a.strides, b.strides, out.strides
+    likes = like(a, b, out)
     a, b, out = as_matrices(a, b, out)
     few = thin(a, b, out)
     if few is not None:
         places = (1, 0, 2) if is_turned(a, b) else (0, 1, 2)
         names = zip("abc", places, strict=True)
-        return few.placed({name: Operand(i, strides[i]) for name, i in names})
+        return few.placed({name: Operand(i, likes[i]) for name, i in names})
     given = matrices(a, b, out)
-    return None if given is None else FixedProduct(prepared(given, threads.thread_count()), strides)
+    return None if given is None else FixedProduct(prepared(given, threads.thread_count()), likes)
 
 
 def as_matrices(a: Array, b: Array, out: Array) -> tuple[Array, Array, Array]:

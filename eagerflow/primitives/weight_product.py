@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.generated import enabled
+from eagerflow.codegen.layout import like
 from eagerflow.primitives.llvm.matrix_product import ProductWriter
 from eagerflow.primitives.llvm.product_packing import ProductConfig
 from eagerflow.primitives.llvm.product_terms import Terms
@@ -45,10 +46,10 @@ class WeightProductCall(ProductCall):
         config = ProductConfig(given.terms, block, "direct", "packed", False)
         return config, WRITERS[given.terms.b]
 
-    def new_jobs(self, step: int, workspace: int, strides: Any, panels: Any = None) -> list[Any]:
+    def new_jobs(self, step: int, workspace: int, likes: Any, panels: Any = None) -> list[Any]:
         """The job of a segment's step, whose arrays are rows, bytes, scales and the result."""
         names = ("a", "b", "scales", "c")
-        own = {name: Operand(i, strides[i]) for i, name in enumerate(names)}
+        own = {name: Operand(i, likes[i]) for i, name in enumerate(names)}
         return [self._job(self.writer, own, step, workspace)]
 
 
@@ -115,5 +116,4 @@ def whole(w: Array, scale: Array) -> Array:
 def fixed(x: Array, w: Array, scale: Array, out: Array) -> FixedWeightProduct | None:
     """What multiplies such arrays in a segment; None where no kernel reads them."""
     call = _prepared(x, w, scale, out)
-    strides = tuple(a.strides for a in (x, w, scale, out))
-    return None if call is None else FixedWeightProduct(call, strides)
+    return None if call is None else FixedWeightProduct(call, like(x, w, scale, out))

@@ -147,3 +147,95 @@ def test_an_optimizer_copied_alone_refuses_other_variables(kind):
     alone.apply([ef.ones(3)], [ef.Variable([1.0, 2.0, 3.0], name="other")])
     optimizer.apply([ef.ones(2)], [w])
     np.testing.assert_array_equal(alone.variables[2].numpy(), optimizer.variables[2].numpy())
+
+
+class Nested(ef.nn.Model):
+    """Layers in lists and dicts, of which one is used twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.row = [ef.nn.Dense(4, "relu"), ef.nn.BatchNormalization(), ef.nn.Dropout(0.3)]
+        self.named = {"out": ef.nn.Dense(2)}
+        self.again = self.row[0]
+
+    def call(self, x, training=False):
+        for layer in self.row:
+            x = layer(x)
+        return self.named["out"](self.again(x))
+
+
+def shared_layers():
+    x = ef.nn.Input((4,))
+    dense = ef.nn.Dense(4, "tanh")
+    return ef.nn.Model(x, ef.nn.Dense(2)(ef.nn.Dropout(0.2)(dense(dense(x)))))
+
+
+def slower(epoch, rate):
+    return rate * 0.9
+
+
+CALLBACKS = {
+    "none": lambda: [],
+    "stops early": lambda: [
+        ef.nn.callbacks.EarlyStopping(monitor="loss", patience=0, restore_best_weights=True)
+    ],
+    "plateau": lambda: [
+        ef.nn.callbacks.ReduceLROnPlateau(monitor="loss", patience=0, min_delta=10.0)
+    ],
+    "rates": lambda: [ef.nn.callbacks.LearningRateScheduler(slower)],
+    "means": lambda: [ef.nn.callbacks.SwapEMAWeights(swap_on_epoch=True)],
+}
+
+
+@pytest.mark.parametrize(
+    ("make", "callbacks"),
+    [
+        (shared_layers, "plateau"),
+        *(pytest.param(Nested, name, marks=pytest.mark.soak) for name in CALLBACKS),
+    ],
+)
+def test_copies_and_originals_go_on_as_a_twin_that_nothing_was_done_to(make, callbacks):
+    def trained():
+        ef.random.seed(1)
+        model = make()
+        rate = ef.nn.schedules.ExponentialDecay(0.01, 2, 0.9) if callbacks == "none" else 0.01
+        adam = ef.nn.optimizers.Adam(rate, use_ema=callbacks == "means")
+        model.compile(adam, "mse", metrics=["mae", ef.nn.metrics.RootMeanSquaredError()])
+        nest = {"callbacks": CALLBACKS[callbacks](), "model": model}
+        goes_on(nest)
+        return nest
+
+    def goes_on(nest):
+        ef.random.seed(3)
+        model = nest["model"]
+        history = model.fit(
+            X, Y, epochs=2, batch_size=8, verbose=0, shuffle=False, callbacks=nest["callbacks"]
+        ).history
+        return [*history.values(), *(np.array(v.numpy()) for v in model.weights)]
+
+    original, twin = trained(), trained()
+    copies = [made(original) for made in COPIES.values()]
+    first, own, expected = goes_on(copies[0]), goes_on(original), goes_on(twin)
+    for found in (first, own, *map(goes_on, copies[1:])):
+        assert_same_bits(found, expected)
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_metrics_and_generators_go_on_alike(kind):
+    metrics = [ef.nn.metrics.MeanSquaredError(), ef.nn.metrics.AUC(), ef.nn.metrics.Mean()]
+    generator = ef.random.Generator(3)
+    labels = (Y > 0).astype("float32")
+
+    def step(nest):
+        for metric in nest["metrics"][:2]:
+            metric.update_state(labels, np.abs(Y) / 4)
+        nest["metrics"][2].update_state(nest["generator"].normal((3,)))
+        return [np.array(metric.result()) for metric in nest["metrics"]]
+
+    nest = {"metrics": metrics, "generator": generator}
+    step(nest)
+    made, twin = COPIES[kind](nest), copy.deepcopy(nest)
+    for _ in range(2):
+        expected = step(twin)
+        assert_same_bits(step(made), expected)
+        assert_same_bits(step(nest), expected)

@@ -91,6 +91,7 @@ _STEADY = (
 )
 _MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
+_ARRAY_PROTOCOLS = frozenset(("__array__", "__dlpack__", "__array_interface__", "__array_struct__"))
 _kinds: dict[type, str] = {}
 
 CANNOT = {
@@ -108,7 +109,7 @@ CANNOT = {
     ),
     "foreign": (
         "arrays of other libraries change without a sign",
-        "make it an ef.tensor or an ef.Variable, or pass it as an argument",
+        "ef.asarray makes a tensor of it, which can be read and be an argument",
     ),
     "memory": (
         "C code can change what it holds without a sign",
@@ -143,6 +144,8 @@ def category(value: Any) -> str:
     kind = _kinds.get(type(value))
     if kind is None:
         kind = _kinds[type(value)] = _category(type(value))
+    if kind == "object" and not _ARRAY_PROTOCOLS.isdisjoint(getattr(value, "__dict__", ())):
+        return "foreign"  # NumPy reads the attributes of this one object
     return kind
 
 
@@ -167,7 +170,7 @@ def _category(cls: type) -> str:
         return "tensor"
     if any(top_package(base) in FRAMEWORKS for base in cls.__mro__):
         return "tensor"
-    if hasattr(cls, "__array__") or hasattr(cls, "__dlpack__"):
+    if any(hasattr(cls, name) for name in _ARRAY_PROTOCOLS):
         return "foreign"
     if cls is object or issubclass(cls, _STEADY):
         return "object"

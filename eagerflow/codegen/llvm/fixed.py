@@ -10,7 +10,7 @@ from typing import Any
 
 from numpy.lib.stride_tricks import as_strided
 
-from eagerflow.codegen.layout import lies_in_order, operands_of
+from eagerflow.codegen.layout import Like, lies_in_order, operands_of
 from eagerflow.codegen.llvm import jobs, joins, launch
 from eagerflow.codegen.llvm.chains import Access, Member, Ranges
 from eagerflow.codegen.llvm.jobs import Job, Operands
@@ -58,16 +58,16 @@ class RegionJob(Job):
 class FixedCall:
     """A ``launch.KernelCall`` for arrays like those that it was made for, whatever their addresses.
 
-    ``strides`` are those of the first inputs, which are looked at, and ``offsets`` bytes to add
-    to the addresses of inputs. Nothing else is checked: shapes and dtypes have to be those that
-    it was made for, as have the strides of ``outputs``, whose axes are in the region's order.
-    Several threads may call it at once.
+    ``likes`` are strides and dtypes of the inputs, and of the outputs where there are more, which
+    are looked at, and ``offsets`` bytes to add to the addresses of inputs. Shapes have to be those
+    that it was made for; the axes of ``outputs`` are in the region's order. Several threads may
+    call it at once.
     """
 
     def __init__(
         self,
         call: launch.KernelCall,
-        strides: Sequence[Sequence[int]],
+        likes: Sequence[Like],
         offsets: Sequence[int],
         outputs: Sequence[Any],
     ) -> None:
@@ -78,7 +78,9 @@ class FixedCall:
         count = len(own.pointers)
         places = [*range(self.inputs), *(self.inputs + i for i in self.direct)]
         offsets = [*offsets, *[0] * (count - len(offsets))]
-        self.operands = Operands(own.pointers, offsets, places, strides)
+        self.operands = Operands(
+            own.pointers, offsets, places, [likes[i] for i in places if i < len(likes)]
+        )
         self.threads = own.count if own.parallel else 1
         self._start = jobs.functions().start
         self._places = {i: (outputs[i].shape, outputs[i].strides) for i in call.columns}

@@ -1,32 +1,36 @@
 """Jobs: kernels ready to run on arrays that differ in nothing but their addresses.
 
 All that a kernel is told stands in a *job* that is kept: the frame, the counters, memory to work
-in. A few machine instructions look whether the arrays have the strides that they should have,
-fetch the addresses from the arrays themselves and set the counters to zero.
+in. A few machine instructions look whether the arrays have the strides and dtypes that they should
+have, fetch the addresses from the arrays themselves and set the counters to zero.
 """
 
 from __future__ import annotations
 
 import ctypes
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.codegen.layout import Like
 from eagerflow.codegen.llvm import launch
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS
 from eagerflow.codegen.llvm.instructions import Code, literal
 from eagerflow.codegen.llvm.team import library
 
 # A job: what runs, its frame, memory that all threads share, counters (see ``team``), memory for a
-# thread that works alone; how many counters and operands there are; of how many of them the
-# strides are looked at, and where their number of axes and their strides are; the type of arrays;
+# thread that works alone; how many counters and operands there are; how many of them are looked at,
+# and where their dtypes, their numbers of axes and their strides are; the type of arrays;
 # the number of its step in a segment; then for each operand its slot in the frame, what to add to
 # its address, its place in the tuple of the step's arrays, the array.
 HEAD_WORDS = 11
 FRAME, SHARED, COUNTERS, OWN, STEP = 1, 2, 3, 4, 10  # of them
 _COLUMNS = 4  # words of each operand
+KIND_OFFSET = object.__basicsize__ + 8  # in a dtype: kind, letter, byte order, flags, number
+KIND_BITS = ~(0xFF << 24 if sys.byteorder == "little" else 0xFF << 32)  # all but the flags
 
 
 def _text() -> str:
@@ -77,7 +81,7 @@ def _fill(code: Code) -> None:
 
 
 def _differs(code: Code) -> None:
-    """Look whether all are arrays, and whether the first of them have the strides they should."""
+    """Look whether all are arrays, and whether the first have the right dtypes and strides."""
     with code.function("differs(ptr %job)", "0"):
         count, looked, kind = (code.word("i64", "%job", i) for i in (6, 7, 9))
         table = code.word("ptr", "%job", 8)
@@ -87,13 +91,19 @@ def _differs(code: Code) -> None:
             code.go_on(code.value(f"icmp eq i64 {own}, {kind}"), "different")
         with code.loop("operand", 0, looked, 1, [literal(0, "int64")]) as (k, place):
             wanted = code.at(table, place[0].text, "i64")
-            axes = code.word("i64", wanted, 0)
-            strides = code.word("ptr", code.word("ptr", arrays, k), launch.STRIDES_OFFSET, "i8")
-            first = code.at(wanted, "1", "i64")
+            array = code.word("ptr", arrays, k)
+            dtype = code.word("ptr", array, launch.DTYPE_OFFSET, "i8")
+            found = code.value(f"and i64 {code.word('i64', dtype, KIND_OFFSET, 'i8')}, {KIND_BITS}")
+            code.go_on(
+                code.value(f"icmp eq i64 {found}, {code.word('i64', wanted, 0)}"), "different"
+            )
+            axes = code.word("i64", wanted, 1)
+            strides = code.word("ptr", array, launch.STRIDES_OFFSET, "i8")
+            first = code.at(wanted, "2", "i64")
             with code.loop("axis", 0, axes) as (j, _):
                 one, other = (code.word("i64", words, j) for words in (strides, first))
                 code.go_on(code.value(f"icmp eq i64 {one}, {other}"), "different")
-            after = code.value(f"add i64 {place[0].text}, 1")
+            after = code.value(f"add i64 {place[0].text}, 2")
             place[0] = place[0]._replace(text=code.value(f"add i64 {after}, {axes}"))
     code.lines[-1:] = ["different:", "  ret i64 1", "}"]
 
@@ -122,7 +132,8 @@ def _take(code: Code) -> None:
 class _Functions(NamedTuple):
     """What looks at arrays and fills frames, and what also runs a job.
 
-    They give 0, or 1 where an array is none, or has other strides: then nothing was run.
+    They give 0, or 1 where an array is none, or has another dtype or other strides: then nothing
+    was run.
     """
 
     fill_if_fit: Any
@@ -141,7 +152,7 @@ def functions() -> _Functions:
 
 @cache
 def arrays_lie_open() -> bool:
-    """Whether arrays' addresses and strides are where they are looked for."""
+    """Whether arrays' addresses, strides and dtypes are where they are looked for."""
     if launch.address is not launch._quick_address:
         return False
     probe = np.zeros((3, 5, 2), np.int16)[::2, ::-1]
@@ -150,9 +161,21 @@ def arrays_lie_open() -> bool:
             return False
         place = ctypes.c_uint64.from_address(id(probe) + launch.STRIDES_OFFSET).value
         found = (ctypes.c_int64 * probe.ndim).from_address(place)
+        kinds = [_kind(x).to_bytes(8, sys.byteorder) for x in _probes()]
     except (ValueError, TypeError):
         return False
-    return tuple(found) == probe.strides
+    told = [(x.kind + x.char + x.byteorder).encode() for x in _probes()]
+    return tuple(found) == probe.strides and [x[:3] for x in kinds] == told
+
+
+def _probes() -> list[Any]:
+    return [np.dtype(x) for x in ("float32", "int8", ">i8", "<i8")]
+
+
+def _kind(dtype: Any) -> int:
+    """What tells dtypes apart: kind, byte order and number, which lie in one word."""
+    found: int = ctypes.c_int64.from_address(id(dtype) + KIND_OFFSET).value
+    return found & KIND_BITS
 
 
 @cache
@@ -170,7 +193,7 @@ def items_offset() -> int | None:
 
 
 class Operands(NamedTuple):
-    """The arrays of a job, of which the first ones must have ``strides``.
+    """The arrays of a job, of which the first ones must have what ``likes`` tell.
 
     Each has its slot in the frame, bytes to add to its address, and its place among those of
     the step.
@@ -179,7 +202,7 @@ class Operands(NamedTuple):
     slots: Sequence[int]
     offsets: Sequence[int]
     places: Sequence[int]
-    strides: Sequence[Sequence[int]] = ()
+    likes: Sequence[Like] = ()
 
 
 class Taking:
@@ -198,7 +221,7 @@ class Taking:
 
 
 class LayoutError(Exception):
-    """An array differs in type or strides from those that a job was made for."""
+    """An array differs in type, dtype or strides from those that a job was made for."""
 
 
 class Job:
@@ -234,7 +257,7 @@ class Job:
         self.frame, self.counters = frame, counters
         self.slots, self.places = operands.slots, operands.places
         own = np.empty(scratch + launch.VECTOR_ALIGNMENT_BYTES, np.uint8) if scratch else None
-        table = [n for strides in operands.strides for n in (len(strides), *strides)]
+        table = [n for x in operands.likes for n in (_kind(x.dtype), len(x.strides), *x.strides)]
         looked = (ctypes.c_int64 * len(table))(*table)
         count = len(operands.slots)
         self.words = (ctypes.c_int64 * (HEAD_WORDS + _COLUMNS * count))(
@@ -245,7 +268,7 @@ class Job:
             0 if own is None else launch.aligned_address(own),
             len(counters) // COUNTER_WORDS,
             count,
-            len(operands.strides),
+            len(operands.likes),
             ctypes.addressof(looked),
             id(np.ndarray),
             step,
@@ -276,7 +299,8 @@ class Job:
     def fill(self, arrays: Sequence[Any]) -> None:
         """Make it ready for these arrays, all that it has, and hold them until ``clear``.
 
-        Raises LayoutError, and is ready for nothing, where one has another type or other strides.
+        Raises LayoutError, and is ready for nothing, where one has another type, another dtype or
+        other strides.
         """
         self.arrays = ()
         self.objects[:] = [*map(id, arrays)]

@@ -252,6 +252,7 @@ TYPE_OFFSET = object.__basicsize__ - 8
 DATA_OFFSET = object.__basicsize__
 STRIDES_OFFSET = DATA_OFFSET + 24
 OWNER_OFFSET = DATA_OFFSET + 32  # that of the owner of an array's memory
+DTYPE_OFFSET = DATA_OFFSET + 40
 _word = ctypes.c_uint64.from_address
 
 

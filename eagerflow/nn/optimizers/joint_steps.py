@@ -15,6 +15,7 @@ import numpy as np
 
 from eagerflow.codegen import generated, kernel
 from eagerflow.codegen.instructions import SAME_BITS
+from eagerflow.codegen.layout import like
 from eagerflow.codegen.region import Region
 from eagerflow.op import Op
 from eagerflow.ops.nn.update_family import formula_numbers, formula_region
@@ -70,8 +71,7 @@ def _part(region: Region, size: int) -> SegmentStep:
         generated.compute(region, inputs, outputs)
 
     def native(inputs: Sequence[Any], outputs: Sequence[Any]) -> Any:
-        strides = [a.strides for a in inputs]
-        return kernel.fixed_call(region, inputs, outputs, {"n": size}, strides)
+        return kernel.fixed_call(region, inputs, outputs, {"n": size}, like(*inputs, *outputs))
 
     return SegmentStep(region, len(region.inputs), call, native)
 

@@ -408,8 +408,15 @@ def count_nonzero(
 # Where the extremes are --------------------------------------------------------------------------
 
 
+def _searched_axis(axis: Any, rank: int) -> int | None:
+    """The axis counted from the front; None for all, which 0 and -1 mean where there are none."""
+    if axis is None or (rank == 0 and axis.__class__ is int and axis in (0, -1)):
+        return None
+    return normalize_axis(axis, rank)
+
+
 def _index_spec(x: TensorSpec, axis: Any = None, keepdims: bool = False) -> TensorSpec:
-    at = None if axis is None else normalize_axis(axis, x.ndim)
+    at = _searched_axis(axis, x.ndim)
     axes = normalize_axes(at, x.ndim)
     if builtins.any(x.shape[i] == 0 for i in axes):
         raise ShapeError(
@@ -420,8 +427,9 @@ def _index_spec(x: TensorSpec, axis: Any = None, keepdims: bool = False) -> Tens
 
 def _batched_index(call: Any, args: Any, batched: Any, size: Any, axis: Any, keepdims: bool) -> Any:
     (x,) = args
-    if axis is not None:
-        return call(x, axis=normalize_axis(axis, x.ndim - 1) + 1, keepdims=keepdims)
+    at = _searched_axis(axis, x.ndim - 1)
+    if at is not None:
+        return call(x, axis=at + 1, keepdims=keepdims)
     rows = call(x.reshape((x.shape[0], product(x.shape[1:]))), axis=1)
     return rows.reshape((x.shape[0], *(1,) * (x.ndim - 1))) if keepdims else rows
 

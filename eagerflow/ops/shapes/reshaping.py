@@ -160,6 +160,8 @@ def _order(axes: Any, rank: int) -> tuple[int, ...]:
     """The axes counted from the front; None stands for their reverse order."""
     if axes is None:
         return tuple(range(rank - 1, -1, -1))
+    if axes.__class__ is int:  # which NumPy takes for the only axis
+        axes = (axes,)
     if not isinstance(axes, tuple | list):
         raise ShapeError(
             f"{axes!r} is not an order of axes", argument="axes", expected="a tuple of integers"

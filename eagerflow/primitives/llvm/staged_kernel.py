@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from eagerflow.codegen import generated, llvm
+from eagerflow.codegen.layout import Like, like
 from eagerflow.primitives.llvm.stage_writer import StageWriter
 from eagerflow.runtime import machine_code, threads
 
@@ -40,10 +41,10 @@ def processor(dtype: str) -> tuple[int, int]:
 
 
 class Operand(NamedTuple):
-    """An array of a segment's step: its place among them, and its strides in bytes."""
+    """An array of a segment's step: its place among them, and what it must have."""
 
     place: int
-    strides: tuple[int, ...]
+    like: Like
 
 
 class StagedKernel(Generic[Writer]):
@@ -120,14 +121,14 @@ class StagedKernel(Generic[Writer]):
         """
         jobs, many = machine().jobs, frame[self.at["threads"]]
         taken = (ctypes.c_int64 * machine().driver.shared_counters(self.stages, many))()
-        places, strides = zip(*operands.values(), strict=True)
+        places, likes = zip(*operands.values(), strict=True)
         slots = [self.at[name] for name in operands]
         entry = ctypes.cast(self.function, ctypes.c_void_p).value or 0
         made = jobs.Job(
             entry,
             frame,
             taken,
-            jobs.Operands(slots, [0] * len(slots), places, strides),
+            jobs.Operands(slots, [0] * len(slots), places, likes),
             many,
             0,
             self.scratch,
@@ -214,7 +215,7 @@ class StagedCall:
             place = places.get(address(first))
             if place is None:
                 return None
-            operands[name] = Operand(place, arrays[place].strides)
+            operands[name] = Operand(place, *like(arrays[place]))
             if type(value) is tuple:
                 rest[name] = (0, *value[1:])
         return FixedStages(self, operands, rest)
