@@ -56,7 +56,7 @@ def _invert(self: Any) -> Any:
 def _part(name: str) -> property:
     """The real or the imaginary part of a number."""
 
-    def part(self: Number) -> Any:
+    def part(self: Any) -> Any:
         if self.python is complex:
             own = None if self.own is None else real_dtype(self.own)
             found = ops[name].call(self.tensor)

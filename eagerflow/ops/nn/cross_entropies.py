@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 
-def smoothed(target: Any, label_smoothing: float, classes: DimLike) -> Any:
+def smoothed(target: Any, label_smoothing: Any, classes: DimLike) -> Any:
     """Targets of which that part is spread over all classes."""
     if not label_smoothing:
         return target
