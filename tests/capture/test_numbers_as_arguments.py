@@ -42,6 +42,23 @@ with_numbers = {
     "size": lambda x, k: x < abs(k),
     "inverse": lambda x, k: x * k**-1,
     "power": lambda x, k: x < k**3,
+    "lowest bit": lambda x, k: x * (k & 1),
+    "other bits": lambda x, k: x < (k | 4) ^ 1,
+    "from the left": lambda x, k: x < (255 & k),
+    "moved to the left": lambda x, k: x < k << 2,
+    "moved to the right": lambda x, k: x < k >> 1,
+    "moved far": lambda x, k: x < k << 70,
+    "moved by it": lambda x, k: x < 1 << (k % 100),
+    "inverted": lambda x, k: x < ~k,
+    "both hold": lambda x, k: ef.where((k > 2) & (k < 300) | (k == 0), x, 0),
+    "quotient and rest": lambda x, k: x * sum(divmod(k, 7)),
+    "rest of seven": lambda x, k: x < divmod(7, k)[1],
+    "parts": lambda x, k: x * k.real + k.imag,
+    "conjugate": lambda x, k: x * k.conjugate(),
+    "ops of numbers": lambda x, k: ef.power(k, 2),
+    "in a branch": lambda x, k: ef.cond(x[0] == 0, lambda: x < k, lambda: x < 0),
+    "in a loop": lambda x, k: ef.fori_loop(0, 2, lambda i, s: s & (x < k), x == x),
+    "in a scan": lambda x, k: ef.scan(lambda c, e: (c, e < k), x[0], x)[1],
     "too large a constant": lambda x, k: x < k - 2**64,
 }
 NUMBERS = [0, 1, -1, 3, 127, 128, -129, 256, 300, 2**31, 2**53 + 1, 2**62, -(2**63), 2**63, 2**64]
@@ -82,6 +99,84 @@ def test_numbers_of_all_sizes_are_those_of_eager(dtype, name):
         assert wanted[0] == found[0], what
         rtol = {"float16": 2e-3, "float32": 2e-6}.get(str(wanted[0]), 0)
         np.testing.assert_allclose(found[1], wanted[1], rtol=rtol, atol=0, err_msg=what)
+
+
+WITH_SIZES = {
+    "sum": lambda x: x + x.shape[0],
+    "negative": lambda x: x + -x.shape[0],
+    "half": lambda x: x * (x.shape[0] // 2),
+    "less": lambda x: x < x.shape[0],
+    "maximum": lambda x: ef.maximum(x, x.shape[0]),
+    "where": lambda x: ef.where(x > 0, x, x.shape[0]),
+    "ratio": lambda x: x / x.shape[0],
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "int32", "float32"])
+@pytest.mark.parametrize("name", WITH_SIZES)
+def test_free_sizes_beside_narrow_integers_are_right_or_refused(name, dtype):
+    f = WITH_SIZES[name]
+    captured = ef.function(f, input_signature=[ef.TensorSpec((None,), dtype)])
+    for count in (5, 300, 70_000):
+        x = ef.tensor(np.arange(count) % 128).astype(dtype)
+        wanted, found = outcome(f, x), outcome(captured, x)
+        if not isinstance(found, str):
+            assert wanted[0] == found[0]
+            np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6)
+        else:
+            assert found == "CaptureError" and np.dtype(dtype).itemsize < 4
+
+
+NUMBERS_FED = {  # and the dtypes of inputs that take them
+    300: ("int64", "float32"),
+    -1: ("int64", "float32"),
+    7: ("uint8", "int64", "float32"),
+    2**70: ("float32",),
+    2.5: ("float32",),
+    float("nan"): ("float32",),
+    True: ("bool", "uint8", "int64", "float32"),
+    1j: (),
+    np.int64(300): ("int64", "float32"),
+    np.float16(2): ("float32",),
+    np.uint8(8): ("uint8", "int64", "float32"),
+    (1, 300): ("int64", "float32"),
+    (1, 2): ("uint8", "int64", "float32"),
+    (1.5, 2): ("float32",),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "bool", "float32"])
+@pytest.mark.parametrize("value", NUMBERS_FED, ids=repr)
+def test_numbers_that_are_fed_fit_the_input_or_are_refused(value, dtype):
+    spec = ef.TensorSpec(np.shape(value), dtype)
+    graph = ef.capture.trace(lambda k: {"y": ef.stack([k, k])[0]}, spec)
+    session = ef.capture.Session(graph)
+    ways = [lambda x: graph(x)["y"], lambda x: session.run("y", {"k": x})]
+    if not isinstance(value, tuple):
+        captured = ef.function(lambda k: ef.stack([k, k])[0], input_signature=[spec])
+        captured(ef.zeros((), dtype=dtype))
+        ways.append(captured)
+    for way in ways:
+        found = outcome(way, value)
+        if dtype in NUMBERS_FED[value]:
+            assert found[0] == dtype
+            np.testing.assert_array_equal(found[1], np.asarray(value, np.float64).astype(dtype))
+        else:
+            assert found == "DTypeError"
+
+
+@pytest.mark.parametrize("value", [np.array(3), ef.tensor(300), np.array([1.5]), [ef.tensor(300)]])
+def test_arrays_that_are_fed_have_the_dtype_of_the_input(value):
+    graph = ef.capture.trace(lambda k: k * 1, ef.TensorSpec(np.shape(value), "uint8"))
+    with pytest.raises(ef.errors.DTypeError, match="is another one"):
+        graph(value)
+
+
+def test_an_input_signature_is_for_one_structure():
+    twice = ef.function(lambda k: k * 2, input_signature=[ef.TensorSpec((), "float32")])
+    assert float(twice(1.0)) == 2.0
+    with pytest.raises(ef.errors.ArgumentError, match="2 arguments"):
+        twice([1.0, 300.0])
 
 
 def test_numbers_within_the_range_share_one_graph():

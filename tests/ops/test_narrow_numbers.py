@@ -37,6 +37,10 @@ OF_MANY = {
     ),
     "np.mean where": lambda x: np.mean(x, where=x > 0.0),
     "sparsemax": lambda x: ef.sum(ef.sparsemax(x) * x),
+    "smoothed targets": lambda x: ef.cross_entropy(
+        ef.reshape(x, (1, -1)), ef.tensor([3]), label_smoothing=0.5
+    ),
+    "regularizer": lambda x: ef.nn.regularizers.L1L2(0.05, 0.05)(x * 4.0),
     "mean of rows": lambda x: ef.mean(ef.reshape(x, (-1, 2)), axis=0)[0],
 }
 
@@ -61,6 +65,56 @@ def test_means_of_many_narrow_floats(name, dtype):
         for y, z in zip(value_and_gradient(how, x), wanted, strict=True):
             np.testing.assert_allclose(y, z, rtol=rtol, atol=rtol * np.abs(z).max())
             assert np.any(y) == np.any(z)
+
+
+def trained(optimizer, dtype, captured):
+    """What two steps with a large gradient add to a matrix."""
+    rng = np.random.default_rng(7)
+    values, slope = rng.uniform(0.25, 1, (2, MANY // 2, 2))
+    v = ef.Variable(ef.tensor(values).astype(dtype))
+    before = v.numpy().astype(np.float64)
+    optimizer = optimizer()
+
+    def step(g):
+        optimizer.apply([g], [v])
+
+    step = ef.function(step) if captured else step
+    for _ in range(2):
+        step(ef.tensor(slope * 4.0).astype(dtype))
+    return v.numpy().astype(np.float64) - before
+
+
+OF_NORMS = {
+    "Lamb": lambda: ef.nn.optimizers.Lamb(0.05),
+    "Muon": lambda: ef.nn.optimizers.Muon(0.05),
+    "Adafactor": lambda: ef.nn.optimizers.Adafactor(0.05),
+    "clipnorm": lambda: ef.nn.optimizers.SGD(5.0, clipnorm=50.0),
+    "global_clipnorm": lambda: ef.nn.optimizers.SGD(5.0, global_clipnorm=50.0),
+}
+
+
+@pytest.mark.parametrize("captured", [False, True])
+@pytest.mark.parametrize("name", OF_NORMS)
+def test_steps_that_depend_on_norms_of_many_narrow_floats(name, captured):
+    wanted = np.abs(trained(OF_NORMS[name], "float64", False)).mean()
+    found = np.abs(trained(OF_NORMS[name], "float16", captured)).mean()
+    np.testing.assert_allclose(found, wanted, rtol=0.05)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_statistics_of_many_masked_narrow_floats(dtype):
+    rng = np.random.default_rng(9)
+    x = ef.tensor(rng.uniform(20, 24, (MANY, 2))).astype(dtype)
+    mask = rng.random(MANY) < 0.95
+    wide = x.numpy().astype(np.float64)[mask]
+    layer = ef.nn.BatchNormalization(dtype=dtype, momentum=0.0)
+    for how in (layer, ef.function(lambda x, mask: layer(x, training=True, mask=mask))):
+        y = how(x, training=True, mask=mask) if how is layer else how(x, ef.tensor(mask))
+        found = y.numpy().astype(np.float64)[mask]
+        np.testing.assert_allclose(found, (wide - wide.mean(0)) / wide.std(0), atol=0.15)
+        np.testing.assert_allclose(
+            layer.moving_mean.numpy().astype(np.float64), wide.mean(0), rtol=0.01
+        )
 
 
 def integers(dtype, *shape):
@@ -120,6 +174,33 @@ def test_small_integers_do_not_wrap_on_the_way(name, dtype):
         assert found.dtype == "float32"
         scale = np.abs(wanted).max()
         np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-3, atol=1e-5 * scale)
+
+
+MERGES = {
+    "Add": lambda a, b: a + b,
+    "Subtract": lambda a, b: a - b,
+    "Multiply": lambda a, b: a * b,
+    "Dot": lambda a, b: (a * b).sum(1, keepdims=True),
+}
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint32"])
+@pytest.mark.parametrize("name", MERGES)
+def test_layers_that_merge_small_integers_do_not_wrap(name, dtype):
+    rng = np.random.default_rng(11)
+    ends = np.iinfo(dtype)
+    pair = [rng.integers(ends.min, min(ends.max, 2**31), (4, 6)).astype(dtype) for _ in "ab"]
+    layer = ef.nn.Dot(axes=1) if name == "Dot" else getattr(ef.nn, name)()
+    for how in (layer, ef.function(lambda x: layer(x))):
+        found = how(list(map(ef.tensor, pair)))
+        assert found.dtype == "int64"
+        np.testing.assert_array_equal(found.numpy(), MERGES[name](*(x.astype("i8") for x in pair)))
+
+
+def test_circle_loss_of_small_integers():
+    labels, x = np.array([0, 0, 1]), np.array([[100, 2], [-3, 90], [50, 50]], np.int8)
+    circle = ef.nn.losses.circle
+    np.testing.assert_array_equal(circle(labels, x).numpy(), circle(labels, x.astype("f4")).numpy())
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "int64", "uint8", "uint64"])
