@@ -2,6 +2,7 @@
 
 import argparse
 import collections
+import gc
 import inspect
 import json
 import os
@@ -40,6 +41,8 @@ def batch(seeds, out):
     def tell(**what):
         os.write(out, (json.dumps(what) + "\n").encode())
 
+    gc.collect()
+    gc.freeze()  # programs collect garbage, which should not walk through all modules
     for seed in seeds:
         tell(begin=seed)
         program = generate(seed)

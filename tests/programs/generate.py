@@ -410,6 +410,8 @@ class Maker:
         """A second captured function over the same Variables."""
         r = self.r
         self.outputs = []
+        for name in ("i", "k"):  # which it does not get
+            self.env.pop(name)
         pool = ["x", *self.variables]
         lines = self.grow(pool, r.choice((1, 2)), (5, 3, 2, 2, 1, 1)) + self.updates(pool)
         results = [pool[-1]] if "$" not in pool[-1] else [f"{pool[-1]}.value"]
