@@ -16,6 +16,7 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.errors import CaptureError, EagerflowError, PlacementError
+from tests.campaigns import Failure, distance, first, same_bits
 from tests.programs import generate, helpers, ways
 from tests.programs.helpers import torch
 
@@ -30,14 +31,6 @@ class Moment(NamedTuple):
     raised: Any
     bound: dict
     state: dict
-
-
-class Failure(Exception):
-    """Something is wrong; ``kind`` tells failures apart, ``at`` is the number of a statement."""
-
-    def __init__(self, way, at, kind, text):
-        super().__init__(f"{way}, statement {at}: {kind}: {text}")
-        self.way, self.at, self.kind, self.text = way, at, kind, text
 
 
 class Refused(Exception):
@@ -231,28 +224,6 @@ def noisy(seed):
     return numbers
 
 
-def same_bits(a, b):
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if np.array_equal(a, b):
-        return True
-    return np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes()
-
-
-def first(a, b):
-    """Where two arrays differ first, in words."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return f"{a.dtype}{a.shape} for {b.dtype}{b.shape}"
-    with np.errstate(all="ignore"):
-        different = np.flatnonzero((a != b).reshape(-1))
-    if not len(different):
-        return "signs of zeros or NaNs"
-    k = different[0]
-    return (
-        f"{len(different)} of {a.size} elements, [{k}] is {a.reshape(-1)[k]} for {b.reshape(-1)[k]}"
-    )
-
-
 # Comparing -------------------------------------------------------------------------------------
 
 
@@ -347,15 +318,6 @@ def used(program):
     if "(H)" in program.setup():
         names.add(program.half)
     return names
-
-
-def distance(a, b):
-    """The largest difference of two arrays; infinite where one has NaN, and the other has not."""
-    with np.errstate(all="ignore"):
-        x, y = a.astype("f8"), b.astype("f8")
-        both = (np.isnan(x) & np.isnan(y)) | (x == y)
-        d = np.where(both, 0.0, np.abs(x - y))
-    return float("inf") if np.isnan(d).any() else float(d.max(initial=0.0))
 
 
 class Judge:
