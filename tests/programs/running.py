@@ -2,7 +2,6 @@
 
 import ast
 import contextlib
-import ctypes
 import functools
 import itertools
 import linecache
@@ -18,12 +17,11 @@ import numpy as np
 
 import eagerflow as ef
 from eagerflow.errors import CaptureError, EagerflowError, PlacementError
+from tests.campaigns import Failure, address, distance, distances, first, same_bits
 from tests.programs import generate, helpers, ways
 from tests.programs.helpers import torch
 
 _numbers = itertools.count()
-_memory_differs = ctypes.CDLL(None).memcmp
-_memory_differs.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 ef.set_logical_devices("cpu", 2)
 
 
@@ -34,14 +32,6 @@ class Moment(NamedTuple):
     raised: Any
     bound: dict
     state: dict
-
-
-class Failure(Exception):
-    """Something is wrong; ``kind`` tells failures apart, ``at`` is the number of a statement."""
-
-    def __init__(self, way, at, kind, text):
-        super().__init__(f"{way}, statement {at}: {kind}: {text}")
-        self.way, self.at, self.kind, self.text = way, at, kind, text
 
 
 class Refused(Exception):
@@ -274,39 +264,9 @@ FEW = 0.01  # the share of elements that may be by chance exactly where a functi
 SHAKEN = tuple(("perturbed", functools.partial(shaking, seed)) for seed in range(3, 9))
 
 
-def address(array):
-    return array.__array_interface__["data"][0]
-
-
 def place_of(array):
     """What tells memory apart that is looked at as one array."""
     return address(array), array.strides, array.shape, array.dtype
-
-
-def same_bits(a, b):
-    """Whether arrays are equal to the last bit, but for signs of zeros."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    if a.flags.c_contiguous and b.flags.c_contiguous:
-        if not _memory_differs(address(a), address(b), a.nbytes):
-            return True
-    elif np.ascontiguousarray(a).tobytes() == np.ascontiguousarray(b).tobytes():
-        return True
-    return a.dtype.kind not in "biu" and np.array_equal(a, b)
-
-
-def first(a, b):
-    """Where two arrays differ first, in words."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return f"{a.dtype}{a.shape} for {b.dtype}{b.shape}"
-    with np.errstate(all="ignore"):
-        different = np.flatnonzero((a != b).reshape(-1))
-    if not len(different):
-        return "signs of zeros or NaNs"
-    k = different[0]
-    return (
-        f"{len(different)} of {a.size} elements, [{k}] is {a.reshape(-1)[k]} for {b.reshape(-1)[k]}"
-    )
 
 
 # Comparing -------------------------------------------------------------------------------------
@@ -409,25 +369,6 @@ def epsilon(program):
     """The error of rounding to the coarsest dtype that the program uses."""
     used = [program.floats] + [program.half] * ("(H)" in program.setup())
     return max(float(ml_dtypes.finfo(np.dtype(d)).eps) for d in used)
-
-
-def distances(a, b):
-    """The differences of two arrays; infinite where one has NaN, and the other has not."""
-    with np.errstate(all="ignore"):
-        x, y = a.astype("f8"), b.astype("f8")
-        both = (np.isnan(x) & np.isnan(y)) | (x == y)
-        d = np.where(both, 0.0, np.abs(x - y))
-    return np.where(np.isnan(d), np.inf, d)
-
-
-def distance(a, b):
-    """The largest difference of two arrays."""
-    if a.dtype == b.dtype == "float32":
-        with np.errstate(all="ignore"):
-            found = float(np.abs(a - b).max(initial=0.0))
-        if np.isfinite(found):
-            return found
-    return float(distances(a, b).max(initial=0.0))
 
 
 class Judge:

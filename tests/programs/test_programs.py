@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from tests.campaigns import Campaign, Failure
 from tests.programs import ways
-from tests.programs.__main__ import Campaign, text
+from tests.programs.__main__ import PROGRAMS, text
 from tests.programs.generate import generate
-from tests.programs.running import Failure, check
+from tests.programs.running import check
 
 COUNT = 60
 SEED = int(os.environ.get("EAGERFLOW_PROGRAMS_SEED", datetime.date.today().toordinal() * 1000))
 
 
 def failures(count, seed, jobs=1, seconds=1e9):
-    campaign = Campaign(count, seed, jobs, seconds, 0)
+    campaign = Campaign(PROGRAMS, count, seed, jobs, seconds)
     return campaign.run(), campaign
 
 
