@@ -7,6 +7,7 @@ import itertools
 import linecache
 import random
 import re
+import shutil
 import sys
 import types
 import warnings
@@ -156,7 +157,7 @@ class Run:
 
     def state(self, seen):
         """Copies of the Variables' values; ``seen`` has copies of memory that was looked at."""
-        reached, found = set(), {}
+        reached, found, self.objects = set(), {}, {}
         for name, thing in list(self.names.items()):
             if name in self.known or name.startswith("_"):
                 continue
@@ -167,6 +168,7 @@ class Run:
                     same = before is not None and same_bits(value, before)
                     seen[place] = before if same else np.array(value)
                 found[label] = self.last[label] = seen[place]
+                self.objects[label] = variable
         return found
 
     def moments(self):
@@ -180,7 +182,7 @@ class Run:
             warnings.simplefilter("ignore")
             ef.random.seed(self.program.seed)
             self.setup()
-        before = self.state({})
+        before, objects = self.state({}), self.objects
         for at, statement in enumerate(self.program.statements()):
             raised, bound = None, {}
             with warnings.catch_warnings():
@@ -196,9 +198,10 @@ class Run:
                 bound = {name: self.hold(name) for name in bound_names(statement)}
             state = self.state(self.check_held(at))
             if raised is not None:
+                before = {n: a for n, a in before.items() if objects[n] is self.objects.get(n)}
                 state = self.undone(at, before, state, raised)
             yield Moment(statement, raised, bound, state)
-            before = state
+            before, objects = state, self.objects
 
     def undone(self, at, before, state, raised):
         """After an error: captured code has changed nothing; what eager code did is undone."""
@@ -272,6 +275,10 @@ def place_of(array):
 # Comparing -------------------------------------------------------------------------------------
 
 
+NO_REFUSALS = ("is used before it is computed", "is missing from")
+"""What errors say that a right plan never gives."""
+
+
 def parts(moment):
     for name, arrays in moment.bound.items():
         for k, array in enumerate(arrays):
@@ -281,6 +288,8 @@ def parts(moment):
 
 
 def expected_error(error, way):
+    if any(text in str(error) for text in NO_REFUSALS):
+        return False
     return isinstance(error, CaptureError) or (
         way == "partitioned" and isinstance(error, PlacementError)
     )
@@ -346,7 +355,9 @@ def shows_bits(program):
 def has_steps(program):
     """Whether a last bit may decide large parts of the results."""
     text = program.setup()
-    return any(x in text for x in ("view", "% 1.0", "Lion", "argsort", "1e-9"))
+    if "optimizers." in text and "optimizers.SGD" not in text:
+        return True  # a gradient that is 0 but for rounding becomes a whole step
+    return any(x in text for x in ("view", "% 1.0", "argsort", "1e-9"))
 
 
 def tolerance(a, run):
@@ -367,7 +378,10 @@ def largest(a):
 
 def epsilon(program):
     """The error of rounding to the coarsest dtype that the program uses."""
-    used = [program.floats] + [program.half] * ("(H)" in program.setup())
+    text = program.setup()
+    used = [program.floats] + [program.half] * ("(H)" in text)
+    if "schedules." in text or 'dtype="float32"' in text:  # rates and draws are float32
+        used.append("float32")
     return max(float(ml_dtypes.finfo(np.dtype(d)).eps) for d in used)
 
 
@@ -414,6 +428,8 @@ class Judge:
             spread = max(spread, distance(expected, value))
         limit = 30 * spread + tolerance(expected, run)
         differences = distances(expected, found)
+        zero = (expected == 0) & (differences <= epsilon(self.program))
+        differences[zero] = 0.0  # values of about 1 that cancel leave their rounding
         if (differences <= limit).all():
             return True
         spread = np.zeros(expected.shape)
@@ -485,4 +501,6 @@ def check(program, chosen=None):
         except Refused as refusal:
             found.append((way, f"refused: {refusal}", run.counts))
     helpers.MEMORY.clear()
+    while helpers.FOLDERS:
+        shutil.rmtree(helpers.FOLDERS.pop(), ignore_errors=True)
     return found, len(reference)
