@@ -33,6 +33,16 @@ class Part(NamedTuple):
     written: frozenset[Variable]  # by a run that takes no turn itself
 
 
+class Asked(NamedTuple):
+    """What one run is asked for; a part is made once for each."""
+
+    wanted: tuple[Value, ...]
+    given: tuple[tuple[Value, ...], ...]  # the values that each feed stands for
+    goals: tuple[Value, ...]
+    graphs: tuple[Graph, ...]  # whose Variables are all assigned
+    names: tuple[str, ...]  # those that say which Variable is assigned
+
+
 class _Tables:
     """What a session knows of its graphs; a new one takes the place of the old, all at once."""
 
@@ -42,7 +52,7 @@ class _Tables:
         self.names: dict[str, list[Value]] = {}
         self.feeds: dict[str, list[Value]] = {}
         self.order: dict[Node, int] = {}
-        self.cells: dict[Value, Cell] = {}  # by their values on entry, and by those assigned
+        self.cells: dict[Value, Cell] = {}  # by their values on entry
         self.inputs: dict[Value, str] = {}
         self.masks: dict[Value, Value] = {}  # of results that have one
         self.variables: dict[str, Variable] = {}
@@ -64,8 +74,6 @@ class _Tables:
             own = Cell(names[cell], variables[names[cell]], cell.value)
             own.assigned = cell.assigned
             made.cells[cell.value] = own
-            if cell.assigned is not None:
-                made.cells[cell.assigned] = own
         made.inputs = self.inputs | dict(zip(graph.inputs, graph.inputs.names, strict=True))
         made.masks = self.masks | masks_among(graph.results, graph.structure)
         label = self._label(graph)
@@ -226,8 +234,18 @@ class Session:
         if feeds and known_masks:
             feeds = with_masks_fed(feeds, self._tables.feeds)
         given = {self._fed(key): value for key, value in (feeds or {}).items()}
-        goals = self._targets(targets)
-        part = self._part(tuple(wanted), tuple(given), tuple(goals))
+        listed = [targets] if isinstance(targets, str | Value | Graph) else list(targets)
+        graphs = tuple(x for x in listed if isinstance(x, Graph))
+        others = [x for x in listed if not isinstance(x, Graph)]
+        goals = [self._value(x, "targets") for x in others]
+        asked = Asked(
+            tuple(wanted),
+            tuple(given),
+            tuple(goals),
+            graphs,
+            tuple(x for x in (*leaves, *others) if isinstance(x, str) and x.endswith("/assign")),
+        )
+        part = self._part(asked)
         flat = [value for keys, value in given.items() for _ in keys]
         inputs = check_inputs(part.graph, flat)
         if part.written:
@@ -239,15 +257,30 @@ class Session:
             found[i] = with_mask(found[i], mask)
         return tree.unflatten(structure, found[: len(leaves)])
 
-    def _targets(self, targets: Any) -> list[Any]:
-        found: list[Any] = []
-        listed = [targets] if isinstance(targets, str | Value | Graph) else list(targets)
-        for target in listed:
-            if isinstance(target, Graph):
-                found += [c.assigned for c in target.cells if c.assigned is not None]
-            else:
-                found.append(self._value(target, "targets"))
-        return found
+    def _effects(self, asked: Asked) -> list[Cell]:
+        """The Variables that a run assigns: all of graphs, else those of ``"w/assign"``.
+
+        A computed value that is asked for under another name assigns what it is assigned to.
+        What a Variable or an input has on entry may be assigned to others, and is a value only.
+        """
+        whole = {c.value for graph in asked.graphs for c in graph.cells}
+        named = {v for name in asked.names for v in self._tables.names[name]}
+        computed = {v for v in (*asked.wanted, *asked.goals) if v.node is not None} - named
+
+        def is_named(cell: Cell) -> bool:
+            own = f"{cell.name}/assign"
+            return any(x == own or x.endswith(f":{own}") for x in asked.names)
+
+        return [
+            cell
+            for cell in self._tables.cells.values()
+            if cell.assigned is not None
+            and (
+                cell.value in whole
+                or cell.assigned in computed
+                or (cell.assigned in named and is_named(cell))
+            )
+        ]
 
     def _value(self, name: Any, argument: str) -> Value:
         tables = self._tables
@@ -319,8 +352,8 @@ class Session:
         first = [*outputs, *self._tables.inputs.values(), *self._tables.variables]
         return list(dict.fromkeys([*first, *(n for n in self._tables.names if ":" not in n)]))
 
-    def _part(self, wanted: Any, given: Any, goals: Any) -> Part:
-        key: tuple[Any, ...] = wanted, given, goals
+    def _part(self, asked: Asked) -> Part:
+        key: tuple[Any, ...] = asked
         if self.cluster is not None:
             key = *key, self.cluster.membership
         found = self._tables.parts.get(key)
@@ -328,15 +361,15 @@ class Session:
             with Locked(self._lock):
                 found = self._tables.parts.get(key)
                 if found is None:
-                    found = self._tables.parts[key] = self._make(wanted, given, goals)
+                    found = self._tables.parts[key] = self._make(asked)
         return found
 
-    def _make(self, wanted: Any, given: Any, goals: Any) -> Part:
+    def _make(self, asked: Asked) -> Part:
         tables = self._tables
-        fed = [v for values in given for v in values]
-        nodes, entries = self._needed([*wanted, *goals], set(fed))
-        asked: list[Value] = [*wanted, *goals]
-        effects = {v for v in asked if v in tables.cells and tables.cells[v].assigned is v}
+        fed = [v for values in asked.given for v in values]
+        effects = self._effects(asked)
+        assigned = [cell.assigned for cell in effects if cell.assigned is not None]
+        nodes, entries = self._needed([*asked.wanted, *asked.goals, *assigned], set(fed))
         cells = self._used_cells(entries, effects, set(fed))
         missing = [v for v in entries if v in tables.inputs and v not in fed]
         if missing:
@@ -350,7 +383,7 @@ class Session:
                 hint=f"feeds={{{tables.inputs[missing[0]]!r}: ...}}",
             )
         names = [tables.inputs.get(v, v.name) for v in fed]
-        outputs = Values([*wanted, *(g for g in goals if g not in effects)])
+        outputs = Values([*asked.wanted, *(g for g in asked.goals if g not in assigned)])
         new = as_inputs(fed)
         graph = Graph(
             "Session.run",
@@ -392,21 +425,21 @@ class Session:
         return sorted(nodes, key=self._tables.order.__getitem__), list(entries)
 
     def _used_cells(
-        self, entries: Iterable[Value], effects: set[Value], fed: set[Value]
+        self, entries: Iterable[Value], effects: list[Cell], fed: set[Value]
     ) -> list[Cell]:
         """The Variables that are read or assigned; one that is fed is not read."""
+        known = self._tables.cells
+        read = [known[value] for value in entries if value in known and value not in fed]
         found: dict[Value, Cell] = {}
-        for value in (*entries, *effects):
-            cell = self._tables.cells.get(value)
-            if cell is None or cell.value in found or (value in fed and cell.assigned is not value):
+        for cell in (*read, *effects):
+            if cell.value in found:
                 continue
-            if cell.value not in fed or cell.assigned in effects:
-                entry = cell.value
-                if entry in fed:
-                    entry = Value(entry.name, entry.shape, entry.dtype)
-                own = found[cell.value] = Cell(cell.name, cell.variable, entry)
-                if cell.assigned in effects or _is_random_state(cell):
-                    own.assigned = cell.assigned
+            entry = cell.value
+            if entry in fed:
+                entry = Value(entry.name, entry.shape, entry.dtype)
+            own = found[cell.value] = Cell(cell.name, cell.variable, entry)
+            if cell in effects or _is_random_state(cell):
+                own.assigned = cell.assigned
         return list(found.values())
 
     # The end -----------------------------------------------------------------------------------

@@ -335,3 +335,71 @@ def test_a_fetch_means_the_output_and_a_feed_the_input():
             np.testing.assert_array_equal(y, expected * 2)
             (alone,) = session.run(["stream:state"], {"x": x, "stream:state": expected})
             np.testing.assert_array_equal(alone, expected * np.float32(0.5) + x)
+
+
+def exchanged(a, b, c):
+    p, q = a.value, b.value
+    a.assign(q)
+    b.assign(p)
+
+
+def assigned_one_value(a, b, c):
+    v = c * 5.0
+    a.assign(v)
+    b.assign(v)
+
+
+def assigned_in_a_ring(a, b, c):
+    p, q, r = a.value, b.value, c.value
+    a.assign(q)
+    b.assign(r)
+    c.assign(p)
+
+
+def assigned_from_one(a, b, c):
+    a.assign(b)
+    c.assign(b)
+
+
+@pytest.mark.parametrize("devices", [None, ["cpu:0"]])
+@pytest.mark.parametrize(
+    "f", [exchanged, assigned_one_value, assigned_in_a_ring, assigned_from_one]
+)
+def test_variables_are_assigned_values_of_each_other(f, devices):
+    def made():
+        return [ef.Variable([k, k + 0.5], name=n) for k, n in ((1.0, "a"), (2.0, "b"), (3.0, "c"))]
+
+    expected, own = made(), made()
+    f(*expected)
+
+    def g(x):
+        f(*own)
+        return x * 2
+
+    graph = ef.capture.trace(g, ef.zeros(2))
+    Session(graph, devices).run(list(graph.outputs), {"x": [1.0, 2.0]}, targets=graph)
+    assert [v.tolist() for v in own] == [v.tolist() for v in expected]
+
+
+def test_a_variable_that_is_read_by_name_is_not_assigned_to_another():
+    a, b = ef.Variable([1.0], name="a"), ef.Variable([2.0], name="b")
+    graph = ef.capture.trace(lambda x: (a.assign(b), b * x)[1], ef.zeros(1))
+    session = Session(graph)
+    assert session.run("b").tolist() == [2.0]
+    assert (a.tolist(), b.tolist()) == ([1.0], [2.0])
+    session.run([], targets="a/assign")
+    assert a.tolist() == [2.0]
+
+
+def test_of_variables_that_share_a_value_the_named_one_is_assigned():
+    a, b = ef.Variable([1.0], name="a"), ef.Variable([2.0], name="b")
+
+    def f(x):
+        v = x * 3.0
+        a.assign(v)
+        b.assign(v)
+        return x
+
+    session = Session(ef.capture.trace(f, ef.zeros(1)))
+    session.run([], {"x": [1.0]}, targets="b/assign")
+    assert (a.tolist(), b.tolist()) == ([1.0], [3.0])

@@ -33,6 +33,8 @@ LARGE = (
     (70, 31, 16),
 )
 """Shapes of 128 KiB and more in float32, where values of Variables are updated in place."""
+VECTORS = re.compile(r"_distance|_similarity")
+ROWS = re.compile(r"ef\.(scan|map)\(")
 LARGEST, HUGE = 30.0, 400_000
 
 
@@ -84,7 +86,7 @@ class Program:
 
     def function(self, body):
         parameters = ", ".join((["self"] if self.is_object else []) + [body.parameters])
-        how = "nested" if body.name == "inner" else "capture"
+        how = "nested" if body.name in ("inner", "embedded") else "capture"
         lines = [f"@{how}", f"def {body.name}({parameters}):"]
         inside = [line for statement in body.lines for line in statement.split("\n")]
         if body.name == "step":
@@ -130,6 +132,7 @@ class Maker:
         else:
             self.shape = tuple(r.choice(SMALL) for _ in range(r.choice((0, 1, 2, 2, 2, 3, 3, 4))))
         self.env = {}
+        self.embedded = False
         self.number = 0
 
     def fresh(self, letter):
@@ -221,6 +224,16 @@ class Maker:
         }
         return template.format_map(made | {"r": "{r}", "s": "{s}"})
 
+    def ranks_of(self, text):
+        """The largest rank of the values that a statement names."""
+        values = [self.env.get(name) for name in re.findall(r"[A-Za-z]\w*", text)]
+        return max(getattr(v, "ndim", 0) for v in values)
+
+    def rows_of(self, text):
+        """The largest number of rows of the values that a statement names."""
+        values = [self.env.get(name) for name in re.findall(r"[A-Za-z]\w*", text)]
+        return max((v.shape[0] for v in values if getattr(v, "ndim", 0)), default=0)
+
     def rank(self, name):
         value = self.env.get(name.replace("$", ""))
         return getattr(value, "ndim", 0)
@@ -259,6 +272,10 @@ class Maker:
             template = self.r.choice(kind)
             r, s = self.fresh("v"), self.fresh("v")
             text = self.fill(template, pool)
+            if VECTORS.search(template) and not self.ranks_of(text):
+                continue  # eagerly NumPy takes -1 as an axis of what has none, graphs refuse it
+            if ROWS.search(template) and self.rows_of(text) > 300:
+                continue  # an eager loop over many rows takes minutes
             if kind is tables.PAIRS:
                 line, names = text.format(r=r, s=s), [r, s]
             else:
@@ -292,6 +309,38 @@ class Maker:
                 return [f"{made} = {name}({call})"]
         return []
 
+    def masked(self, pool):
+        """An embedding of the integers that hides zeros, and a layer that obeys, also apart.
+
+        Apart, the embedding is called through a captured function, which hands its mask on.
+        """
+        r, size = self.r, self.r.choice((2, 3, 5))
+        made, ids = self.fresh("v"), "ef.abs(i.reshape(i.shape[0], -1) % 5)"
+        embedding = f"ef.nn.Embedding(10, {size}, mask_zero=True, dtype=F)"
+        second = r.choice(("LSTM({d}", "GRU({d}", "SimpleRNN({d}", "GRU({d}, go_backwards=True"))
+        second = f"ef.nn.{second.format(d=size)}, dtype=F)"
+        if r.random() < 0.5:
+            layers = [("$layer0", f"ef.nn.Sequential([{embedding}, {second}])")]
+            call = f"$layer0({ids})"
+        else:
+            layers = [("$layer0", embedding), ("$layer1", second)]
+            call = f"$layer1($layer0({ids}))"
+        define = [f"{name} = {text}" for name, text in layers]
+        define += [call.replace(ids, ids.replace("i", "i0").replace("i0nt", "int"))]
+        define[-1] = define[-1].replace("ef.abs(i0.", "ef.abs(ef.asarray(i0).")
+        define += [f"filled({name}, rng, F)" for name, _ in layers]
+        if self.ints == "bool" or not all(self.try_line(line, []) for line in define):
+            return []
+        if not self.try_line(f"{made} = {call}", [made]):
+            return []
+        self.definitions += define
+        self.layers += [name for name, _ in layers]
+        pool.append(made)
+        if len(layers) > 1 and r.random() < 0.5:
+            self.embedded = True
+            call = f"$layer1($embedded({ids}))"
+        return [f"{made} = {call}"]
+
     def shape_of(self, name):
         return tuple(self.env[name.replace("$", "")].shape)
 
@@ -315,7 +364,9 @@ class Maker:
             self.try_line(first[0], ["v0"])
         pool.append(re.match(r"\w+", first[0]).group())
         lines = first + self.grow(pool, r.choice((1, 2, 3, 4, 6)), weights)
-        if r.random() < 0.3:
+        if r.random() < 0.12:
+            lines += self.masked(pool)
+        elif r.random() < 0.3:
             lines += self.layer(pool)
             lines += self.grow(pool, r.choice((0, 1, 2)), weights)
         results = []
@@ -377,6 +428,10 @@ class Maker:
         results = ["loss"]
         if r.random() < 0.7:
             self.definitions.append(f"$optimizer = ef.nn.optimizers.{r.choice(tables.OPTIMIZERS)}")
+            if "LossScale" in self.definitions[-1]:
+                whole[0] += "\n    loss = $optimizer.scale_loss(loss)"
+            if self.layers and "Sequential" in "".join(self.definitions) and r.random() < 0.5:
+                self.definitions.append(f"{self.layers[0]}.compile($optimizer, 'mse')")
             whole.append(f"$optimizer.apply(gradients, {sources_text})")
             self.features.add("optimizer")
         else:
@@ -410,6 +465,8 @@ class Maker:
         """A second captured function over the same Variables."""
         r = self.r
         self.outputs = []
+        for name in ("i", "k"):  # which it does not get
+            self.env.pop(name)
         pool = ["x", *self.variables]
         lines = self.grow(pool, r.choice((1, 2)), (5, 3, 2, 2, 1, 1)) + self.updates(pool)
         results = [pool[-1]] if "$" not in pool[-1] else [f"{pool[-1]}.value"]
@@ -422,7 +479,9 @@ class Maker:
         self.rows = "x0"
         calm = r.random() < 0.15
         often = 0.0 if calm else r.choice((0.3, 0.7, 1.2))
-        usual = r.sample(("hold", "copy", "foreign", "share", "call", "size", "other", "same"), 3)
+        usual = r.sample(
+            ("hold", "copy", "foreign", "share", "call", "size", "other", "same", "bad", "more"), 3
+        )
         kept = r.random() < 0.5
         for _ in range(steps):
             result = self.fresh("r") if kept and r.random() < 0.6 else "r"
@@ -463,13 +522,15 @@ class Maker:
             "call": tables.HOLD,
             "size": tables.SIZES,
             "other": tables.OTHER,
+            "bad": tables.BAD,
+            "more": self.more(),
             "same": ("same",),
         }[kind]
         template = r.choice(table)
         if kind == "same":
             drawn = any("ef.random." in x for b in self.bodies for x in b.lines)
             if not self.is_object or drawn:
-                return self.written(r.choice(tables.HOLD)).split("\n")
+                return statements_of(self.written(r.choice(tables.HOLD)))
             n = self.fresh("")
             how = r.choice(("copy.deepcopy(me)", "pickle.loads(pickle.dumps(me, 5))"))
             f, args = self.call()
@@ -480,6 +541,8 @@ class Maker:
                 f"r = {own}({args})",
                 f"same(r, p{n})",
             ]
+        if kind == "bad" and self.random:
+            return []  # what a call draws before its error is drawn by eager code alone
         text = self.written(template)
         if kind == "size":
             if r.random() < 0.5:
@@ -487,7 +550,16 @@ class Maker:
             else:
                 self.rows = "x0"
                 return []
-        return text.split("\n")
+        return statements_of(text)
+
+    def more(self):
+        """What is done with optimizers, tapes, files and ``trainable`` between steps."""
+        found = list(tables.MORE)
+        if self.layers and "= ef.nn.Sequential" in "".join(self.definitions):
+            found += tables.FILES * 2
+        if any(b.name == "inner" for b in self.bodies):
+            found += tables.TAPES * 2
+        return found
 
     def program(self):
         r = self.r
@@ -514,9 +586,12 @@ class Maker:
                     ),
                 ),
             )
+        if self.embedded:
+            self.bodies.insert(0, Body("embedded", "v", [], "$layer0(v)"))
         if "scaled" in used:
             self.definitions.insert(0, SCALED[r.random() < 0.5])
         self.integer_calls = bool(re.search(r"\bk\b", used + body.result))
+        self.random = any("ef.random." in x for b in self.bodies for x in b.lines)
         script = self.script(r.choice((6, 12, 20, 20, 25)))
         return Program(
             self.seed,
@@ -547,6 +622,11 @@ def nested(r, results):
     if r.random() < 0.2:
         return "(" + results[0] + ", [" + ", ".join(results[1:]) + "])"
     return "(" + ", ".join(results) + ",)"
+
+
+def statements_of(text):
+    """The statements of a text, each with its indented lines."""
+    return re.split(r"\n(?! )", text)
 
 
 def moderate(value):

@@ -5,6 +5,7 @@ import copy
 import ctypes
 import gc
 import pickle
+import shutil
 import signal
 import tempfile
 import threading
@@ -22,6 +23,7 @@ except ImportError:
 
 OF_PROGRAMS = (copy, gc, ml_dtypes, torch)  # modules that only the text of programs uses
 MEMORY = []
+FOLDERS = []
 
 
 def forget(memory):
@@ -87,6 +89,27 @@ def in_thread(f, *args):
     if isinstance(found[0], Exception):
         raise found[0]
     return found[0]
+
+
+def checkpointed(model, wait=True):
+    """A checkpoint with the state of a model as it is now."""
+    found = ef.nn.Checkpoint(new_folder())
+    found.save(model, step=1, wait=wait)
+    return found
+
+
+def weights_file(model):
+    """The path of a file with the weights of a model."""
+    path = f"{new_folder()}/weights.safetensors"
+    model.save_weights(path)
+    return path
+
+
+def new_folder():
+    folder = tempfile.mkdtemp(prefix="eagerflow-programs-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    FOLDERS.append(folder)
+    return folder
 
 
 def bits(value):

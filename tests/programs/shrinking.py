@@ -1,35 +1,7 @@
-"""Smaller programs that fail in the same way, each tried in a process of its own."""
+"""Programs with a part left out."""
 
 import ast
 import dataclasses
-import os
-import signal
-import time
-
-from tests.programs.running import Failure, check
-
-PASSED, FAILED, OTHER = 0, 1, 2
-SECONDS = 20
-
-
-def outcome(program, way, kind):
-    """Whether a program fails in a way, tried in a child; a signal that ends it is a failure."""
-    child = os.fork()
-    if child == 0:
-        signal.alarm(SECONDS)
-        try:
-            check(program, [way])
-            code = PASSED
-        except Failure as failure:
-            code = FAILED if failure.way in (way, "eager") and failure.kind == kind else OTHER
-        except BaseException:
-            code = OTHER
-        os._exit(code)
-    _, status = os.waitpid(child, 0)
-    if os.WIFSIGNALED(status):
-        crashed = os.WTERMSIG(status) != signal.SIGALRM
-        return FAILED if crashed == (kind == "crash") else OTHER
-    return os.WEXITSTATUS(status)
 
 
 def smaller(program):
@@ -72,20 +44,3 @@ def smaller_bodies(body):
     for k in range(len(items) if len(items) > 2 else 0):
         kept = [ast.unparse(x).replace("OWN_", "$") for n, x in enumerate(items) if n != k]
         yield dataclasses.replace(body, result="(" + ", ".join(kept) + ",)")
-
-
-def shrink(program, way, kind, seconds=40):
-    """The smallest program found in time that still fails; None if it does not fail by itself."""
-    end = time.monotonic() + seconds
-    if outcome(program, way, kind) != FAILED:
-        return None
-    found = True
-    while found and time.monotonic() < end:
-        found = False
-        for candidate in smaller(program):
-            if time.monotonic() > end:
-                break
-            if outcome(candidate, way, kind) == FAILED:
-                program, found = candidate, True
-                break
-    return program

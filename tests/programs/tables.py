@@ -111,6 +111,11 @@ ef.left_shift(i, 1) | ef.sum(i > 2, axis={j}) | ef.mean(i, axis={j}) | i // k | 
 ef.pairwise_distance(i, ef.flip(i, axis=0)) | ef.var(i.astype(F)) | ef.minimum(i, k) | i & 7
 ef.triplet_margin_loss(i, ef.flip(i, axis=0), i) | ef.lp_pool(i.reshape(1, -1, 1), 2, 2)
 ef.sobel_edges(i.reshape(1, i.shape[0], -1, 1)) | k * i | i.T | ef.diff(i)
+ef.clip(i, 3, 50) | ef.maximum(i, k) | i | -i | ~i | ef.sign(i) | ef.square(i) | ef.sqrt(ef.abs(i))
+ef.avg_pool(i.reshape(1, -1, 1), 2) | ef.max_pool(i.reshape(1, -1, 1), 2) | ef.cdist(i, i) | k - i
+ef.cosine_similarity(i, ef.flip(i, axis=0)) | ef.hypot(i, i) | ef.std(i) | ef.gcd(i, i + 1) | i % k
+ef.cumulative_prod(i % 3 + 1, axis=-1) | ef.where(i > k, k, i) | i != k | ef.median(i) | k // 3 * i
+ef.quantile(i, 0.5) | ef.tensordot(i, i.T, axes=1) | ef.round(i) | k % 5 + i | ef.full((2,), k)
 ef.searchsorted(ef.sort(i.reshape(-1)), 3) | ef.view(i, "uint8") | ef.astype(i, "float64") * 0.5
 """)
 """Of the argument ``i`` and the Python number ``k``; the results are returned as they are."""
@@ -167,9 +172,16 @@ OPTIMIZERS = (
     "Adam(1e-2, clipnorm=1.0)",
     "Adam(1e-2, ema_momentum=0.9, use_ema=True)",
     "SGD(ef.nn.schedules.ExponentialDecay(0.05, 3, 0.9))",
+    "Muon(1e-2)",
+    "Muon(1e-2, weight_decay=0.1, nesterov=False)",
+    "LossScaleOptimizer(ef.nn.optimizers.SGD(0.05), initial_scale=16.0, dynamic_growth_steps=3)",
+    "LossScaleOptimizer(ef.nn.optimizers.Adam(1e-2), initial_scale=16.0, dynamic_growth_steps=2)",
 )
 
 LAYERS = (
+    "ef.nn.Sequential([ef.nn.Masking(), ef.nn.LSTM({d}, dtype=F)])",
+    "ef.nn.Sequential([ef.nn.Dense({d}, dtype=F), ef.nn.BatchNormalization(dtype=F)])",
+    "ef.nn.Sequential([ef.nn.Dense({d}, activation='tanh', dtype=F), ef.nn.Dense(2, dtype=F)])",
     "ef.nn.Dense({d}, dtype=F)",
     "ef.nn.Dense({d}, activation='relu', dtype=F)",
     "ef.nn.LayerNormalization(dtype=F)",
@@ -299,3 +311,49 @@ OTHER = (
     "$spare.assign($w0 * 0.5)",
     "$w0.assign($spare)",
 )
+
+BAD = (
+    "$step(x0, i0)",
+    "$step('text', i0, 2)",
+    "$step(x0, 'text', 2)",
+    "$step(object(), i0, 2)",
+    "$step(x0.astype('complex64'), i0, 2)",
+    "$step(np.zeros((3, 3, 3, 3, 3), F), i0, 2)",
+    "$step(x0[:0], i0, 2)",
+    "$step(x0, i0 / 2, None)",
+    "{w}.assign(np.zeros((9, 9, 9)))",
+    "{w}.assign('text')",
+    "{w}.assign(1j)",
+    "{w}.assign_add(np.zeros((9, 9, 9)))",
+    "ef.function(lambda v: v.at[10**9].set(1.0))({w}.value.reshape(-1))",
+)
+"""Mostly errors, which leave everything as it was."""
+
+TAPES = (
+    "with ef.GradientTape() as t{n}:\n    h{n} = ef.sum($inner({w}))\n"
+    "g{n} = t{n}.gradient(h{n}, [{w}], unconnected='zero')",
+    "with ef.GradientTape(persistent=True) as t{n}:\n    h{n} = $inner($inner({w}) * {w})\n"
+    "g{n} = t{n}.gradient(h{n}, {w})\nk{n} = t{n}.gradient(h{n}, [$w0, {w}], unconnected='zero')",
+    "h{n} = ef.grad(lambda v: ef.sum($inner(v) * v))({w}.value)",
+    "h{n} = ef.jvp($inner, ({w}.value,), ({w}.value * 0.5,))[1]",
+    "h{n} = ef.vmap($inner)(ef.stack([{w}, {w} * 0.5]))",
+    "h{n} = ef.grad(lambda v: ef.sum(ef.grad(lambda s: ef.sum($inner(s)))(v)))({w}.value)",
+)
+"""Around a captured function."""
+
+MORE = (
+    "{w}.trainable = not {w}.trainable",
+    "ef.nn.optimizers.LBFGS(max_iterations=2).minimize(lambda: ef.mean(ef.square({w} - 0.25)))",
+    "ef.nn.optimizers.LBFGS(max_iterations=2).minimize(\n"
+    "    nested(lambda: ef.mean(ef.square(ef.tanh({w}) - 0.25))))",
+    "with ef.GradientTape() as t{n}:\n    h{n} = ef.mean(ef.square({w}) * {w})\n"
+    "{w}.assign_sub(t{n}.gradient(h{n}, {w}) * 0.1)",
+)
+
+FILES = (
+    "k{n} = checkpointed($layer0)\nr = $step(x0, i0, 2)\nk{n}.restore($layer0)",
+    "k{n} = checkpointed($layer0, wait=False)\nr = $step(x0, i0, 2)\nk{n}.restore($layer0)",
+    "k{n} = weights_file($layer0)\nr = $step(x1, i0, 2)\n$layer0.load_weights(k{n})",
+    "$layer0.trainable = not $layer0.trainable",
+)
+"""Of a model that is part of the program."""

@@ -88,11 +88,11 @@ def partitioned(graph):
 
 
 class ExportError(AssertionError):
-    """An exported program computes something else."""
+    """An exported program gives values of other shapes or dtypes."""
 
 
 class Exported:
-    """A function run eagerly, of which some calls are computed by an exported program as well."""
+    """A function run eagerly, but for some calls, which an exported program computes."""
 
     def __init__(self, f, compute, counts):
         self.f, self.compute, self.counts, self.calls = f, compute, counts, 0
@@ -122,28 +122,21 @@ class Exported:
         except CaptureError:
             self.counts["refused"] = self.counts.get("refused", 0) + 1
         result = f(*args)
-        if found is not None:
-            outputs, after = found
-            for k, (a, b) in enumerate(zip(leaves(result), outputs, strict=True)):
-                close(a._array, b, f"result {k}")
-            for cell in graph.cells:
-                if cell.name in after:
-                    close(cell.variable._current._array, after[cell.name], cell.name)
-        return result
+        if found is None:
+            return result
+        outputs, after = found
+        for k, (a, b) in enumerate(zip(leaves(result), outputs, strict=True)):
+            alike(a, b, f"result {k}")
+        for cell in graph.cells:
+            if cell.name in after:
+                alike(cell.variable, after[cell.name], cell.name)
+                cell.variable.assign(after[cell.name])
+        return [ef.asarray(x) for x in outputs]
 
 
-def close(a, b, name):
-    a, b = np.asarray(a), np.asarray(b)
-    if a.shape != b.shape or a.dtype != b.dtype:
+def alike(a, b, name):
+    if tuple(a.shape) != b.shape or a.dtype != b.dtype:
         raise ExportError(f"{name}: {a.dtype}{a.shape} eagerly, exported {b.dtype}{b.shape}")
-    if a.dtype.kind in "biu":
-        good = np.array_equal(a, b)
-    else:
-        scale = float(np.nanmax(np.abs(a.astype("f8")), initial=0.0))
-        limit = 4000 * float(np.finfo(a.dtype).eps) * scale + 1e-12
-        good = np.allclose(a.astype("f8"), b.astype("f8"), rtol=1e-3, atol=limit, equal_nan=True)
-    if not good:
-        raise ExportError(f"{name}: {a!r} eagerly, {b!r} exported")
 
 
 def by_python(graph, inputs):
@@ -227,5 +220,6 @@ def captures(way, counts):
     return (lambda f: Exported(f, compute, counts)), (lambda f: f)
 
 
-EXACT = {"exact", "session", "loaded", "partitioned", "python", "onnx"}
+EXACT = {"exact", "session", "loaded", "partitioned"}
+EXPORTED = {"python", "onnx"}
 REFUSALS = (CaptureError, EagerflowError)
