@@ -234,17 +234,7 @@ class Session:
         if feeds and known_masks:
             feeds = with_masks_fed(feeds, self._tables.feeds)
         given = {self._fed(key): value for key, value in (feeds or {}).items()}
-        listed = [targets] if isinstance(targets, str | Value | Graph) else list(targets)
-        graphs = tuple(x for x in listed if isinstance(x, Graph))
-        others = [x for x in listed if not isinstance(x, Graph)]
-        goals = [self._value(x, "targets") for x in others]
-        asked = Asked(
-            tuple(wanted),
-            tuple(given),
-            tuple(goals),
-            graphs,
-            tuple(x for x in (*leaves, *others) if isinstance(x, str) and x.endswith("/assign")),
-        )
+        asked = self._asked(leaves, wanted, given, targets)
         part = self._part(asked)
         flat = [value for keys, value in given.items() for _ in keys]
         inputs = check_inputs(part.graph, flat)
@@ -256,6 +246,16 @@ class Session:
         for i, mask in zip(masked, found[len(leaves) :], strict=False):
             found[i] = with_mask(found[i], mask)
         return tree.unflatten(structure, found[: len(leaves)])
+
+    def _asked(
+        self, fetches: Sequence[Any], wanted: Iterable[Value], given: Any, targets: Any
+    ) -> Asked:
+        listed = [targets] if isinstance(targets, str | Value | Graph) else list(targets)
+        graphs = tuple([x for x in listed if isinstance(x, Graph)])
+        others = [x for x in listed if not isinstance(x, Graph)]
+        goals = tuple([self._value(x, "targets") for x in others])
+        names = [x for x in (*fetches, *others) if isinstance(x, str) and x.endswith("/assign")]
+        return Asked(tuple(wanted), tuple(given), goals, graphs, tuple(names))
 
     def _effects(self, asked: Asked) -> list[Cell]:
         """The Variables that a run assigns: all of graphs, else those of ``"w/assign"``.

@@ -456,7 +456,8 @@ def without(fit, n):
     given = [name for name in re.findall(r"\b[hx]\d+[a-f]?\b", gone.call)]
     for name in dict.fromkeys(given):
         steps = [
-            dataclasses.replace(s, call=renamed(s.call, gone.names, name)) for s in fit.steps[n + 1 :]
+            dataclasses.replace(s, call=renamed(s.call, gone.names, name))
+            for s in fit.steps[n + 1 :]
         ]
         ends = tuple(
             dataclasses.replace(o, name=renamed(o.name, gone.names, name)) for o in fit.outputs

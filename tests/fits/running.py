@@ -273,7 +273,9 @@ class Judge:
 
     def dtypes(self):
         named = "".join(re.findall(r"dtype='\w+'", self.fit.text()))
-        return f"{self.fit.policy} {named}".replace("dtype='float32'", "").replace("bfloat16", "bfloat16 ")
+        return f"{self.fit.policy} {named}".replace("dtype='float32'", "").replace(
+            "bfloat16", "bfloat16 "
+        )
 
 
 def noisy(rng, array, eps):
