@@ -56,7 +56,14 @@ class Fit:
     predicts: bool = False
 
     def text(self):
-        return "\n".join([*self.head(), *self.model(), *self.data()])
+        return "\n".join([*self.head(), *self.model(), *self.data(), *self.built()])
+
+    def built(self):
+        """A subclass is called first: made in a captured step, weights are drawn before dropout."""
+        if self.form in ("functional", "sequential"):
+            return []
+        size = min(self.examples, int(self.fit[0].partition("=")[2]))
+        return [f"model(x[:{size}])" if len(self.inputs) == 1 else f"model([a[:{size}] for a in x])"]
 
     def head(self):
         return [
@@ -170,7 +177,7 @@ def filled(r, text):
     while True:
         found = re.search(r"<([a-z0-9_?-]+)>", text)
         if not found:
-            return text
+            return text.replace("(, ", "(")
         text = text[: found.start()] + tables.FILLERS[found[1]](r) + text[found.end() :]
 
 
