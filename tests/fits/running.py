@@ -2,9 +2,9 @@
 
 Captured with ``numerics="exact"``, a model has to have the bits of eager training. Captured as
 users have it, numbers may differ by rounding, which grows from step to step: where they differ by
-more than a few units in the last place, each step is looked at alone. An eager step is made from the
-very state that the captured step began with, and what both give may differ by no more than eager
-steps do that begin a rounding error beside it, or that compute in float64.
+more than a few units in the last place, each step is looked at alone. An eager step is made from
+the very state that the captured step began with, and what both give may differ by no more than
+eager steps do that begin a rounding error beside it, or that compute in float64.
 """
 
 import dataclasses

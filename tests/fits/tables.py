@@ -187,7 +187,7 @@ Flatten()
 Permute((2, 1))
 EinsumDense('abc,cd->abd', output_shape=(None, <units>), bias_axes='d'<act><kernel>)
 EinsumDense('abc,bcd->abd', output_shape=(None, <units>))
-PositionEmbedding(16) 
+PositionEmbedding(16)
 SinePositionEncoding()
 RotaryEmbedding()
 MultiHeadAttention(<few>, <units><mha><kernel><layer>) @ x, x<causal>
@@ -398,7 +398,8 @@ STEP_HEADS = {
     ),
 }
 
-OPTIMIZERS = """
+OPTIMIZERS = (
+    """
 SGD(<lr>) | SGD(<lr>, momentum=0.9) | SGD(<lr>, momentum=0.8, nesterov=True) | Adam(<lr>) | Adam(<lr>)
 Adam(<lr>, amsgrad=True) | Adam(<lr>, beta_1=0.8, beta_2=0.95, epsilon=1e-4) | AdamW(<lr>)
 AdamW(<lr>, weight_decay=0.1) | Adamax(<lr>) | Nadam(<lr>) | RMSprop(<lr>)
@@ -406,7 +407,10 @@ RMSprop(<lr>, momentum=0.5, centered=True) | Adagrad(<lr>) | Adadelta(1.0) | Ada
 Adafactor(<lr>, relative_step=False) | Ftrl(<lr>, l1_regularization_strength=0.01)
 Ftrl(<lr>, beta=0.1, l2_shrinkage_regularization_strength=0.1) | Lamb(<lr>) | Lion(<lr>) | Muon(<lr>)
 ScheduleFreeAdamW(<lr>) | ScheduleFreeAdamW(<lr>, warmup_steps=4)
-""".replace("\n", " | ").strip(" |").split(" | ")
+""".replace("\n", " | ")
+    .strip(" |")
+    .split(" | ")
+)
 OPTIMIZER_OPTIONS = (
     "clipnorm=0.5",
     "clipvalue=0.1",
@@ -432,7 +436,10 @@ SCHEDULES = (
 FILLERS["lr"] = pick(*RATES)
 
 INPUTS = {  # shapes without examples, and how the data are made; N stands for the examples
-    "vector": ([(n,) for n in (1, 2, 3, 4, 6, 7, 16, 17)], "rng.normal(size=SHAPE).astype('float32')"),
+    "vector": (
+        [(n,) for n in (1, 2, 3, 4, 6, 7, 16, 17)],
+        "rng.normal(size=SHAPE).astype('float32')",
+    ),
     "wide": ([(190,)], "rng.normal(size=SHAPE).astype('float32')"),
     "sequence": (
         [*itertools.product((2, 3, 4, 5), (1, 2, 3, 5, 8))],

@@ -54,9 +54,7 @@ def model(*steps, kind="sequence", shape=(4, 3), policy="float32"):
             ),
             Step(("end",), f"$({last})", "nn.Dense(2)", "l"),
         ),
-        outputs=(
-            Output("end", "'mse'", ("'mae'",), "rng.normal(size=(18, 2)).astype('float32')"),
-        ),
+        outputs=(Output("end", "'mse'", ("'mae'",), "rng.normal(size=(18, 2)).astype('float32')"),),
         optimizer="nn.optimizers.Adam(0.01)",
         options=(),
         examples=18,
@@ -107,7 +105,9 @@ def slot_lost(trained, before):
 
 def metric_behind(trained, before):
     """A metric counts an example less."""
-    count = next(v for k, v in running.variables_in(trained).items() if "rows" in k and "count" in k)
+    count = next(
+        v for k, v in running.variables_in(trained).items() if "rows" in k and "count" in k
+    )
     count.assign(count.numpy() - 1)
 
 
@@ -117,9 +117,7 @@ def draws_again(trained, before):
 
 
 @pytest.mark.parametrize("way", running.WAYS)
-@pytest.mark.parametrize(
-    "wrong", [transposed, a_little_off, slot_lost, metric_behind, draws_again]
-)
+@pytest.mark.parametrize("wrong", [transposed, a_little_off, slot_lost, metric_behind, draws_again])
 def test_planted_faults_are_found(way, wrong, monkeypatch):
     captured = running.captured
     monkeypatch.setattr(running, "captured", lambda step, way: Faulty(captured(step, way), wrong))
