@@ -18,6 +18,7 @@ from eagerflow.nn.configured import Untracked
 from eagerflow.nn.layer import Layer, LayerOptions
 from eagerflow.nn.metrics import Mean, Metric
 from eagerflow.nn.nests import examples, pack_data, unpack_data
+from eagerflow.recorder import prepared
 from eagerflow.tape import GradientTape
 
 __all__ = ["CompiledLayer"]
@@ -232,6 +233,8 @@ class CompiledLayer(Layer):
 
     def _train_on(self, x: Nest, y: Nest, sample_weight: Nest) -> Any:
         """Change the weights by one step; gives the predictions."""
+        # State that begins as the weights are has them as they were before layers change them.
+        prepared(self.optimizer.build, self.trainable_weights)
         with GradientTape() as tape, added_losses():
             y_pred = self(x, training=True)
             loss = self.compute_loss(x, y, y_pred, sample_weight)

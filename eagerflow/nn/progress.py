@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from eagerflow import extras
 from eagerflow.guard import ScopeGuard
 from eagerflow.nn.arguments import require
@@ -38,9 +40,9 @@ class Progress(ScopeGuard):
         if self._make_bar is not None:
             self._bar = self._make_bar(total=steps, desc=self._title, unit="step")
 
-    def end(self, logs: dict[str, float]) -> None:
+    def end(self, logs: dict[str, Any]) -> None:
         """The epoch is over; these are its numbers."""
-        text = ", ".join(f"{name}: {value:.4f}" for name, value in logs.items())
+        text = ", ".join(f"{name}: {_shown(value)}" for name, value in logs.items())
         if self._bar is not None:
             self._bar.set_postfix_str(text)
             self.release()
@@ -62,6 +64,13 @@ class Progress(ScopeGuard):
             yield item
             if self._bar is not None:
                 self._bar.update()
+
+
+def _shown(value: Any) -> str:
+    """A number, or the numbers of a metric that gives several."""
+    if np.ndim(value):
+        return f"[{', '.join(map(_shown, value))}]"
+    return f"{value:.4f}"
 
 
 def _bars() -> Any:

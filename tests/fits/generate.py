@@ -56,7 +56,16 @@ class Fit:
     predicts: bool = False
 
     def text(self):
-        return "\n".join([*self.head(), *self.model(), *self.data()])
+        return "\n".join([*self.head(), *self.model(), *self.data(), *self.built()])
+
+    def built(self):
+        """A subclass is called first: made in a captured step, weights are drawn before dropout."""
+        if self.form in ("functional", "sequential"):
+            return []
+        size = min(self.examples, int(self.fit[0].partition("=")[2]))
+        return [
+            f"model(x[:{size}])" if len(self.inputs) == 1 else f"model([a[:{size}] for a in x])"
+        ]
 
     def head(self):
         return [
@@ -170,7 +179,7 @@ def filled(r, text):
     while True:
         found = re.search(r"<([a-z0-9_?-]+)>", text)
         if not found:
-            return text
+            return text.replace("(, ", "(")
         text = text[: found.start()] + tables.FILLERS[found[1]](r) + text[found.end() :]
 
 
@@ -253,11 +262,10 @@ class Builder:
 
     def other(self, x):
         """Another tensor of as many axes, or the same."""
-        own = self.names[x]
-        return self.r.choice(
-            [n for n, t in self.names.items() if re.match(r"[hx]\d", n) and len(t.shape) == len(own.shape)
-             and t.dtype.kind not in "iu"] or [x]
-        )  # fmt: skip
+        known = [n for step in self.steps for n in step.names] + self.live
+        rank = self.rank(x)
+        alike = [n for n in known if self.rank(n) == rank and self.names[n].dtype.kind not in "iu"]
+        return self.r.choice(alike or [x])
 
     def placed(self, text, x):
         """A call with the names of tensors."""
@@ -334,14 +342,14 @@ def generate(seed):
         optimizer(r),
         *arguments(r, outputs, examples, batch, epochs),
         look=r.choice(["", "", "logs", "logs", "held"]),
-        predicts=r.random() < 0.25,
+        predicts=r.random() < 0.12,
     )
 
 
 def sizes(r):
     """Numbers of examples, of examples in a batch, and of epochs."""
     batch, batches = r.choice([1, 2, 3, 4, 4, 5, 6, 8, 8]), r.choice([2, 3, 4, 5, 7])
-    odd = r.choice([0, 0, 0, 1, 2]) % batch
+    odd = r.choice([0, 0, 0, 0, 0, 0, 1, 2]) % batch
     epochs = max(1, round(STEPS / batches))
     return batch * batches - (batch - odd if odd else 0), batch, epochs
 
@@ -414,7 +422,7 @@ def arguments(r, outputs, examples, batch, epochs):
         given.append(f"sample_weight={one_or_list([weights] * len(outputs))}")
         if not several and one.metrics and r.random() < 0.4:
             options.append(f"weighted_metrics=[{one.metrics[0]}]")
-    if r.random() < 0.15:
+    if r.random() < 0.08:
         given.append("validation_split=0.3")
     if r.random() < 0.1:
         given.append("callbacks=nn.callbacks.LearningRateScheduler(lambda n, rate: rate * 0.9)")

@@ -187,7 +187,7 @@ Flatten()
 Permute((2, 1))
 EinsumDense('abc,cd->abd', output_shape=(None, <units>), bias_axes='d'<act><kernel>)
 EinsumDense('abc,bcd->abd', output_shape=(None, <units>))
-PositionEmbedding(16) 
+PositionEmbedding(16)
 SinePositionEncoding()
 RotaryEmbedding()
 MultiHeadAttention(<few>, <units><mha><kernel><layer>) @ x, x<causal>

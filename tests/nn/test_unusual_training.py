@@ -195,3 +195,33 @@ def test_a_single_loss_among_outputs_has_no_name_of_its_own():
     with pytest.warns(UserWarning, match="does not depend on"):
         history = model.fit(X, [X[:, :1], X[:, :2]], verbose=0).history
     assert list(history) == ["loss"]
+
+
+@pytest.mark.parametrize("verbose", [0, 2])
+def test_a_metric_with_several_thresholds_is_told_of(verbose, capsys):
+    model = ef.nn.Sequential([ef.nn.Dense(1, activation="sigmoid")])
+    metric = ef.nn.metrics.TruePositives([0.0, 1.0], name="found")
+    model.compile("sgd", "binary_crossentropy", metrics=[metric])
+    history = model.fit(X, Y[:, None] > 0, validation_split=0.5, verbose=verbose)
+    assert np.shape(history.history["found"]) == np.shape(history.history["val_found"]) == (1, 2)
+    assert "found [" in repr(history)
+    if verbose:
+        assert "found: [5.0000, 0.0000]" in capsys.readouterr().out
+
+
+def test_state_that_begins_as_weights_has_them_before_layers_change_them():
+    """SpectralNormalization assigns its kernel in the step that makes the optimizer's state."""
+
+    def trained(eagerly):
+        ef.random.seed(1)
+        model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.SpectralNormalization(ef.nn.Dense(4))])
+        optimizer = ef.nn.optimizers.ScheduleFreeAdamW(1e-9)
+        model.compile(optimizer, "mse", run_eagerly=eagerly)
+        before = model.trainable_weights[0].numpy()
+        model.fit(X, X, batch_size=4, verbose=0)
+        means = [v.numpy() for v in optimizer.variables if v.name.endswith("kernel/momentum")]
+        np.testing.assert_allclose(means[0], before, atol=1e-6)
+        return model.get_weights()
+
+    for eager, captured in zip(trained(True), trained(False), strict=True):
+        np.testing.assert_allclose(eager, captured, atol=1e-5)

@@ -31,7 +31,7 @@ class History(Callback):
     """
 
     def __init__(self) -> None:
-        self.history: dict[str, list[float]] = {}
+        self.history: dict[str, list[Any]] = {}
         self.epoch: list[int] = []
         self._epochs: dict[str, list[int]] = {}  # of each number; that of validation may be seldom
 
@@ -43,7 +43,7 @@ class History(Callback):
     def on_epoch_end(self, epoch: int, logs: Logs = None) -> None:
         self.epoch.append(epoch)
         for key, value in (logs or {}).items():
-            self.history.setdefault(key, []).append(float(value))
+            self.history.setdefault(key, []).append(_plain(value))
             self._epochs.setdefault(key, []).append(epoch + 1)
 
     def forget(self, epoch: int) -> None:
@@ -109,7 +109,7 @@ class History(Callback):
             axes.legend()
 
     def __repr__(self) -> str:
-        last = ", ".join(f"{key} {values[-1]:.4g}" for key, values in self.history.items())
+        last = ", ".join(f"{key} {_shown(values[-1])}" for key, values in self.history.items())
         return f"<History: {len(self.epoch)} epochs{': ' + last if last else ''}>"
 
 
@@ -159,6 +159,13 @@ class CSVLogger(Callback):
             if not file.tell():
                 writer.writerow(["epoch", *self._keys])
             writer.writerow([epoch, *row])
+
+
+def _shown(value: Any) -> str:
+    """A number, or the numbers of a metric that gives several."""
+    if isinstance(value, list):
+        return f"[{', '.join(map(_shown, value))}]"
+    return f"{value:.4g}"
 
 
 def _plain(value: Any) -> Any:
