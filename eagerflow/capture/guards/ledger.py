@@ -151,10 +151,12 @@ class Guard:
         False where that cannot be done, as for lists and dicts.
         """
         try:
-            self.holder = weakref.ref(self.holder)
-            self._weak = True
+            weak = weakref.ref(self.holder)
         except TypeError:
             return False
+        if type(self.expected) is MethodType and self.expected.__self__ is self.holder:
+            self.expected = WeakValue(self.expected)
+        self.holder, self._weak = weak, True
         return True
 
     @property
