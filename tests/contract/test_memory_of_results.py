@@ -64,6 +64,8 @@ def own_memory(op, dtype, many, numerics="fast"):
             own = called(f, *args)
             before = [y.numpy().tobytes() for y in own]
             others = called(f, *second.args)
+            if not all(graph.inputs for graph in f.graphs):
+                others = []  # bools are no inputs: the results are constants of the graph
             check_apart(
                 op, own, others, [x for x in tree.flatten(args)[0] if type(x) is np.ndarray]
             )
