@@ -40,6 +40,7 @@ from eagerflow.capture.trace import (
     wide_dtype,
 )
 from eagerflow.convert import as_tensor
+from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
@@ -395,9 +396,10 @@ class Function:
 
     def _key(self, given: BoundArguments) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
+        watched = bool(process.recorders) and nans_are_watched()
         if self.input_signature is not None:
-            return None
-        parts: list[Any] = [given.structure]
+            return watched
+        parts: list[Any] = [given.structure, watched]
         static = self._static_leaves(given) if self._static or given.literal else ()
         for i, x in enumerate(given.leaves):
             cls = type(x)
