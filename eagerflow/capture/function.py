@@ -56,7 +56,7 @@ from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
-from eagerflow.visitors import visited
+from eagerflow.visitors import pass_on, visited
 
 _NOTHING: dict[str, Any] = {}
 _PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
@@ -282,7 +282,8 @@ class Function:
             try:  # nothing but tensors, as seen before: no nest is walked
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
-            except AttributeError:
+            except AttributeError as error:
+                pass_on(error)
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
