@@ -372,7 +372,7 @@ class Evaluator:
         if what == COMPUTED:
             return self._computed(owner, name, found, offset, plain)
         if what == MISSING:
-            return self._missing(owner, name, found, offset)
+            return self._missing(owner, name, found, offset, plain)
         if not external and kind == "object":
             external = self._is_from_class(owner, name, found)
         own = name in own_names(value) or category(found) == "plain" or kind == "tensor"
@@ -450,7 +450,9 @@ class Evaluator:
         self.use(owner, ATTRIBUTES)
         return []
 
-    def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
+    def _missing(
+        self, owner: Found, name: str, getter: Any, offset: int, plain: bool
+    ) -> list[Found]:
         """An attribute that is not there, or that ``__getattr__`` makes up."""
         value, external, label = owner
         full = f"{label}.{name}"
@@ -466,7 +468,8 @@ class Evaluator:
         if kind == "container" and not (external and hasattr(value, "__dict__")):
             return []  # it cannot get attributes, or nobody else can give it some
         if getter is None:
-            self.guards.add("attribute", full, "attribute", value, name, ABSENT, external)
+            access = "plain" if plain else "attribute"
+            self.guards.add("attribute", full, access, value, name, ABSENT, external)
             return []
         if hasattr(value, "__dict__"):
             self.guards.add("attribute", full, "own", value, name, ABSENT, external)

@@ -139,8 +139,8 @@ NOTICED = {
     ),
     "what a metaclass's __getattribute__ reads": (
         "class M(type):\n    def __getattribute__(c, n):\n"
-        "        return type.__getattribute__(c, 'v' if n == 'r' else n)\nclass b(metaclass=M): v = 1.0\n"
-        + READ,
+        "        return type.__getattribute__(c, 'v' if n == 'r' else n)\n"
+        "class b(metaclass=M): v = 1.0\n" + READ,
         "b.v = 4.0",
     ),
     "what super().__getattribute__ reads": (
