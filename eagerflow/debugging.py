@@ -11,7 +11,7 @@ from eagerflow.display import is_known, known_values, summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import EagerflowError
 from eagerflow.op import Op
-from eagerflow.recorder import Recorder, below
+from eagerflow.recorder import Recorder, below, recorder_state
 from eagerflow.tensor import Tensor
 
 
@@ -33,6 +33,14 @@ class NanWatch(Recorder):
                     expected="values for which the result is a number",
                 )
         return out
+
+
+def nans_are_watched() -> bool:
+    """Whether ``debug_nans`` is on in this thread, also around a trace."""
+    recorder = recorder_state()[1]
+    while recorder is not None and not isinstance(recorder, NanWatch):
+        recorder = recorder.outer
+    return recorder is not None
 
 
 def _has_nan(value: Any) -> bool:

@@ -100,7 +100,8 @@ def bind_unary(op: Op) -> Call:
             return _watched(recorder, op, (x,), {})
         try:
             fn, kind, many = table[x._kind]
-        except (AttributeError, KeyError):
+        except (AttributeError, KeyError) as error:
+            pass_on(error)
             return _misfit(op, (x,), {})
         a = x._array
         try:
@@ -163,9 +164,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 kind = own[1]
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
-        except (AttributeError, KeyError):
-            joins = not operator or joining[type(x2)]
-            return _misfit(op, (x1, x2), {}) if joins else NotImplemented
+        except (AttributeError, KeyError) as error:
+            return _refit(error, op, x1, x2, not operator or joining[type(x2)])
         try:
             out = run(fn, a, b)
         except Exception as error:
@@ -409,6 +409,12 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
     return fn if x._array.size < LARGE else op.many[x._kind]
+
+
+def _refit(error: Exception, op: Op, x1: Any, x2: Any, joins: bool) -> Any:
+    """A call of arguments that are not two tensors alike; an error of a handler comes out."""
+    pass_on(error)
+    return _misfit(op, (x1, x2), {}) if joins else NotImplemented
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:

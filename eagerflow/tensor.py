@@ -79,6 +79,12 @@ class Tensor(Operators, metaclass=_Refusing):
     _kind: Kind
     _key: int | None  # identifies the value in tapes, once one has seen it
 
+    def __hash__(self) -> int:
+        """By identity; CaptureError for an argument of a function that is being traced."""
+        if type(self._array) is not self._kind.array_type:
+            getattr(self._array, "hashed", int)()
+        return object.__hash__(self)
+
     # What is known without the values ------------------------------------------------
 
     @property

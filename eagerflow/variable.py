@@ -177,11 +177,18 @@ class Variable(Operators):
 
     def assign_add(self, value: Any) -> Variable:
         """Add ``value`` to the value held."""
-        return self.assign(ops["add"].call(self.value, value))
+        return self._updated("add", value)
 
     def assign_sub(self, value: Any) -> Variable:
         """Subtract ``value`` from the value held."""
-        return self.assign(ops["subtract"].call(self.value, value))
+        return self._updated("subtract", value)
+
+    def _updated(self, op: str, value: Any) -> Variable:
+        """Hold what an op gives of the value held; again if another was assigned meanwhile."""
+        while True:
+            held = self.value
+            if self.exchange(held, self.fitted(ops[op].call(held, value))):
+                return self
 
     @property
     def shape(self) -> tuple[Any, ...]:

@@ -254,6 +254,54 @@ def test_a_batch_computes_what_each_example_does(name):
     assert ef.function(ef.vmap(f))(*args).tolist() == wanted
 
 
+MAKES_NAN = {
+    "a logarithm": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [1.0, -1.0, 0.0]),
+    "nobody takes it": (lambda x: ef.cond(x > 0.0, ef.log, lambda z: z, x), [-1.0, -2.0]),
+    "a row by its norm": (
+        lambda x: ef.cond((x > 0.0).any(), lambda z: z / z.sum(), lambda z: z, x),
+        [[1.0, 2.0], [0.0, 0.0]],
+    ),
+    "a switch": (
+        lambda x: ef.switch(ef.astype(x, "int32"), [ef.sqrt, lambda z: 1.0 / z, ef.log], x),
+        [0.5, 1.0, 5.0],
+    ),
+    "nested": (
+        lambda x: ef.cond(
+            x > 0.0, lambda z: ef.cond(z > 2.0, lambda q: ef.log(q - 2.0), ef.sqrt, z), ef.exp, x
+        ),
+        [1.0, 3.0, -1.0],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", MAKES_NAN)
+def test_branches_not_taken_make_no_nan(name):
+    f, values = MAKES_NAN[name]
+    x = ef.tensor(values)
+    wanted = np.stack([f(row).numpy() for row in x])
+    plain, both = ef.vmap(f), ef.vmap(ef.vmap(f))
+    captured = ef.function(plain)
+    captured(x)  # its graph is made while nobody looks for NaN
+    with ef.debug_nans():
+        for found in (plain(x), captured(x), both(ef.stack([x, x]))[1]):
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-6)
+        gradient = ef.grad(lambda x: plain(x).sum())
+        for found in (gradient(x), ef.function(gradient)(x)):
+            assert np.isfinite(found.numpy()).all()
+
+
+@pytest.mark.parametrize("name", ["cholesky", "inv", "slogdet"])
+def test_branches_not_taken_refuse_no_matrix(name):
+    take = (
+        (lambda a: ef.linalg.slogdet(a)[1] * a) if name == "slogdet" else getattr(ef.linalg, name)
+    )
+    f = lambda a: ef.cond(a.sum() > 0.0, take, lambda a: a, a)
+    x = ef.stack([ef.eye(2) * 2.0, ef.zeros((2, 2))])
+    wanted = np.stack([f(row).numpy() for row in x])
+    np.testing.assert_allclose(ef.vmap(f)(x).numpy(), wanted, rtol=1e-6)
+    assert np.isfinite(ef.grad(lambda x: ef.vmap(f)(x).sum())(x).numpy()).all()
+
+
 # Signals ------------------------------------------------------------------------------------------
 
 
@@ -295,6 +343,38 @@ def test_an_error_of_a_handler_comes_out_of_what_is_traced():
         for call in (looped, ef.function(looped), ef.vmap(ef.checkpoint(looped))):
             with pytest.raises(TimeoutError, match="late"):
                 call(ef.ones(3))
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("kind", [TypeError, ValueError])
+def test_an_error_of_a_handler_is_not_taken_for_one_of_an_argument(kind):
+    class Strange:
+        """An array whose protocols are interrupted."""
+
+        shape = ()
+
+        @property
+        def __dlpack__(self):
+            signal.raise_signal(signal.SIGALRM)
+
+    class Branch:
+        @property
+        def __signature__(self):
+            signal.raise_signal(signal.SIGALRM)
+
+        def __call__(self, x):
+            return x
+
+    def handler(signum, frame):
+        raise kind("late")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        with pytest.raises(kind, match=r"^late$"):
+            ef.asarray(Strange())
+        with pytest.raises(kind, match=r"^late$"):
+            ef.cond(True, Branch(), Branch(), ef.ones(()))
     finally:
         signal.signal(signal.SIGALRM, before)
 

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import signal
 
 import numpy as np
 import pytest
@@ -156,3 +157,24 @@ def test_copies_are_cells_of_their_own(w):
 def test_variables_are_keys_by_identity(w):
     assert {w: 1}[w] == 1
     assert len({w, ef.Variable(w.value)}) == 2
+
+
+def test_additions_of_handlers_and_threads_are_not_lost():
+    count, nested = ef.Variable(0, trainable=False), []
+
+    class Slow:
+        """A summand that lets a handler come between the read and the assignment."""
+
+        def __array__(self, dtype=None, copy=None):
+            if len(nested) < 3:
+                nested.append(1)
+                signal.raise_signal(signal.SIGALRM)
+            return np.asarray(1)
+
+    before = signal.signal(signal.SIGALRM, lambda *_: count.assign_add(10))
+    try:
+        count.assign_add(Slow())
+        count.assign_sub(Slow())
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert len(nested) == 3 and int(count.value) == 30

@@ -39,6 +39,7 @@ from eagerflow.capture.trace import (
     wide_dtype,
 )
 from eagerflow.convert import as_tensor, from_array, is_foreign_array
+from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
@@ -57,9 +58,10 @@ from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, known_masks
-from eagerflow.visitors import visited
+from eagerflow.visitors import pass_on, visited
 
 _NOTHING: dict[str, Any] = {}
+_NONE: set[int] = set()
 _PLAIN = frozenset({bool, np.bool_, str, bytes, type(None)})
 
 
@@ -283,7 +285,8 @@ class Function:
             try:  # nothing but tensors, as seen before: no nest is walked
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
-            except AttributeError:
+            except AttributeError as error:
+                pass_on(error)
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
@@ -411,12 +414,17 @@ class Function:
 
     def _key(self, given: BoundArguments) -> Any:
         """What decides which graph is replayed: shapes, dtypes, devices, and static values."""
+        watched = bool(process.recorders) and nans_are_watched()
+        parts: list[Any] = [given.structure, watched]
         if self.input_signature is not None:
-            return given.structure
-        parts: list[Any] = [given.structure]
+            told = {i for i, spec in enumerate(self._specs(given.leaves)) if spec is not None}
+        else:
+            told = _NONE
         static = self._static_leaves(given) if self._static or given.literal else ()
         for i, x in enumerate(given.leaves):
             cls = type(x)
+            if i in told:  # values fit it or are refused
+                continue
             if cls is Tensor:
                 parts.append(x._kind)
                 parts.append(x._array.shape)

@@ -22,6 +22,7 @@ from eagerflow import tree
 from eagerflow.capture import number_arithmetic as _methods_of_numbers  # noqa: F401
 from eagerflow.capture.assumptions import Assumptions
 from eagerflow.capture.guards.events import current
+from eagerflow.capture.guards.lookup import FOREIGN, USER, origins
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.taps import Taps
 from eagerflow.convert import as_tensor, number_type
@@ -345,6 +346,21 @@ class Trace(Secluded):
             hint=hint,
             at=at,
         )
+
+    def refuse_key(self, value: Value) -> None:
+        """Raise CaptureError for an argument that the user's code puts into a set or dict."""
+        frame = _frame(3)
+        while origins[frame.f_code.co_filename] == FOREIGN and frame.f_back:
+            frame = frame.f_back
+        state = (cell.value for cell in self.cells.values())
+        if self.is_open and origins[frame.f_code.co_filename] == USER and value not in state:
+            raise CaptureError(
+                f"the tensor {value.name!r} is a key of a set or dict while {self.name!r} is "
+                "traced: a later call may pass one object where this one has two",
+                at=_here(4),
+                expected="keys that are the same in each call",
+                hint="its place or a name as the key",
+            )
 
     # The end -----------------------------------------------------------------------------------
 

@@ -75,6 +75,11 @@ class Value:
         error: CaptureError = self.owner.refusal(self, how)
         raise error
 
+    def hashed(self) -> None:
+        """Raise the error of code that uses an argument of a trace as a key."""
+        if self.owner is not None and self.node is None and self.constant is None:
+            self.owner.refuse_key(self)
+
     def __repr__(self) -> str:
         return printable(f"<Value {self.name}: {TensorSpec(self.shape, self.dtype)}>")
 

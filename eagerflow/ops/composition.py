@@ -33,6 +33,7 @@ from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
 from eagerflow.records import Record
 from eagerflow.tensor import Operators, Tensor
+from eagerflow.visitors import pass_on
 
 __all__ = ["Composition", "composed", "compositions"]
 
@@ -200,6 +201,7 @@ def composed(
             except EagerflowError as error:
                 raise composition.told(error, args) from error.__cause__
             except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
+                pass_on(error)
                 raise composition.told(foreign_error(error), args) from error
 
         def floats_first(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from eagerflow.dispatch import foreign_error
 from eagerflow.errors import EagerflowError
+from eagerflow.visitors import pass_on
 
 __all__ = ["plain"]
 
@@ -30,6 +31,7 @@ def plain(function: Function, name: str | None = None) -> Function:
         except EagerflowError:
             raise
         except (ArithmeticError, IndexError, RecursionError, TypeError, ValueError) as error:
+            pass_on(error)
             found = foreign_error(error)
             found.op = name or function.__name__
             raise found from error

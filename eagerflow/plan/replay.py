@@ -44,6 +44,7 @@ from eagerflow.variable import (
     put_together,
     read_together,
 )
+from eagerflow.visitors import pass_on
 
 NUMERICS = ("fast", "exact")
 
@@ -124,7 +125,8 @@ class Replay:
         """The plan for these inputs and values of Variables, and the arrays of all."""
         try:
             arrays = list(map(_array_of, inputs))
-        except AttributeError:
+        except AttributeError as error:
+            pass_on(error)
             arrays = [x._array if type(x) is Tensor else x for x in inputs]
         if inputs and type(inputs[0]) is Tensor:
             device = inputs[0]._kind.device

@@ -43,6 +43,7 @@ from eagerflow.capture.control.functions import (
 )
 from eagerflow.capture.control.nests import Form, Results, callable_of, place_of, scalar
 from eagerflow.capture.control.samples import ANY, branch_errors, branch_samples, reference_run
+from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import Device
 from eagerflow.dispatch import own_recorder
 from eagerflow.display import summary
@@ -181,7 +182,7 @@ def _batch(args: Any, flags: Any, size: Any, **attributes: Any) -> tuple[list[Te
     taken = _takers(chooser, len(graphs))
     columns = [
         replay(body, operands)
-        if is_total(body)
+        if is_total(body) and not nans_are_watched()
         else _for_takers(body, active, operands, flags[1:], size, device)
         for body, active in zip(bodies, taken, strict=True)
     ]
@@ -228,7 +229,7 @@ def _for_takers(
     return found
 
 
-_OF_ANY_VALUES = frozenset({"elementwise", "shape", "creation", "reduction", "contraction"})
+_OF_ANY_VALUES = frozenset({"elementwise", "shape", "creation", "reduction"})
 
 
 @kept
@@ -236,6 +237,7 @@ def is_total(graph: Graph) -> bool:
     """Whether a graph can be run on any values: it has no loops, and no values that are refused."""
     return all(
         node.op.family in _OF_ANY_VALUES
+        and not node.op.fails
         and (node.op.family != "elementwise" or all(map(_is_total, node.outputs)))
         for node in graph.nodes
     )

@@ -17,6 +17,7 @@ from eagerflow.masks import Masked, opened
 from eagerflow.op import spec_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import pass_on
 
 
 def place_of(f: Any) -> str | None:
@@ -45,9 +46,10 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
             return  # the usual function needs no signature
     try:
         inspect.signature(f).bind(*(None,) * count)
-    except ValueError:  # a builtin without a signature
-        return
+    except ValueError as error:  # a builtin without a signature
+        pass_on(error)
     except TypeError as error:
+        pass_on(error)
         raise CaptureError(
             f"it is called as {argument}({takes}), which its signature does not allow: {error}",
             op=op,
@@ -205,7 +207,8 @@ class Form:
                 if ordered
                 else tree.flatten_up_to(shallow, nest)
             )
-        except ValueError:
+        except ValueError as error:
+            pass_on(error)
             count = len(structure.children)
             came = f"{len(nest)} items" if hasattr(nest, "__len__") else "other items"
             self._other_structure(came, f"{count} items", what, at, other)

@@ -411,16 +411,12 @@ class Interpreter:
     def _append(self, x: Any) -> None:
         parts = self.take(2 if x.opname == "MAP_ADD" else 1)
         self.act("use", *parts)
-        if x.opname != "LIST_APPEND":
-            self.act("key", parts[0])
         self._grow(x.arg, parts[-1], "grown")
 
     @_on("BUILD_LIST BUILD_TUPLE BUILD_SET BUILD_STRING BUILD_SLICE BUILD_MAP BUILD_CONST_KEY_MAP")
     def _build(self, x: Any) -> None:
         count = {"BUILD_MAP": 2 * x.arg, "BUILD_CONST_KEY_MAP": x.arg + 1}.get(x.opname, x.arg)
         parts = self.take(count)
-        if x.opname in ("BUILD_SET", "BUILD_MAP"):
-            self.act("key", *(parts if x.opname == "BUILD_SET" else parts[::2]))
         # Who looks at the new container looks at what it was made of.
         self.push(self.value("built", parts=parts))
 

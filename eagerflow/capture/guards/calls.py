@@ -232,8 +232,9 @@ def _read_partial(call: Call) -> list[Found]:
     f, external, name = call.function
     evaluator.monitor.register(f, external)
     if external:
-        evaluator.use(Found(f.args, True, f"{name}.args"))
-        evaluator.use(Found(f.keywords, True, f"{name}.keywords"))
+        for part in ("func", "args", "keywords"):  # which __setstate__ replaces
+            for found in evaluator.guards.read("attribute", f"{name}.{part}", "attribute", f, part):
+                evaluator.use(found)
     held = _given(Found(v, external, f"{name}.args") for v in f.args)
     named = _given(Found(v, external, f"{name}.keywords") for v in f.keywords.values())
     # What is known of the inner call's result is not told of this expression.
@@ -258,7 +259,8 @@ _CACHED = type(functools.lru_cache(len))
 def _cache_of(f: Any) -> dict[Any, Any]:
     """The dict in which ``functools.lru_cache`` keeps what it has computed."""
     own = getattr(f, "__dict__", None)
-    return next((p for p in gc.get_referents(f) if type(p) is dict and p is not own), {})
+    found = [p for p in gc.get_referents(f) if type(p) is dict and p is not own]
+    return found[-1]  # results that are dicts themselves come before it
 
 
 def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
@@ -398,8 +400,16 @@ def _iterate_and_call(call: Call) -> list[Found]:
         call.each(lambda found: evaluator.use(found, ALL), True)
     else:
         call.each(evaluator.iterate)
+    _pass_identity(call)
     call.pass_on()
     return []
+
+
+def _pass_identity(call: Call) -> None:
+    """A function among the arguments may ask which objects the others are."""
+    passed = (found.value for part in call.arguments for found in call.evaluator.evaluate(part))
+    if any(type(f) is BuiltinFunctionType and f in _IDENTITIES for f in passed):
+        call.each(call.evaluator.which_parts, True)
 
 
 def _has_watched_functions(cls: type) -> bool:
@@ -447,6 +457,7 @@ def _read_unwatched(call: Call, reach: int = ATTRIBUTES) -> list[Found]:
         return _repeat(call)
     if reach == ATTRIBUTES and (is_deep(f) or _passes_reader(call)):
         reach = ALL
+    _pass_identity(call)
     for argument in call.arguments:
         evaluator.each(argument, lambda found: evaluator.use(found, reach), reach == ALL)
         if makes_text(f):
@@ -508,6 +519,8 @@ def _read_builtin_method(call: Call) -> list[Found]:
         return evaluator.guards.context_variable(f"{name}()", receiver) or [
             found for part in call.arguments for found in evaluator.evaluate(part)
         ]
+    if method == "__getattribute__":  # behind the class's own, as from super()
+        return _getattr(call._replace(arguments=[*_given([owner]), *call.arguments]))
     exact = listed(getattr(type(receiver), method, None), _EXACT)
     if exact is not None and isinstance(f, MethodWrapperType) and call.in_order:
         return exact(call._replace(arguments=[*_given([owner]), *call.arguments])) or []
@@ -556,6 +569,7 @@ def _read_container_method(call: Call, method: str, owner: Found) -> list[Found]
 
 def _getattr(call: Call) -> list[Found]:
     evaluator, only_asks = call.evaluator, call.function.value is hasattr
+    plain = call.function.value not in (getattr, hasattr)
     if only_asks:
         call.has_no_parts()
     names = [n.value for n in call.values(1)]
@@ -563,7 +577,7 @@ def _getattr(call: Call) -> list[Found]:
     for owner in evaluator.owners(call.arguments[0]):
         for name in names:
             if isinstance(name, str):
-                result += evaluator.attribute(owner, name, call.expression.offset)
+                result += evaluator.attribute(owner, name, call.expression.offset, plain)
         if not names and (
             evaluator.has_run or not evaluator.pending_expressions.intersection(call.arguments)
         ):
@@ -582,11 +596,14 @@ def _each(do: str, mark: Callable[[Call], None]) -> Reads:
     return reads
 
 
+_IDENTITIES = (id, operator.is_, operator.is_not)
+
+
 def _identity(call: Call) -> None:
     """Which object a value is: ``id``, or whether two are one."""
     call.has_no_parts()
     if call.function.value is id:
-        call.each(call.evaluator.key)
+        call.each(call.evaluator.which)
     elif len(call.arguments) == 2:
         call.evaluator.aliases(*call.arguments)
     call.each(call.evaluator.identity)
@@ -669,9 +686,9 @@ def _default_rng(call: Call) -> None:
 
 _BUILT_INS: dict[Reads, list[Any]] = {
     Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
-    _getattr: [getattr, hasattr, object.__getattribute__],
+    _getattr: [getattr, hasattr, object.__getattribute__, type.__getattribute__],
     _each("length", Call.has_no_parts): [len],
-    _identity: [id, operator.is_, operator.is_not],
+    _identity: list(_IDENTITIES),
     _isinstance: [isinstance, issubclass],
     _callable: [callable],
     _each("iterate", Call.is_iterator): [iter],

@@ -127,6 +127,10 @@ CANNOT = {
         "a later call may have one object where this one has two",
         "compare what they hold, or pass a bool that says so",
     ),
+    "deleted": (
+        "the function deletes it, and replayed calls would not",
+        "set it to None, or delete it outside",
+    ),
     "opaque": (
         "it cannot be compared: it has neither attributes nor a value",
         "pass what you need of it as an argument",
@@ -252,6 +256,11 @@ def is_user_class(cls: type) -> bool:
     if known is None:
         known = _user_classes[cls] = top_package(cls) not in _OTHER_PACKAGES
     return known
+
+
+def is_own_class(cls: type) -> bool:
+    """Whether a class is of eagerflow, or made from one that is."""
+    return any(top_package(base) == "eagerflow" for base in cls.__mro__)
 
 
 def has_methods_in_python(cls: type) -> bool:

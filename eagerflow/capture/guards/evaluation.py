@@ -15,7 +15,7 @@ import os
 import sys
 import weakref
 from collections.abc import Callable, Iterable
-from types import BuiltinFunctionType, FunctionType, ModuleType
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -41,6 +41,7 @@ from eagerflow.capture.guards.lookup import (
     Run,
     computes,
     functions_in,
+    has_own_lookup,
     is_watched,
     lookup_attribute,
     method_of,
@@ -57,6 +58,7 @@ from eagerflow.capture.guards.snapshot import (
     item_of,
     name_of_item,
 )
+from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
 Monitor = Any  # imports this module
@@ -66,12 +68,12 @@ _DERIVING = {"call", "spread", "attribute", "item", "built", "either", "result"}
 # What is done with each value that an action is about, by its verb.
 _LOOKING = {
     "identity": "identity",
-    "key": "key",
     "iterate": "iterate",
     "text": "operand",
     "truth": "truth",
     "use": "operand",
 }
+_ARRAYS = ("array", "foreign")  # which a trace gets as Tensors
 _MAX_PARTS = 1_000  # of a container that are looked at for what a call may have given
 
 
@@ -179,10 +181,10 @@ class Evaluator:
         """Something is assigned: the trace has put there what it reads after that."""
         targets: list[tuple[Any, Any]] = []
         if action.verb == "store_attribute":
-            targets = [
-                (("attribute", id(f.value), action.name), f.value)
-                for f in self.evaluate(action.parts[0])
-            ]
+            owners = [found.value for found in self.evaluate(action.parts[0])]
+            targets = [(("attribute", id(own), action.name), own) for own in owners]
+            for own in owners:
+                self.monitor.changed_at.setdefault(id(own), self.guards.place)
         elif action.verb == "store_global":
             targets = [(("item", id(self.run.globals), action.name), self.run.globals)]
         elif action.verb == "store_deref":
@@ -190,8 +192,6 @@ class Evaluator:
             targets = [(("cell", id(cell), None), cell) for cell in cells]
         else:
             keys = self.evaluate(action.parts[1])
-            for key in keys:
-                self.key(key)
             for found in self.evaluate(action.parts[0]):
                 self.guards.before_change(found)
                 if len(keys) == 1 and is_key(keys[0].value):
@@ -348,8 +348,13 @@ class Evaluator:
 
     # Attributes ---------------------------------------------------------------------------------
 
-    def attribute(self, owner: Found, name: str, offset: int = -1) -> list[Found]:
-        """The value of an attribute, and the guard that it has this value."""
+    def attribute(
+        self, owner: Found, name: str, offset: int = -1, plain: bool = False
+    ) -> list[Found]:
+        """The value of an attribute, and the guard that it has this value.
+
+        ``plain`` is for ``object.__getattribute__``, also where a class has a way of its own.
+        """
         value, external, label = owner
         kind = category(value)
         full = f"{label}.{name}"
@@ -363,11 +368,11 @@ class Evaluator:
             return self._of_super(value, name, offset)
         if name == "__dict__" and isinstance(value, type):
             return self.guards.found(vars(value), True, full)
-        what, found = lookup_attribute(value, name)
+        what, found = lookup_attribute(value, name, plain)
         if what == COMPUTED:
-            return self._computed(owner, name, found, offset)
+            return self._computed(owner, name, found, offset, plain)
         if what == MISSING:
-            return self._missing(owner, name, found, offset)
+            return self._missing(owner, name, found, offset, plain)
         if not external and kind == "object":
             external = self._is_from_class(owner, name, found)
         own = name in own_names(value) or category(found) == "plain" or kind == "tensor"
@@ -381,7 +386,8 @@ class Evaluator:
         if self.run.trusted and isinstance(value, ModuleType):
             return self.guards.found(found, True, full)
         external = external or self.monitor.is_external(value)
-        guarded = self.guards.add("attribute", full, "attribute", value, name, found, external)
+        access = "plain" if plain else "attribute"
+        guarded = self.guards.add("attribute", full, access, value, name, found, external)
         return self.guards.found(found, guarded and external, full)
 
     def _is_own_of_variable(self, value: Any, name: str) -> bool:
@@ -413,11 +419,12 @@ class Evaluator:
         given = self.attribute(Found(cls, True, cls.__name__), name)
         return any(f.external and f.value is found for f in given)
 
-    def _computed(self, owner: Found, name: str, raw: Any, offset: int) -> list[Found]:
+    def _computed(self, owner: Found, name: str, raw: Any, offset: int, plain: bool) -> list[Found]:
         """An attribute that Python code gives; the user's is watched while it runs."""
         value, external, label = owner
         full = f"{label}.{name}"
-        hook = type(type(value).__getattribute__) is FunctionType
+        hook = has_own_lookup(type(value)) and not plain
+        self.guards.which_class(owner)
         self.guards.class_lookup(value, "__getattribute__" if hook else name)
         if isinstance(raw, functools.cached_property):
             self.monitor.register(raw.func, True)
@@ -443,7 +450,9 @@ class Evaluator:
         self.use(owner, ATTRIBUTES)
         return []
 
-    def _missing(self, owner: Found, name: str, getter: Any, offset: int) -> list[Found]:
+    def _missing(
+        self, owner: Found, name: str, getter: Any, offset: int, plain: bool
+    ) -> list[Found]:
         """An attribute that is not there, or that ``__getattr__`` makes up."""
         value, external, label = owner
         full = f"{label}.{name}"
@@ -459,7 +468,8 @@ class Evaluator:
         if kind == "container" and not (external and hasattr(value, "__dict__")):
             return []  # it cannot get attributes, or nobody else can give it some
         if getter is None:
-            self.guards.add("attribute", full, "attribute", value, name, ABSENT, external)
+            access = "plain" if plain else "attribute"
+            self.guards.add("attribute", full, access, value, name, ABSENT, external)
             return []
         if hasattr(value, "__dict__"):
             self.guards.add("attribute", full, "own", value, name, ABSENT, external)
@@ -622,16 +632,24 @@ class Evaluator:
     def aliases(self, *parts: Expression) -> None:
         """It is asked whether values are one object: which arguments are is not known."""
         own = self.monitor.remade
-        sides = [[f for f in self.evaluate(part) if id(f.value) in own] for part in parts]
-        for a, b in itertools.product(*sides):
-            if a.value is not b.value:
+        for pair in itertools.product(*map(self.evaluate, parts)):
+            mine = [f for f in pair if id(f.value) in own]
+            a, b = pair
+            if mine and a.value is not b.value and _may_be_one(mine[0].value, pair):
                 self.guards.refuse("alias", f"whether {a.name} is {b.name}", f"{a.name}, {b.name}")
 
-    def key(self, found: Found) -> None:
-        """A value is known by who it is: in a set, or as the key of a dict."""
-        own = self.monitor.remade
-        if id(found.value) in own and len(own) > 1:
+    def which(self, found: Found) -> None:
+        """It is asked which object a value is."""
+        if id(found.value) in self.monitor.remade:
             self.guards.refuse("alias", f"which object {found.name} is", found.name)
+
+    def which_parts(self, found: Found) -> None:
+        """The same of what is in a container."""
+        if category(found.value) != "container":
+            self.which(found)
+            return
+        for key, part in _some_parts(found.value):
+            self.which(Found(part, False, name_of_item(found.name, key)))
 
     def classes(self, expression: Expression) -> None:
         """The class of a value is asked for, or what that says."""
@@ -741,6 +759,13 @@ class Evaluator:
         before = self.monitor.mutated.get(id(value))
         keys = dict(before.parts) if before else value
         self.guards.add("contents", name, "presence", value, key, dict.__contains__(keys, key))
+
+
+def _may_be_one(argument: Any, pair: tuple[Found, ...]) -> bool:
+    """Whether an argument, which a trace has made anew, may be what it is compared with."""
+    if type(argument) is Tensor:
+        return all(type(f.value) is Tensor or category(f.value) in _ARRAYS for f in pair)
+    return type(pair[0].value) is type(pair[1].value)
 
 
 def _some_parts(value: Any) -> Iterable[tuple[Any, Any]]:

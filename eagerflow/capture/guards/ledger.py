@@ -16,7 +16,7 @@ from typing import Any
 from eagerflow.capture.guards.categories import is_class_statement
 from eagerflow.capture.guards.checks import CALLS_BEFORE_CODE, arranged
 from eagerflow.capture.guards.equality import ABSENT, WeakValue, same
-from eagerflow.capture.guards.lookup import value_of_cell
+from eagerflow.capture.guards.lookup import plain_attribute, value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
 from eagerflow.visitors import pass_on
@@ -39,6 +39,13 @@ def result_of(f: Any, arguments: Any) -> Any:
     except Exception as error:
         pass_on(error)
         return type(error)
+
+
+def _plain_attribute(holder: Any, name: str) -> Any:
+    try:
+        return plain_attribute(holder, name)
+    except AttributeError:
+        return ABSENT
 
 
 # Special names that say how a class was made, and not how its objects behave.
@@ -82,6 +89,7 @@ UNWATCHED = "not watched"
 READERS: dict[str, Callable[[Any, Any], Any]] = {
     "item": item_of,
     "attribute": lambda holder, name: getattr(holder, name, ABSENT),
+    "plain": _plain_attribute,
     "own": lambda holder, name: vars(holder).get(name, ABSENT),
     "cell": value_of_cell,
     "member": lambda cls, name: vars(cls).get(name, ABSENT),

@@ -108,8 +108,21 @@ def _raw(cls: type, name: str) -> Any:
     return ABSENT
 
 
-def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
-    """What is known of an attribute, and its value or descriptor; no code of the user's runs."""
+def plain_attribute(value: Any, name: str) -> Any:
+    """What ``object.__getattribute__``, or of a class ``type``'s, finds under a name."""
+    return (type if isinstance(value, type) else object).__getattribute__(value, name)
+
+
+def has_own_lookup(cls: type) -> bool:
+    """Whether Python code gives the attributes of a class's objects: its ``__getattribute__``."""
+    return type(cls.__getattribute__) is FunctionType
+
+
+def lookup_attribute(value: Any, name: str, plain: bool = False) -> tuple[str, Any]:
+    """What is known of an attribute, and its value or descriptor; no code of the user's runs.
+
+    ``plain`` leaves out what the class does in ``__getattribute__`` and ``__getattr__``.
+    """
     if isinstance(value, ModuleType):
         found = vars(value).get(name, ABSENT)
         if found is ABSENT and str(getattr(value, "__file__", "")).startswith(_PACKAGE):
@@ -119,7 +132,7 @@ def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
         found = getattr(value, name, ABSENT)
         return (MISSING if found is ABSENT else VALUE), found
     cls = type(value)
-    if type(cls.__getattribute__) is FunctionType:
+    if has_own_lookup(cls) and not plain:
         return COMPUTED, cls.__getattribute__
     raw = _raw(cls, name)
     if isinstance(value, type):
@@ -132,11 +145,11 @@ def lookup_attribute(value: Any, name: str) -> tuple[str, Any]:
         computes(raw) and (hasattr(type(raw), "__set__") or name not in own_names(value))
     ):
         return COMPUTED, raw
-    getter: Any = cls.__getattribute__
+    getter: Any = plain_attribute if plain else cls.__getattribute__
     try:
         found = getter(value, name)
     except AttributeError:
-        return MISSING, getattr(cls, "__getattr__", None)
+        return MISSING, None if plain else getattr(cls, "__getattr__", None)
     if type(found) in (BuiltinFunctionType, MethodWrapperType):
         return (VALUE if isinstance(found.__self__, ModuleType | None) else FRESH), found
     if type(raw) in _HARMLESS or not hasattr(type(raw), "__get__"):

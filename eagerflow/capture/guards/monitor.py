@@ -30,6 +30,7 @@ from eagerflow.capture.guards.categories import (
     CANNOT,
     category,
     is_class_statement,
+    is_own_class,
     is_symbolic,
     is_user_class,
 )
@@ -103,6 +104,7 @@ class Monitor(ScopeGuard):
         self._loose: list[Guard] = []  # about objects that the trace may have made itself
         # Functions that may run, and the variables from outside of those that ran, by code.
         self._functions: dict[int, dict[int, FunctionType]] = {}
+        self._unfound: dict[int, Run] = {}  # runs of functions that were not known yet
         self._cells: dict[Any, Cells] = {}
         self.closures: dict[int, list[Cells]] = {}  # of functions made by watched ones
         self._evaluated: dict[Any, Any] = {}  # lines, with the objects that they read
@@ -111,8 +113,9 @@ class Monitor(ScopeGuard):
         self._collections: list[Any] = list(vars(self).values())  # all that holds what was seen
         self.changed_at: dict[int, str] = {}  # where the run has changed a container first
         self.arguments: dict[int, Any] = {}  # objects that were passed, and their containers
+        self._attributes: dict[int, dict[str, Any]] = {}  # of those objects, as they were
         self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that stand for those passed
-        self._collections += [self.arguments, self.remade]
+        self._collections += [self.arguments, self._attributes, self.remade]
         self.function = function
         self.name = getattr(function, "__qualname__", None) or getattr(
             function, "__name__", type(function).__name__
@@ -124,6 +127,7 @@ class Monitor(ScopeGuard):
         self.failure: Exception | None = None  # after which nothing more is told
         self.first: Any = None  # the frame that has entered this monitor
         self._roots = {id(f.__code__) for f in functions_in(function)}
+        self._place = ""  # where the function begins
         self.register(function, True)
         if isinstance(function, partial):
             for held in (*function.args, *function.keywords.values()):
@@ -273,7 +277,10 @@ class Monitor(ScopeGuard):
             return
         self._external[id(value)] = value
         for function in functions_in(value):
-            self._functions.setdefault(id(function.__code__), {})[id(function)] = function
+            key = id(function.__code__)
+            self._functions.setdefault(key, {})[id(function)] = function
+            if key in self._unfound:  # it has run in the line that leads to it
+                self._guard_function(function, self._unfound[key])
 
     def refuse(self, kind: str, name: str, value: Any, place: str) -> None:
         """The trace relied on a value that cannot be compared: the first one ends in an error."""
@@ -339,6 +346,7 @@ class Monitor(ScopeGuard):
         root = id(code) in self._roots
         if root:
             self._roots.clear()
+            self._place = f"{code.co_filename}:{code.co_firstlineno}"
             # What an argument holds was there before; its own lists and dicts are made anew.
             for leaf in tree.flatten(_arguments_of(frame))[0]:
                 self.mark_external(leaf)
@@ -362,18 +370,33 @@ class Monitor(ScopeGuard):
                 self._find_arguments(part.values() if isinstance(part, dict) else part)
             elif kind in ("container", "object") and part is not own:
                 self.arguments[id(part)] = part
-                held = attributes_of(part).values() if kind == "object" else ()
-                self.arguments.update({id(x): x for x in held if category(x) == "container"})
+                held = attributes_of(part) if kind == "object" else {}
+                self.arguments.update(
+                    {id(x): x for x in held.values() if category(x) == "container"}
+                )
+                if kind == "object" and not is_own_class(type(part)):
+                    self._attributes[id(part)] = held
 
     def _hold_assigned(self) -> None:
         """Guards that objects among the arguments keep what the trace has given them."""
         for (access, *key), holder in self._assigned.items():
             if access == "attribute" and id(holder) in self.arguments:
-                name, value = key[1], READERS[access](holder, key[1])
-                label = f"{type(holder).__name__}.{name}"
-                guard = Guard("attribute", label, access, holder, name, value)
-                self.guards.setdefault((access, *key), guard)
-                self._loose.append(guard)
+                self._hold(holder, key[1])
+        for key, before in self._attributes.items():
+            holder = self.arguments[key]
+            now = attributes_of(holder)
+            for name in [n for n, part in now.items() if before.get(n, ABSENT) is not part]:
+                self._hold(holder, name)
+            for name in before.keys() - now.keys():
+                places = map(self.changed_at.get, (key, id(getattr(holder, "__dict__", None))))
+                place = next(filter(None, places), self._place)
+                self.refuse("deleted", f"{type(holder).__name__}.{name}", holder, place)
+
+    def _hold(self, holder: Any, name: str) -> None:
+        value, label = getattr(holder, name, ABSENT), f"{type(holder).__name__}.{name}"
+        guard = Guard("attribute", label, "attribute", holder, name, value)
+        if self.guards.setdefault(("attribute", id(holder), name), guard) is guard:
+            self._loose.append(guard)
 
     def _enter_own(self, frame: Any, program: Program, thread: Thread) -> Run | None:
         """A function of eagerflow's layers begins.
@@ -493,6 +516,8 @@ class Monitor(ScopeGuard):
             self._finish_line(frame, run, completed)
         caller = thread.runs.get(frame.f_back)
         if caller is not None and caller.deferred and completed:
+            if value is None and run.code.co_name == "__init__":  # what the class gives its caller
+                value = frame.f_locals.get(run.code.co_varnames[0])
             offset = caller.program.instruction(frame.f_back.f_lasti)
             caller.returned.setdefault(offset, []).append(value)
             if category(value) not in ("plain", "tensor"):
@@ -523,9 +548,10 @@ class Monitor(ScopeGuard):
         if not found and code.co_freevars:
             held = [f for f in gc.get_referrers(code) if type(f) is FunctionType]
             found = [f for f in held if f.__code__ is code and _fits(f, frame)]
-        for f in found:
-            if not run.trusted:
-                self._guard_function(f, run)
+        for f in found if not run.trusted else ():
+            self._guard_function(f, run)
+        if not found and not run.trusted:
+            self._unfound[id(code)] = run
         names = code.co_freevars
         if names:
             which = tuple(map(id, found))

@@ -22,7 +22,7 @@ from eagerflow.capture.guards.ledger import (
     result_of,
     state_of_class,
 )
-from eagerflow.capture.guards.lookup import Found, Run
+from eagerflow.capture.guards.lookup import Found, Run, has_own_lookup
 from eagerflow.capture.guards.snapshot import (
     ALL,
     ATTRIBUTES,
@@ -203,13 +203,16 @@ class GuardBuilder:
 
     def class_of(self, found: Found, every: bool = False) -> None:
         """What a value does where Python asks its class: which class it is, and its state."""
+        self.which_class(found)
+        self.class_state(type(found.value), every)
+
+    def which_class(self, found: Found) -> None:
+        """A guard that a value keeps its class."""
         value, external, name = found
         cls = type(value)
-        if self.run.trusted or not is_user_class(cls):
-            return
-        if external and category(value) != "code":
-            self.add("attribute", f"{name}.__class__", "attribute", value, "__class__", cls)
-        self.class_state(cls, every)
+        if not self.run.trusted and is_user_class(cls) and external and category(value) != "code":
+            access = "plain" if has_own_lookup(cls) else "attribute"
+            self.add("attribute", f"{name}.__class__", access, value, "__class__", cls)
 
     def class_state(self, cls: type, every: bool = False) -> None:
         """A guard about the bases and the special methods of a class, or all that it has."""

@@ -132,6 +132,43 @@ NOTICED = {
         _SUPER + "return super().r\nclass Q: r = 3.0\nb = B()\nf = lambda x: x * b.m()",
         "B.__bases__ = (Q,)",
     ),
+    "what __getattribute__ reads": (
+        "class A:\n    v = 1.0\n    def __getattribute__(s, n):\n"
+        "        return object.__getattribute__(s, 'v')\nb = A()\n" + READ,
+        "b.v = 4.0",
+    ),
+    "what a metaclass's __getattribute__ reads": (
+        "class M(type):\n    def __getattribute__(c, n):\n"
+        "        return type.__getattribute__(c, 'v' if n == 'r' else n)\n"
+        "class b(metaclass=M): v = 1.0\n" + READ,
+        "b.v = 4.0",
+    ),
+    "what super().__getattribute__ reads": (
+        "class A:\n    def __getattribute__(s, n):\n"
+        "        return super().__getattribute__('v')\nb = A()\nb.v = 1.0\n" + READ,
+        "b.v = 4.0",
+    ),
+    "the class behind a property": (
+        _PROPERTY + "def f(x): return (lambda o: x * o.r)(b)",
+        "b.__class__ = type('C', (A,), {'r': 4.0})",
+    ),
+    "an attribute of an object that is made": (
+        "class A:\n    def __init__(s, d): s.d = d\nb = Thing(r=1.0)\n"
+        "def f(x): return x * A(b).d.r",
+        "b.r = 4.0",
+    ),
+    "a dict that a cache gives": (
+        "D = {'r': 1.0}\n@functools.lru_cache\ndef g(): return D\ndef f(x): return x * g()['r']",
+        "D['r'] = 4.0",
+    ),
+    "a partial that gets another state": (
+        "p = functools.partial(lambda a: a, a=1.0)\ndef f(x): return x * p()",
+        "p.__setstate__((p.func, (), {'a': 4.0}, {}))",
+    ),
+    "the code of a function that a loop calls": (
+        "L = [Thing(r=lambda: 1.0)]\ndef f(x): return [x * o.r() for o in L][0]",
+        "L[0].r.__code__ = (lambda: 4.0).__code__",
+    ),
     # Variables
     "a constraint that is read": (
         "v = ef.Variable([2.0])\ndef f(x): return x if v.constraint is None else x * 2",
@@ -317,6 +354,32 @@ def test_an_attribute_that_the_function_sets_is_set_again():
     assert len(step.graphs) == 1
 
 
+DELETING = """del a.rate; delattr(a, 'rate'); vars(a).pop('rate'); a.__dict__.clear()
+    object.__delattr__(a, 'rate'); a.__delattr__('rate')"""
+SETTING = """a.rate = 5.0; setattr(a, 'rate', 5.0); vars(a)['rate'] = 5.0; vars(a).update(rate=5.0)
+    object.__setattr__(a, 'rate', 5.0)"""
+
+
+@pytest.mark.parametrize("text", [t.strip() for t in DELETING.replace("\n", ";").split(";")])
+def test_deleting_an_attribute_of_an_argument_is_refused(text):
+    with pytest.raises(CaptureError, match=r"deletes it(.|\n)*changing.py:[12]"):
+        ef.function(changing(text))(ef.ones(2), Record(2.0))
+
+
+def test_deleting_what_was_read_is_refused():
+    with pytest.raises(CaptureError, match="deletes it"):
+        ef.function(changing("y = x * a.rate; del a.rate", "y"))(ef.ones(2), Record(2.0))
+
+
+@pytest.mark.parametrize("text", [t.strip() for t in SETTING.replace("\n", ";").split(";")])
+def test_an_attribute_is_set_in_each_call(text):
+    own, step = Record(), ef.function(changing(text))
+    for rate in (1.0, 2.0, 3.0):
+        own.rate = rate
+        step(ef.ones(2), own)
+        assert own.rate == 5.0
+
+
 # Which arguments are one object -------------------------------------------------------------------
 
 ASKING = {
@@ -333,7 +396,30 @@ KEYED = {
     "set of ids": lambda a, b: len({id(v) for v in (a, b)}),
     "set comprehension": lambda a, b: len({v for v in (a, b)}),  # noqa: C416
     "dict comprehension": lambda a, b: len({v: 1 for v in (a, b)}),  # noqa: C420
+    "set.add": made("def f(a, b):\n    s = set()\n    for v in (a, b): s.add(v)\n    return s").f,
+    "dict.fromkeys": lambda a, b: dict.fromkeys((a, b)),
+    "frozenset": lambda a, b: frozenset([a, b]),
+    "dict of pairs": lambda a, b: dict(zip((a, b), (1, 2), strict=True)),
+    "Counter": lambda a, b: Counter([a, b]),
+    "hash": lambda a, b: hash(a) == hash(b),
+    "lru_cache": made("g = functools.lru_cache(lambda v: 1)\ndef f(a, b): return g(a) + g(b)").f,
+    "map": lambda a, b: len(set(map(id, [a, b]))),
+    "one argument": lambda a, b: {a: 1},
 }
+DEFAULTS = {
+    "a default": "def f(x, o=T): return x * (2.0 if o is T else 1.0)",
+    "__defaults__": "def f(x, o=T): return x * (2.0 if f.__defaults__[0] is o else 1.0)",
+    "a default list": "def f(x, o=[1.0]): return x * (2.0 if f.__defaults__[0] is o else 1.0)",
+    "an attribute": "g = Thing(t=T)\ndef f(x, o=T): return x * (2.0 if g.t is o else 1.0)",
+    "an array": "A = np.ones(1)\ndef f(x, o=A): return x * (2.0 if o is A else 1.0)",
+}
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_asking_whether_an_argument_is_something_outside_is_refused(name):
+    module = made("T = ef.ones(1)\n" + DEFAULTS[name])
+    with pytest.raises(CaptureError, match="one object"):
+        ef.function(module.f)(ef.ones(1))
 
 
 @pytest.mark.parametrize("name", [*ASKING, *KEYED])

@@ -1,0 +1,97 @@
+"""What can change, reached in all ways: captured functions give what eager ones do, or refuse.
+
+``changes/reaches.txt`` has names that programs use, things (``name @ how it is made @ how a
+function reads h @ what changes H``), and reaches: programs that hold the thing as ``H`` and read it
+at ``{r}``, by the path that the reach's first line tells.
+"""
+
+import itertools
+import os
+import random
+import re
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import eagerflow as ef
+from eagerflow import tree
+from eagerflow.errors import CaptureError
+from tests.capture.guards.changes.kinds import PRELUDE
+
+_TEXT = (Path(__file__).parent / "changes" / "reaches.txt").read_text()
+_, _NAMES, _THINGS, _REACHES = re.split(r"^=== .*\n", _TEXT, flags=re.MULTILINE)
+THINGS = {row[0]: row[1:] for row in (line.split(" @ ") for line in _THINGS.splitlines())}
+REACHES = {}
+for _part in _REACHES.split("-- ")[1:]:
+    _head, _, _body = _part.partition("\n")
+    REACHES[_head.split(" @ ")[0]] = _head.split(" @ ")[1], _body
+PAIRS = list(itertools.product(THINGS, REACHES))
+_CODE = compile(PRELUDE + _NAMES, "names.py", "exec")
+
+
+def seen(f, args, named):
+    try:
+        return [np.asarray(x).tolist() for x in tree.flatten(f(*args, **named))[0]]
+    except Exception as error:
+        return error
+
+
+def alike(a, b):
+    if isinstance(a, Exception) or isinstance(b, Exception):
+        return type(a) is type(b)
+    return np.allclose(a, b, rtol=1e-4)
+
+
+def fate(thing, reach):
+    """What became of a program: right, refused, or what is wrong."""
+    make, read, change = THINGS[thing]
+    path, body = REACHES[reach]
+    read = re.sub(r"\bh\b", lambda _: path, read)
+    module = types.ModuleType("reached")
+    sys.modules["reached"] = module
+    try:
+        exec(_CODE, vars(module))
+        exec(body.replace("{m}", make).replace("{r}", read), vars(module))
+        args, named = [ef.tensor([2.5])], {}
+        given = getattr(module, "HOLD", module.H)
+        if reach == "argument kw":
+            named["a"] = given
+        elif reach.startswith("argument"):
+            args.append(given)
+        before = seen(module.f, args, named)
+        if isinstance(before, Exception):
+            return "no program"
+        step = ef.function(module.f)
+        first = [seen(step, args, named) for _ in range(3)]
+        exec(change, vars(module))
+        found, wanted = seen(step, args, named), seen(module.f, args, named)
+        again = seen(step, args, named)
+    finally:
+        del sys.modules["reached"]
+    if any(isinstance(x, CaptureError) for x in (*first, found)):
+        return "refused"
+    if not all(alike(x, before) for x in first):
+        return f"wrong at first: {first} in place of {before}"
+    good = alike(found, wanted) and alike(again, wanted)
+    return "right" if good else f"stale: {found} and {again} in place of {wanted}"
+
+
+def check(pairs):
+    fates = {pair: fate(*pair) for pair in pairs}
+    wrong = {p: f for p, f in fates.items() if f not in ("right", "refused", "no program")}
+    assert wrong == {}
+    assert sum(f == "right" for f in fates.values()) > 0.8 * len(pairs)
+
+
+def test_some_things_in_some_reaches():
+    seed = int(os.environ.get("EAGERFLOW_TEST_SEED", random.randrange(1 << 30)))
+    print("seed", seed)
+    check(random.Random(seed).sample(PAIRS, 12))
+
+
+@pytest.mark.soak
+def test_all_things_in_all_reaches():
+    check(PAIRS)
