@@ -95,7 +95,7 @@ class WeakValue:
 
     def __eq__(self, now: object) -> bool:
         if self.function is None:
-            return now is self.referent()
+            return now is not None and now is self.referent()
         return (
             type(now) is types.MethodType
             and now.__func__ is self.function

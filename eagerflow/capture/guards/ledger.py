@@ -8,7 +8,8 @@ item of a container. Each is checked by itself where it was read, so that a chai
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from operator import call, is_
 from types import MethodType
 from typing import Any
@@ -153,17 +154,20 @@ class Guard:
         known = self.expected.value if isinstance(self.expected, Snapshot) else None
         return short_repr(self.expected if known is None else known)
 
-    def weaken(self) -> bool:
+    def weaken(self, others: Container[int] = ()) -> bool:
         """Keep the object alive no longer: if it is gone, it cannot be changed either.
 
-        False where that cannot be done, as for lists and dicts.
+        Nor is what was read kept alive if it is one of ``others``, by their identities, or bound to
+        one of them. False where that cannot be done, as for lists and dicts.
         """
         try:
             weak = weakref.ref(self.holder)
         except TypeError:
             return False
-        if type(self.expected) is MethodType and self.expected.__self__ is self.holder:
-            self.expected = WeakValue(self.expected)
+        was = self.expected
+        if id(was.__self__ if type(was) is MethodType else was) in others:
+            with suppress(TypeError):  # lists and dicts stay
+                self.expected = WeakValue(was)
         self.holder, self._weak = weak, True
         return True
 

@@ -187,7 +187,8 @@ class Monitor(ScopeGuard):
             guard.changed_by_trace = not guard.holds()
         if self._outer is not None:
             self._outer._absorb(self)
-        strong = [guard for guard in self._loose if not guard.weaken()]
+        made = {id(guard.holder) for guard in self._loose}
+        strong = [guard for guard in self._loose if not guard.weaken(made)]
         self._forget()
         alone = _held_by_guards_alone(strong)
         return Ledger(g for g in guards if not g.gone and id(g) not in alone)
