@@ -23,7 +23,8 @@ def failures(count, seed, jobs=1, seconds=1e9, batch=10):
 
 
 def test_models_of_today():
-    found, campaign = failures(COUNT, SEED, 2, seconds=25, batch=5)  # no new batch begins after that
+    # No new batch begins after these seconds.
+    found, campaign = failures(COUNT, SEED, 2, seconds=25, batch=5)
     assert campaign.programs >= 10
     assert not found, f"EAGERFLOW_FITS_SEED={SEED}: {found}"
 
