@@ -191,9 +191,9 @@ class Job:
 class Campaign:
     """Many programs in several processes; what fails is made small and printed."""
 
-    def __init__(self, subject, count, seed, jobs=1, seconds=1e9, small=0):
+    def __init__(self, subject, count, seed, jobs=1, seconds=1e9, small=0, batch=BATCH):
         self.waiting = collections.deque(
-            range(seed + k, seed + min(k + BATCH, count)) for k in range(0, count, BATCH)
+            range(seed + k, seed + min(k + batch, count)) for k in range(0, count, batch)
         )
         self.subject = subject
         self.jobs, self.limit, self.small = jobs, time.monotonic() + seconds, small

@@ -461,7 +461,7 @@ def smaller(fit):
 def without(fit, n):
     """A model without one of its lines; what used it has one of its arguments."""
     gone = fit.steps[n]
-    given = [name for name in re.findall(r"\b[hx]\d+[a-f]?\b", gone.call)]
+    given = re.findall(r"\b[hx]\d+[a-f]?\b", gone.call)
     for name in dict.fromkeys(given):
         steps = [
             dataclasses.replace(s, call=renamed(s.call, gone.names, name))

@@ -17,13 +17,14 @@ COUNT = 30
 SEED = int(os.environ.get("EAGERFLOW_FITS_SEED", datetime.date.today().toordinal() * 1000))
 
 
-def failures(count, seed, jobs=1, seconds=1e9):
-    campaign = Campaign(FITS, count, seed, jobs, seconds)
+def failures(count, seed, jobs=1, seconds=1e9, batch=10):
+    campaign = Campaign(FITS, count, seed, jobs, seconds, batch=batch)
     return campaign.run(), campaign
 
 
 def test_models_of_today():
-    found, campaign = failures(COUNT, SEED, 2, seconds=25)  # no new batch begins after that
+    # No new batch begins after these seconds.
+    found, campaign = failures(COUNT, SEED, 2, seconds=25, batch=5)
     assert campaign.programs >= 10
     assert not found, f"EAGERFLOW_FITS_SEED={SEED}: {found}"
 
