@@ -60,3 +60,48 @@ def test_the_collector_runs_as_before_after_traces_in_many_threads():
         after = gc.get_threshold()
         gc.set_threshold(*before)
     assert after == before
+
+
+class Part:
+    def __init__(self, x):
+        self.x = x
+
+    def doubled(self):
+        return self.x * 2
+
+    @property
+    def twice(self):
+        return self.x * 2
+
+
+class Whole:
+    def __init__(self, x):
+        self.part, self.parts = Part(x), [x]
+        self.part.whole = self
+        self.method = self.part.doubled
+
+    def doubled(self):
+        return self.part.doubled()
+
+
+def made(x):
+    return Whole(x)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda x: Whole(x).doubled(),
+        lambda x: made(x).doubled(),
+        lambda x: made(x).method(),
+        lambda x: made(x).part.whole.part.doubled(),
+        lambda x: made(x).part.twice,
+        lambda x: made(x).parts[0] * 2,
+        lambda x: [w.doubled() for w in [made(x)]][0],
+        lambda x: (lambda **named: named["w"].doubled())(w=made(x)),
+    ],
+)
+def test_objects_that_a_trace_makes_and_drops_are_no_leak(f):
+    captured = ef.function(f)
+    for _ in range(2):
+        assert float(captured(ef.ones(2)).sum()) == 4.0

@@ -15,7 +15,7 @@ from tests.structure.test_levels import LEVELS
 
 FILE_LINES = 800  # from here on, look for two concepts
 FUNCTION_LINES = 60  # one screen
-CORE_LINES = 3_640
+CORE_LINES = 3_680
 # What a call of an op goes through, without what computes: see DESIGN in docs/architecture.md.
 WHAT_COMPUTES = {"runtime", "codegen", "primitives", "backends"}
 BESIDE = {"customs", "masks", "visitors"}  # no call of an op goes through them

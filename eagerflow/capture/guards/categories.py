@@ -109,7 +109,7 @@ CANNOT = {
     ),
     "foreign": (
         "arrays of other libraries change without a sign",
-        "ef.asarray makes a tensor of it, which can be read and be an argument",
+        "make it an ef.tensor, which can be read and be an argument",
     ),
     "memory": (
         "C code can change what it holds without a sign",
@@ -148,9 +148,18 @@ def category(value: Any) -> str:
     kind = _kinds.get(type(value))
     if kind is None:
         kind = _kinds[type(value)] = _category(type(value))
-    if kind == "object" and not _ARRAY_PROTOCOLS.isdisjoint(getattr(value, "__dict__", ())):
+    if kind == "object" and not _ARRAY_PROTOCOLS.isdisjoint(_held(value)):
         return "foreign"  # NumPy reads the attributes of this one object
     return kind
+
+
+def _held(value: Any) -> Any:
+    """The names of an object's own attributes; no code of the user's runs."""
+    try:
+        found = object.__getattribute__(value, "__dict__")
+    except AttributeError:
+        return ()
+    return found if isinstance(found, dict | types.MappingProxyType) else ()
 
 
 def _category(cls: type) -> str:
