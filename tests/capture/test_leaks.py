@@ -8,6 +8,8 @@ import gc
 import sys
 import threading
 
+import pytest
+
 import eagerflow as ef
 from eagerflow.runtime.collector import young
 
@@ -97,7 +99,7 @@ def made(x):
         lambda x: made(x).part.whole.part.doubled(),
         lambda x: made(x).part.twice,
         lambda x: made(x).parts[0] * 2,
-        lambda x: [w.doubled() for w in [made(x)]][0],
+        lambda x: next(w.doubled() for w in [made(x)]),
         lambda x: (lambda **named: named["w"].doubled())(w=made(x)),
     ],
 )
