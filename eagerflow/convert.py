@@ -175,7 +175,7 @@ def plain_number(obj: Any) -> Any:
 def from_array(values: Any, device: Device, copy: bool = False) -> Tensor:
     """A Tensor of a NumPy array's values; the memory is shared where the device can."""
     backend = device.backend
-    array = backend.asarray(values, values.dtype, device.index)
+    array = backend.asarray(values, as_dtype(values.dtype), device.index)
     return new_tensor(backend.copy(array) if copy else array, device.kind(array.dtype))
 
 

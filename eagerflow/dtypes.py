@@ -42,7 +42,7 @@ NUMERIC = REAL | COMPLEX
 STANDARD = BOOL | NUMERIC
 
 _by_name: dict[str, DType] = {dtype.name: dtype for dtype in (*STANDARD, *FLOAT8)}
-_known = frozenset(_by_name.values())
+_known = {dtype: dtype for dtype in _by_name.values()}
 _of_python: dict[type, DType] = {
     bool: bool_,
     int: np.dtype("int64"),
@@ -60,7 +60,7 @@ def as_dtype(obj: Any) -> DType:
     (dtype('float32'), dtype('int8'))
     """
     if isinstance(obj, np.dtype) and obj in _known:
-        return obj
+        return _known[obj]  # NumPy has two that are equal for some integers
     if isinstance(obj, type) and obj in _of_python:
         return _of_python[obj]
     try:

@@ -23,6 +23,7 @@ import numpy as np
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.llvm.jobs import LayoutError
+from eagerflow.dtypes import as_dtype
 from eagerflow.fusion.kernels import FusedCall, FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
@@ -124,8 +125,9 @@ class _KernelJob:
 
         try:
             self.job.fill([*inputs, *outputs()])
-        except LayoutError:  # the kernel expects arrays that are contiguous
-            inputs = [np.array(x, order="C", subok=False) for x in inputs]
+        except LayoutError:  # the kernel expects arrays that are contiguous, of the usual dtypes
+            usual = [np.asarray(x, as_dtype(x.dtype)) for x in inputs]
+            inputs = [np.array(x, order="C", subok=False) for x in usual]
             self.job.fill([*inputs, *outputs()])
         return outputs()
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.codegen.generated import enabled
+from eagerflow.codegen.layout import like
 from eagerflow.primitives.llvm.byte_convolution import (
     ByteConvolutionRowsWriter,
     ByteConvolutionWriter,
@@ -113,5 +114,4 @@ def call_for(x: Array, w: Array, windows: Windows) -> ByteConvolutionCall | None
 def fixed(x: Array, w: Array, out: Array, windows: Windows) -> FixedByteConvolution | None:
     """What convolves such arrays in a segment; None where no kernel reads them."""
     call = call_for(x, w, windows) if out.flags.c_contiguous else None
-    strides = tuple(a.strides for a in (x, w, out))
-    return None if call is None else FixedByteConvolution(call, strides)
+    return None if call is None else FixedByteConvolution(call, like(x, w, out))

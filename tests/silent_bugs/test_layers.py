@@ -1,12 +1,10 @@
 """Layers, losses, convolutions, pooling and resizing against PyTorch or plain NumPy."""
 
 import numpy as np
-import torch
-import torch.nn.functional as F
 
 import eagerflow as ef
 from tests.silent_bugs.index import cases
-from tests.silent_bugs.ways import WAYS, check, compare, floats, refused
+from tests.silent_bugs.ways import WAYS, F, check, compare, floats, refused, torch
 
 
 def to_torch(x):

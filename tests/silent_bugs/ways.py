@@ -78,3 +78,19 @@ def differences(f, *args, argnum=0, step=1e-6):
 
 def floats(*shape, seed=0, dtype="f4"):
     return np.random.default_rng(seed).standard_normal(shape).astype(dtype)
+
+
+class Lazy:
+    """A part of PyTorch, loaded when a case needs it; without it the case is skipped."""
+
+    def __init__(self, name):
+        self._name = name
+
+    def __getattr__(self, name):
+        if name.startswith("_") or name == "pytestmark":  # which pytest asks of all there is
+            raise AttributeError(name)
+        found = pytest.importorskip(self._name, reason="PyTorch is not installed")
+        return getattr(found, name)
+
+
+torch, F = Lazy("torch"), Lazy("torch.nn.functional")

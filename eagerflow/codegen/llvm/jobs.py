@@ -30,7 +30,8 @@ HEAD_WORDS = 11
 FRAME, SHARED, COUNTERS, OWN, STEP = 1, 2, 3, 4, 10  # of them
 _COLUMNS = 4  # words of each operand
 KIND_OFFSET = object.__basicsize__ + 8  # in a dtype: kind, letter, byte order, flags, number
-KIND_BITS = ~(0xFF << 24 if sys.byteorder == "little" else 0xFF << 32)  # all but the flags
+# All but the flags, and but what tells "=" from "<".
+KIND_BITS = ~(0xFF << 24 | 1 << 16 if sys.byteorder == "little" else 0xFF << 32)
 
 
 def _text() -> str:
@@ -164,8 +165,11 @@ def arrays_lie_open() -> bool:
         kinds = [_kind(x).to_bytes(8, sys.byteorder) for x in _probes()]
     except (ValueError, TypeError):
         return False
-    told = [(x.kind + x.char + x.byteorder).encode() for x in _probes()]
-    return tuple(found) == probe.strides and [x[:3] for x in kinds] == told
+    words = [(x.kind + x.char + x.byteorder).ljust(8, "\0").encode() for x in _probes()]
+    told = [
+        (int.from_bytes(x, sys.byteorder) & KIND_BITS).to_bytes(8, sys.byteorder) for x in words
+    ]
+    return tuple(found) == probe.strides and [x[:3] for x in kinds] == [x[:3] for x in told]
 
 
 def _probes() -> list[Any]:
