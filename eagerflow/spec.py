@@ -167,18 +167,23 @@ def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
 def normalize_axes(
     axes: int | Sequence[int] | None, rank: int, argument: str = "axis"
 ) -> tuple[int, ...]:
-    """All of ``axes`` counted from the front, in order and without repeats; None means all.
-
-    Where there are no axes, 0 and -1 mean none, as for NumPy's reductions.
-    """
+    """All of ``axes`` counted from the front, in order and without repeats; None means all."""
     if axes is None:
         return tuple(range(rank))
     if axes.__class__ is int and -rank <= axes < rank:
         return (axes % rank,)
-    if rank == 0 and axes.__class__ is int and axes in (0, -1):
-        return ()
     listed = axes if isinstance(axes, list | tuple) else (axes,)
     result = tuple(normalize_axis(axis, rank, argument) for axis in listed)
     if len(set(result)) < len(result):
         raise ShapeError(f"axes {tuple(listed)} repeat", argument=argument)
     return result
+
+
+def reduced_axes(axes: Any, rank: int) -> tuple[int, ...]:
+    """The axes that a reduction takes away, counted from the front.
+
+    As for NumPy, 0 and -1 mean none where there are no axes.
+    """
+    if rank == 0 and axes.__class__ is int and axes in (0, -1):
+        return ()
+    return normalize_axes(axes, rank)

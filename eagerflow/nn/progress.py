@@ -42,7 +42,7 @@ class Progress(ScopeGuard):
 
     def end(self, logs: dict[str, Any]) -> None:
         """The epoch is over; these are its numbers."""
-        text = ", ".join(f"{name}: {_shown(value)}" for name, value in logs.items())
+        text = ", ".join(f"{name}: {shown(value)}" for name, value in logs.items())
         if self._bar is not None:
             self._bar.set_postfix_str(text)
             self.release()
@@ -66,11 +66,11 @@ class Progress(ScopeGuard):
                 self._bar.update()
 
 
-def _shown(value: Any) -> str:
-    """A number, or the numbers of a metric that gives several."""
+def shown(value: Any, form: str = ".4f") -> str:
+    """A number in this form, or the numbers of a metric that gives several."""
     if np.ndim(value):
-        return f"[{', '.join(map(_shown, value))}]"
-    return f"{value:.4f}"
+        return f"[{', '.join(shown(x, form) for x in value)}]"
+    return format(value, form)
 
 
 def _bars() -> Any:

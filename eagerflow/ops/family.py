@@ -41,7 +41,7 @@ from eagerflow.dtypes import (
 from eagerflow.errors import AxisError, DTypeError, ShapeError
 from eagerflow.op import Cost, ErrorSample, Missing, Onnx, Op, Sample, Split, register
 from eagerflow.ops.samples import each, pairs, reals
-from eagerflow.spec import TensorSpec, broadcast, normalize_axes, normalize_axis
+from eagerflow.spec import TensorSpec, broadcast, normalize_axis, reduced_axes
 from eagerflow.tensor import Operators, Tensor
 
 __all__ = [
@@ -258,7 +258,7 @@ batch_along_axis = Batch(_along_axis)
 
 batch_along_axes = Batch(
     lambda call, args, batched, size, *, axis, **more: call(
-        args[0], axis=tuple(i + 1 for i in normalize_axes(axis, args[0].ndim - 1)), **more
+        args[0], axis=tuple(i + 1 for i in reduced_axes(axis, args[0].ndim - 1)), **more
     )
 )
 """Of ops along one or more axes of one argument; None stands for all of them."""
@@ -269,7 +269,7 @@ stacked = Batch(lambda call, args, batched, size, **attributes: call(*args, **at
 
 def split_others(x: TensorSpec, *more: Any, axis: Any = -1, **attributes: Any) -> list[Split]:
     """Along every axis but those that ``axis`` names; all arguments have the same ones."""
-    axes = normalize_axes(axis, x.ndim)
+    axes = reduced_axes(axis, x.ndim)
     return [Split((i,) * (1 + len(more)), i) for i in range(x.ndim) if i not in axes]
 
 
@@ -429,7 +429,7 @@ def batch_elementwise(
 
 def reduced_shape(shape: Any, axis: Any, keepdims: bool) -> tuple[Any, ...]:
     """The shape after reducing ``axis`` (an integer, a tuple, or None for all)."""
-    axes = normalize_axes(axis, len(shape))
+    axes = reduced_axes(axis, len(shape))
     if keepdims:
         return tuple(1 if i in axes else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in axes)
@@ -459,7 +459,7 @@ def reduction(
 
     def infer(x: TensorSpec, axis: Any = None, keepdims: bool = False, **more: Any) -> TensorSpec:
         shape = reduced_shape(x.shape, axis, keepdims)
-        axes = normalize_axes(axis, x.ndim)
+        axes = reduced_axes(axis, x.ndim)
         if not empty and any(x.shape[i] == 0 for i in axes):
             raise ShapeError(
                 "nothing to reduce: an axis has size 0", argument="x", expected="non-empty axes"
@@ -468,7 +468,7 @@ def reduction(
         return x.like(shape, dtype)
 
     def split(x: TensorSpec, axis: Any = None, keepdims: bool = False, **more: Any) -> list[Split]:
-        axes = normalize_axes(axis, x.ndim)
+        axes = reduced_axes(axis, x.ndim)
         kept = [i for i in range(x.ndim) if keepdims or i not in axes]
         found = [Split((i,), kept.index(i)) for i in range(x.ndim) if i not in axes]
         if combine and more.get("dtype") not in BOOL:  # no op adds bools as sums do

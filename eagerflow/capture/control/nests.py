@@ -229,7 +229,7 @@ class Form:
             argument=what,
             received=received,
             expected=expected,
-            hint=_UNMASKED if "mask" in received + expected else None,
+            hint=_UNMASKED if _MASKED in (received, expected) else None,
         )
 
     def _fitting(
@@ -274,11 +274,12 @@ class Results:
 
 
 _LEAF = tree.Structure(None, (), ())
+_MASKED = "a tensor with a mask"
 _UNMASKED = "x * 1 has the values of x, and no mask"
 
 
 def _kind_of(cls: type) -> str:
-    return "a tensor with a mask" if cls is Masked else f"a {cls.__name__}"
+    return _MASKED if cls is Masked else f"a {cls.__name__}"
 
 
 def _as_leaf(leaf: Any, op: str, path: str, at: str | None) -> Tensor:

@@ -14,6 +14,7 @@ from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import require
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.configured import arguments
+from eagerflow.nn.progress import shown
 
 __all__ = ["CSVLogger", "History"]
 
@@ -109,7 +110,9 @@ class History(Callback):
             axes.legend()
 
     def __repr__(self) -> str:
-        last = ", ".join(f"{key} {_shown(values[-1])}" for key, values in self.history.items())
+        last = ", ".join(
+            f"{key} {shown(values[-1], '.4g')}" for key, values in self.history.items()
+        )
         return f"<History: {len(self.epoch)} epochs{': ' + last if last else ''}>"
 
 
@@ -159,13 +162,6 @@ class CSVLogger(Callback):
             if not file.tell():
                 writer.writerow(["epoch", *self._keys])
             writer.writerow([epoch, *row])
-
-
-def _shown(value: Any) -> str:
-    """A number, or the numbers of a metric that gives several."""
-    if isinstance(value, list):
-        return f"[{', '.join(map(_shown, value))}]"
-    return f"{value:.4g}"
 
 
 def _plain(value: Any) -> Any:

@@ -35,7 +35,7 @@ from eagerflow.ops.reductions.running_extremes import cummax, cummin, logcumsume
 from eagerflow.ops.reductions.softmax import logsumexp
 from eagerflow.ops.shapes.joining import concat, stack, unstack
 from eagerflow.ops.shapes.reshaping import expand_dims, reshape
-from eagerflow.spec import normalize_axes, normalize_axis
+from eagerflow.spec import normalize_axis, reduced_axes
 
 __all__ = ["ACCUMULATIONS", "FUNCTIONS", "METHODS", "REDUCTIONS_OF"]
 
@@ -119,7 +119,7 @@ def _reduce(
         return REDUCTIONS_OF[name](array, axis=axis, keepdims=keepdims, **more)
     if name == "logaddexp" and initial is None and where is True:
         return logsumexp(array, axis=axis, keepdims=keepdims)
-    axes = normalize_axes(axis, array.ndim)
+    axes = reduced_axes(axis, array.ndim)
     found = array
     for at in sorted(axes, reverse=True):
         parts = unstack(found, axis=at)

@@ -26,7 +26,7 @@ from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.joining import concat
 from eagerflow.ops.shapes.reshaping import broadcast_to, reshape
-from eagerflow.spec import normalize_axes
+from eagerflow.spec import reduced_axes
 
 __all__ = ["average", "corrcoef", "cov", "ptp"]
 
@@ -117,7 +117,7 @@ def average(
     Tensor(1.75, float32, cpu:0)
     """
     x = floating(x, "x", INEXACT)
-    axes = normalize_axes(axis, x.ndim)
+    axes = reduced_axes(axis, x.ndim)
     if weights is None:
         found = mean(x, axis=axis, keepdims=keepdims)
         weights = broadcast_to(as_tensor(1, x.dtype, x.device), x.shape)

@@ -28,7 +28,7 @@ from eagerflow.ops.reductions.sums import min as smallest
 from eagerflow.ops.reductions.sums import sum as total
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import permute_dims, reshape
-from eagerflow.spec import Array, Namespace, normalize_axes
+from eagerflow.spec import Array, Namespace, reduced_axes
 
 __all__ = ["matrix_norm", "norm", "vector_norm"]
 
@@ -59,7 +59,7 @@ def _vector_norm_vjp(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, ord: Any
         return multiply(part, 0)
     if math.isinf(ord):
         top = astype(equal(magnitude(x), y), y.dtype)
-        axes = normalize_axes(axis, x.ndim)
+        axes = reduced_axes(axis, x.ndim)
         return multiply(part, divide(top, total(top, axis=axes, keepdims=True)))
     ratio = multiply(magnitude(x), safe_reciprocal(y))
     zero = equal(ratio, 0)
@@ -240,7 +240,7 @@ def norm(x: Any, /, ord: Any = None, axis: Any = None, keepdims: bool = False) -
     """
     if axis is None and ord is None:
         return vector_norm(x, keepdims=keepdims)
-    axes = normalize_axes(axis, x.ndim)
+    axes = reduced_axes(axis, x.ndim)
     if len(axes) == 1:
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=2 if ord is None else ord)
     if len(axes) != 2:

@@ -37,7 +37,7 @@ from eagerflow.ops.shapes.reshaping import (
     permute_dims,
     reshape,
 )
-from eagerflow.spec import normalize_axes
+from eagerflow.spec import reduced_axes
 from eagerflow.tensor import Operators
 
 __all__ = ["median", "nanmedian", "nanpercentile", "nanquantile", "percentile", "quantile"]
@@ -121,7 +121,7 @@ def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
 def _rows(x: Any, axis: Any) -> tuple[Any, tuple[Any, ...], tuple[Any, ...]]:
     """``x`` with the reduced axes as its last one; the shapes of results without and with them."""
     x = floating(x)
-    axes = normalize_axes(axis, x.ndim)
+    axes = reduced_axes(axis, x.ndim)
     if any(type(x.shape[i]) is int and x.shape[i] == 0 for i in axes):
         raise ShapeError("nothing to reduce: an axis has size 0", expected="non-empty axes")
     kept = [i for i in range(x.ndim) if i not in axes]
@@ -179,7 +179,7 @@ def _weights(weights: Any, x: Any, axis: Any) -> Any:
     """Weights of the shape of ``x``: as they are, or those along its one axis."""
     weights = as_tensor(weights)
     if weights.ndim == 1 and x.ndim > 1 and isinstance(axis, int):
-        at = normalize_axes(axis, x.ndim)[0]
+        at = reduced_axes(axis, x.ndim)[0]
         weights = reshape(weights, tuple(-1 if i == at else 1 for i in range(x.ndim)))
     return _rows(broadcast_to(weights, x.shape), axis)[0]
 
@@ -246,7 +246,7 @@ def _along(function: Callable[[list[float], float], float], most: float = 1) -> 
 
     def reference(x: Any, q: Any = 0.5, axis: Any = None, *, keepdims: bool, **more: Any) -> Any:
         x = np.asarray(x, np.float64 if x.dtype == np.float64 else np.float32)
-        axes = normalize_axes(axis, x.ndim)
+        axes = reduced_axes(axis, x.ndim)
         kept = [i for i in range(x.ndim) if i not in axes]
         rows = x.transpose(*kept, *axes).reshape(
             *(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)

@@ -36,7 +36,7 @@ from eagerflow.ops.reductions.accumulation import conjugate
 from eagerflow.ops.reductions.sums import along, sum
 from eagerflow.ops.samples import make, reduced, rows
 from eagerflow.primitives.softmax import softmax_body
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
 
 __all__ = ["log_softmax", "logsumexp", "softmax"]
 
@@ -389,7 +389,7 @@ def logsumexp(xp: Namespace, x: Array, /, *, axis: Axes = None, keepdims: bool =
     Tensor([6.9315e-01, 1.0000e+03], float32, cpu:0)
     """
     if x.size:
-        result = _logsumexp_body(RowInstructions(xp, x, normalize_axes(axis, x.ndim)), x)
+        result = _logsumexp_body(RowInstructions(xp, x, reduced_axes(axis, x.ndim)), x)
     else:
         result = xp.log(xp.sum(x, axis=axis, keepdims=True))
     return result if keepdims else xp.reshape(result, xp.sum(x, axis=axis).shape)

@@ -21,13 +21,13 @@ from eagerflow.ops.family import Rows, expand_reduced, numpy_kernel, reduction
 from eagerflow.ops.reductions.sums import along, sum, total
 from eagerflow.ops.samples import make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to
-from eagerflow.spec import Array, Namespace, normalize_axes
+from eagerflow.spec import Array, Namespace, reduced_axes
 
 __all__ = ["mean", "std", "var"]
 
 
 def _reduced_sizes(x: Any, axis: Any) -> list[Any]:
-    return [x.shape[i] for i in normalize_axes(axis, x.ndim)]
+    return [x.shape[i] for i in reduced_axes(axis, x.ndim)]
 
 
 def reduced_count(x: Any, axis: Any) -> Any:

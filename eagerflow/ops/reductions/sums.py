@@ -29,7 +29,7 @@ from eagerflow.ops.reductions.accumulation import (
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.samples import distinct, make, reduced
 from eagerflow.ops.shapes.reshaping import broadcast_to, permute_dims
-from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axes, normalize_axis
+from eagerflow.spec import Array, Namespace, TensorSpec, normalize_axis, reduced_axes
 
 __all__ = ["all", "any", "argmax", "argmin", "count_nonzero", "max", "min", "prod", "sum"]
 
@@ -93,7 +93,7 @@ def along(function: Any, dtype: Any = None) -> Any:
     """A reference that applies ``function`` of a list of Python numbers to each reduced row."""
 
     def reference(x: Any, axis: Any, keepdims: bool, **more: Any) -> Any:
-        axes = normalize_axes(axis, x.ndim)
+        axes = reduced_axes(axis, x.ndim)
         kept = [i for i in range(x.ndim) if i not in axes]
         rows = x.transpose(kept + list(axes)).reshape(
             *(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes)
@@ -185,7 +185,7 @@ def sum(
 
 def _prod_rule(g: Any, y: Any, x: Any, axis: Any, keepdims: bool, dtype: Any) -> Any:
     """The product of all other elements, from both sides, so that zeros need no division."""
-    axes = normalize_axes(axis, x.ndim)
+    axes = reduced_axes(axis, x.ndim)
     g = expand_reduced(g, x, axis, keepdims)
     if len(axes) == 1:
         return g * _product_of_others(x, axes[0])
@@ -410,14 +410,12 @@ def count_nonzero(
 
 def _searched_axis(axis: Any, rank: int) -> int | None:
     """The axis counted from the front; None for all, which 0 and -1 mean where there are none."""
-    if axis is None or (rank == 0 and axis.__class__ is int and axis in (0, -1)):
-        return None
-    return normalize_axis(axis, rank)
+    return None if axis is None or not reduced_axes(axis, rank) else normalize_axis(axis, rank)
 
 
 def _index_spec(x: TensorSpec, axis: Any = None, keepdims: bool = False) -> TensorSpec:
     at = _searched_axis(axis, x.ndim)
-    axes = normalize_axes(at, x.ndim)
+    axes = reduced_axes(at, x.ndim)
     if builtins.any(x.shape[i] == 0 for i in axes):
         raise ShapeError(
             "nothing to search: an axis has size 0", argument="x", expected="non-empty axes"

@@ -375,8 +375,7 @@ def flip(xp: Namespace, x: Array, /, axis: Axes = None) -> Array:
     Tensor([[2, 1],
             [4, 3]], shape=(2, 2), int64, cpu:0)
     """
-    axes = axis if axis is None else axis if isinstance(axis, tuple) else (axis,)
-    axes = normalize_axes(axes, x.ndim)
+    axes = normalize_axes(axis, x.ndim)
     back = tuple(slice(None, None, -1) if i in axes else ALL for i in range(x.ndim))
     return x[(*back, ...)]
 

@@ -24,6 +24,7 @@ from eagerflow.spec import (
     broadcast,
     normalize_axes,
     normalize_axis,
+    reduced_axes,
 )
 from eagerflow.tensor import Operators
 
@@ -393,7 +394,7 @@ def _squeezed_axes(x: TensorSpec, axis: Any) -> tuple[int, ...]:
                 hint="name the axes to remove: ef.squeeze(x, axis=...)",
             )
         return tuple(i for i, size in enumerate(x.shape) if size == 1)
-    axes = normalize_axes(axis, x.ndim)
+    axes = reduced_axes(axis, x.ndim)
     for i in axes:
         if x.shape[i] != 1:
             raise ShapeError(
