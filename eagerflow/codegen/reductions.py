@@ -18,6 +18,12 @@ JOINS = {
 }
 """Reduction to the scalar instruction that makes one of two partial results."""
 
+ADDED_IN_TURN = 256
+"""Numbers of a sum that are added one after the other: their sums are added up in the same way.
+
+The rounding error of a sum of n numbers is so that of some 256 + n / 256 additions, not of n.
+"""
+
 
 def identity(reduction: str, dtype: str) -> Any:
     """What a reduction of nothing gives, as a Python number."""
@@ -33,6 +39,20 @@ def identity(reduction: str, dtype: str) -> Any:
     return int(limits.min if reduction == "max" else limits.max)
 
 
+def rounds(reduction: str, dtype: str) -> bool:
+    """Whether less rounding adds up where the numbers are reduced in groups."""
+    return reduction == "sum" and is_float(dtype)
+
+
 def ufunc(reduction: str) -> Any:
     """NumPy's function that makes one of two arrays of partial results."""
     return getattr(np, JOINS[reduction])
+
+
+def joined(reduction: str, parts: Any) -> Any:
+    """The result of partial results (parts, ...), joined in groups and then these."""
+    function = ufunc(reduction)
+    if len(parts) > ADDED_IN_TURN:
+        starts = np.arange(0, len(parts), ADDED_IN_TURN)
+        parts = function.reduceat(parts, starts, 0, parts.dtype)
+    return function.reduce(parts, 0, parts.dtype)

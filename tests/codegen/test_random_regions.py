@@ -16,7 +16,7 @@ from hypothesis import given
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.llvm import launch
+from eagerflow.codegen.llvm import launch, nest
 from eagerflow.codegen.numpy import tiles
 from eagerflow.errors import EagerflowError
 from eagerflow.runtime import threads
@@ -43,8 +43,10 @@ SMALL_PIECES = {
         "MIN_SHARED_ELEMENTS": 1,
         "MAX_OWN_WIDTH": 256,
         "BLOCK_ELEMENTS": 128,
-        "MAX_COLUMN_BLOCKS": 4,
+        "MAX_COLUMN_PIECES": 4,
+        "ADDED_IN_TURN": 4,
     },
+    nest: {"ADDED_IN_TURN": 2},
     tiles: {
         "TILE_ELEMENTS": 64,
         "MIN_CUT_ROW_ELEMENTS": 256,

@@ -15,7 +15,7 @@ from eagerflow.codegen.llvm import jobs, joins, launch
 from eagerflow.codegen.llvm.chains import Access, Member, Ranges
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import Team
-from eagerflow.codegen.reductions import ufunc
+from eagerflow.codegen.reductions import joined
 from eagerflow.codegen.region import Input
 from eagerflow.dtypes import as_dtype
 from eagerflow.runtime import threads
@@ -228,8 +228,6 @@ class FixedCall:
         call = self.call
         out = call.region.outputs[number]
         part: Any = call.region.statement(out.value)
-        blocks, middle, across = self.launch.column_shapes[out.value]
-        reduce = ufunc(part.instruction).reduce
         if not self._joins_alike(number):
             place = self._places[number]
 
@@ -242,9 +240,7 @@ class FixedCall:
             lines, result = job.partial[out.value], outputs[number]
             if not result.flags.c_contiguous:
                 call._join_one(job.partial, outputs, number)
-            elif blocks == 1:
-                result[...] = lines.reshape(result.shape)
             else:
-                reduce(lines, 0, None, result.reshape(middle, across))
+                result[...] = joined(part.instruction, lines).reshape(result.shape)
 
         return join

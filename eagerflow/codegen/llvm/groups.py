@@ -20,20 +20,27 @@ from eagerflow.codegen.schedule import Pass
 class GroupNest(Nest):
     """Writes a kernel that takes as many rows at a time as a vector has lanes."""
 
+    long_rows = False
+
     def kernel(self, single: bool) -> str:
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
         with self._function("kernel"):
             self.sums: dict[str, str] = {}  # where columns are added up, in full vectors
             if single:
                 self.homes = {}  # vectors of neighbouring rows overlap in an output
-                self._open_columns()
-            with self.code.loop("group", "%r0", "%r1", self.lanes) as (self.group, _):
-                self._whole_group(single)
-            self._close_columns()
+            if single and self.region.columns:
+                self._each_block_of_rows()
+            else:
+                self._groups("%r0", "%r1", single)
         return self.code.text()
 
+    def _groups(self, first: str, end: str, single: bool) -> None:
+        self.end = end
+        with self.code.loop("group", first, self.end, self.lanes) as (self.group, _):
+            self._whole_group(single)
+
     def _whole_group(self, single: bool) -> None:
-        left = self.code.value(f"sub i64 %r1, {self.group}")
+        left = self.code.value(f"sub i64 {self.end}, {self.group}")
         full = self.code.value(f"icmp ugt i64 {left}, {self.lanes}")
         self.members = self.code.value(f"select i1 {full}, i64 {self.lanes}, i64 {left}")
         self.stacks: dict[str, str] = {}
@@ -72,6 +79,17 @@ class GroupNest(Nest):
 
     # Columns of rows that are one vector ---------------------------------------------------------
 
+    def _each_block_of_rows(self) -> None:
+        """The rows of each line of column reductions, which has the same ones in all of them."""
+        shift = f"%shift_{next(iter(self.region.columns))}"
+        rows = self.code.value(f"shl i64 1, {shift}")
+        with self.code.loop("block", "%r0", "%r1", rows) as (first, _):
+            after = Operand(self.code.value(f"add i64 {first}, {rows}"), "uint64", 0)
+            end = self.emit.minimum(after, Operand("%r1", "uint64", 0))
+            self._open_columns()
+            self._groups(first, end.text, True)
+            self._close_columns(self.code.value(f"lshr i64 {first}, {shift}"))
+
     def _open_columns(self) -> None:
         """Sums of columns in full vectors: a masked store is not seen by the next row's load."""
         for part in self.region.columns.values():
@@ -91,13 +109,13 @@ class GroupNest(Nest):
         total = combine(self.emit, part.instruction, known, counted)
         self.memory.store(span, total)
 
-    def _close_columns(self) -> None:
+    def _close_columns(self, block: str) -> None:
         """Add the sums to the line of this block of rows."""
         place = self._only_vector()
         sums, self.sums = self.sums, {}
         for name, room in sums.items():
             part = self.region.columns[name]
-            start = self.code.value("mul i64 %block, %width")
+            start = self.code.value(f"mul i64 {block}, %width")
             line = self.memory.offset(f"%columns_{name}", start, part.dtype)
             self.lines = {name: line}
             value = self.memory.load(Span(room, part.dtype))

@@ -12,7 +12,7 @@ from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.memory import Memory, Span
 from eagerflow.codegen.llvm.team import library
-from eagerflow.codegen.reductions import JOINS, identity
+from eagerflow.codegen.reductions import ADDED_IN_TURN, JOINS, identity
 from eagerflow.runtime import machine_code
 
 KINDS = ("float32", "float64", "int32", "int64")
@@ -29,19 +29,21 @@ def _text(instruction: str, dtype: str, clears: bool, lanes: int, triple: str) -
         result, parts = (code.word("ptr", "%frame", i) for i in (0, 1))
         count, size = (code.word("i64", "%frame", i) for i in (2, 3))
         none = s.splat(s.constant(identity(instruction, dtype), dtype), lanes)
+        join = getattr(s, JOINS[instruction])
         with code.loop("element", 0, size, lanes) as (i, _):
             left = Operand(code.value(f"sub i64 {size}, {i}"), "uint64", 0)
             mask = s.less(memory.iota, left).text
-            sums = [memory.load(Span(parts, dtype, i), mask)]
-            if clears:
-                memory.store(Span(parts, dtype, i), none, mask)
-            with code.loop("part", 1, count, 1, sums) as (k, carried):
-                at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")
-                part = memory.load(Span(parts, dtype, at), mask)
-                if clears:
-                    memory.store(Span(parts, dtype, at), none, mask)
-                carried[0] = getattr(s, JOINS[instruction])(carried[0], part)
-            memory.store(Span(result, dtype, i), carried[0], mask)
+            with code.loop("group", 0, count, ADDED_IN_TURN, [none]) as (first, total):
+                after = Operand(code.number("add", first, ADDED_IN_TURN), "uint64", 0)
+                end = s.minimum(after, Operand(count, "uint64", 0)).text
+                with code.loop("part", first, end, 1, [none]) as (k, carried):
+                    at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")
+                    part = memory.load(Span(parts, dtype, at), mask)
+                    if clears:
+                        memory.store(Span(parts, dtype, at), none, mask)
+                    carried[0] = join(carried[0], part)
+                total[0] = join(total[0], carried[0])
+            memory.store(Span(result, dtype, i), total[0], mask)
     return code.text()
 
 

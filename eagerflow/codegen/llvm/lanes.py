@@ -58,9 +58,12 @@ class SideNest(Nest):
     def _walk(self, own: Pass) -> None:
         """One walk along the rows of all lanes."""
         self._comment(own)
-        none = [self._identity(part, self.lanes) for part in own.reductions]
-        with self.code.loop("element", "0", "%width", 1, none) as (j, sums):
-            self._elements(own, Place(j, self.mask), sums, 0, 1)
+        sums = self._in_turns(
+            own,
+            ("0", "%width", 1),
+            self._identities(own, 1),
+            lambda j, sums: self._elements(own, Place(j, self.mask), sums, 0, 1),
+        )
         for part, total in zip(own.reductions, sums, strict=True):
             self.row[part.name] = total
 

@@ -30,9 +30,9 @@ from eagerflow.codegen.layout import (
 from eagerflow.codegen.llvm.driver import RUN, SLOTS, counters, driver
 from eagerflow.codegen.llvm.groups import GroupNest
 from eagerflow.codegen.llvm.lanes import SideNest
-from eagerflow.codegen.llvm.nest import Nest, frame_slots, homes
+from eagerflow.codegen.llvm.nest import Nest, frame_slots, homes, reduces_outer_axes
 from eagerflow.codegen.llvm.team import Team
-from eagerflow.codegen.reductions import identity, ufunc
+from eagerflow.codegen.reductions import ADDED_IN_TURN, identity, joined
 from eagerflow.codegen.region import Input, Region, Statement
 from eagerflow.codegen.schedule import schedule
 from eagerflow.locks import Locked, reentrant_lock
@@ -46,7 +46,7 @@ MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
 MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of it
 MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pass in groups
 BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
-MAX_COLUMN_BLOCKS = 32  # of rows, each with sums of its own
+MAX_COLUMN_PIECES = 32  # of rows, where columns are reduced
 VECTOR_ALIGNMENT_BYTES = 64
 MAX_KEPT_KERNELS = 64  # that no call holds; those that one holds are in memory as well
 
@@ -217,6 +217,11 @@ def clear() -> None:
 # Running -----------------------------------------------------------------------------------------
 
 
+def _power_of_two(least: int) -> int:
+    """The least power of two from a number on."""
+    return 1 << (max(least, 1) - 1).bit_length()
+
+
 def choose(region: Region, binding: Binding, lanes: int) -> str:
     """The variant for a shape and its strides."""
     rows, width, plan = binding.rows, binding.width, schedule(region)
@@ -234,8 +239,7 @@ def choose(region: Region, binding: Binding, lanes: int) -> str:
 
 def _one_line(region: Region) -> bool:
     """Whether all rows add to the same line of each column reduction."""
-    outer = region.axes[: -len(region.row_axes)]
-    return all(set(outer) <= set(s.over) for s in region.columns.values())
+    return all(reduces_outer_axes(region, s) for s in region.columns.values())
 
 
 def _side_by_side(region: Region, binding: Binding) -> bool:
@@ -376,8 +380,8 @@ class Launch:
         # Buffers are numbered by all kept values; without any away from home none is needed.
         lines = len(self.plan.kept) if away else 0
         self.scratch = line * lines
-        self.column_shapes = {}
-        self.neutral = {}  # what column reductions begin with
+        self.column_shapes: dict[str, tuple[int, int, int]] = {}
+        self.neutral: dict[str, Any] = {}  # what column reductions begin with
         if self.variant == "side":
             piece = max(self.lanes, TASK_ELEMENTS // width // self.lanes * self.lanes)
             self.span, self.blocks = piece, max(1, -(-side // piece))
@@ -393,8 +397,8 @@ class Launch:
             self._set("keep_row", line)
             line *= rows
         elif self.region.columns:
-            least = max(-(-rows // MAX_COLUMN_BLOCKS), TASK_ELEMENTS // width, 1)
-            self.height = 1 << (least - 1).bit_length()  # which fits to that of other kernels
+            least = max(-(-rows // MAX_COLUMN_PIECES), TASK_ELEMENTS // width, 1)
+            self.height = _power_of_two(least)  # which fits to that of other kernels
         if self.variant in ("short", "group"):
             self._set("keep_row", line)
             line *= self.lanes
@@ -407,14 +411,19 @@ class Launch:
             self._set(slot, value)
         self._set("keep_slot", line)
         self._set("block_width", max(self.span, 1))
-        self._set("rows_per_block", self.height if self.region.columns else 1)
         for name, part in self.region.columns.items():
-            across = self.width if self.plan.varies(str(part.operands[0])) else 1
-            outer = self.region.axes[: -len(self.region.row_axes)]
-            middle = prod(self.sizes[a] for a in outer if a not in part.over)
-            self._set(f"middle_{name}", max(middle, 1))
-            self.column_shapes[name] = (max(1, -(-rows // self.height)), middle, across)
-            self.neutral[name] = identity(part.instruction, part.dtype)
+            self._cut_columns(name, part)
+
+    def _cut_columns(self, name: str, part: Statement) -> None:
+        """The blocks of rows that have a line each: as few rows as add up without much error."""
+        across = self.width if self.plan.varies(str(part.operands[0])) else 1
+        outer = self.region.axes[: -len(self.region.row_axes)]
+        middle = prod(self.sizes[a] for a in outer if a not in part.over)
+        block = min(self.height, _power_of_two(middle * ADDED_IN_TURN))
+        self._set(f"shift_{name}", block.bit_length() - 1)
+        self._set(f"middle_{name}", max(middle, 1))
+        self.column_shapes[name] = (max(1, -(-self.rows // block)), middle, across)
+        self.neutral[name] = identity(part.instruction, part.dtype)
 
     def __call__(
         self, arrays: Sequence[Any], lines: dict[str, Any] | None = None
@@ -589,8 +598,7 @@ class KernelCall:
             return
         with np.errstate(all="ignore"):
             shaped = lines.reshape(self.launch.column_shapes[out.value])
-            joined = ufunc(part.instruction).reduce(shaped, 0, shaped.dtype)
-            total = self._along_own(joined, part)
+            total = self._along_own(joined(part.instruction, shaped), part)
             shape = [self.sizes[a] if a in part.axes else 1 for a in out.axes]
             # A plan gives its arrays as they are: axes of size 1 are none of the region's.
             own = outputs[i] if outputs[i].ndim == len(shape) else outputs[i].squeeze()

@@ -27,7 +27,7 @@ from eagerflow.codegen.llvm.driver import SLOTS
 from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand, literal
 from eagerflow.codegen.llvm.memory import Memory, Span
 from eagerflow.codegen.llvm.random import random_lanes
-from eagerflow.codegen.reductions import JOINS, identity
+from eagerflow.codegen.reductions import ADDED_IN_TURN, JOINS, identity, rounds
 from eagerflow.codegen.region import REDUCTIONS, Constant, Input, Output, Region, Statement
 from eagerflow.codegen.schedule import Pass, schedule
 from eagerflow.runtime.machine_code import Target
@@ -48,13 +48,13 @@ def frame_slots(region: Region, layout: Layout) -> list[str]:
         if isinstance(part, Input) and part.gather:
             slots.append(f"g{i}")
     slots += [f"size_{axis}" for axis in region.axes]
-    slots += [f"middle_{name}" for name in region.columns]
+    slots += [f"{word}_{name}" for name in region.columns for word in ("shift", "middle")]
     slots += [
         f"{'columns' if s.name in region.columns else 'partial'}_{s.name}"
         for s in region.body
         if s.instruction in REDUCTIONS
     ]
-    return [*slots, *SLOTS, "rows_per_block", "block_width", "keep_slot", "keep_row"]
+    return [*slots, *SLOTS, "block_width", "keep_slot", "keep_row"]
 
 
 def homes(region: Region, layout: Layout) -> dict[str, Output]:
@@ -80,6 +80,11 @@ def homes(region: Region, layout: Layout) -> dict[str, Output]:
     return found
 
 
+def reduces_outer_axes(region: Region, part: Statement) -> bool:
+    """Whether a column reduction is over all axes but those of the row."""
+    return set(region.axes[: -len(region.row_axes)]) <= set(part.over)
+
+
 def combine(s: Any, reduction: str, a: Operand, b: Operand) -> Operand:
     """Two partial results of a reduction as one."""
     name = JOINS.get(reduction, reduction)
@@ -100,6 +105,8 @@ class Place:
 
 class Nest:
     """Writes the functions of a region's kernel."""
+
+    long_rows = True  # rows may have many elements
 
     def __init__(self, region: Region, layout: Layout, lanes: int, target: Target) -> None:
         self.region, self.layout, self.lanes = region, layout, lanes
@@ -178,10 +185,7 @@ class Nest:
         """Load what of the frame the function uses, now that this is known."""
         code = self.code
         used = set(_NAME.findall("\n".join(code.lines[self._head :])))
-        lines = []
-        if "block" in used:
-            used.add("rows_per_block")
-            lines.append("  %block = udiv i64 %r0, %rows_per_block")
+        lines: list[str] = []
         for i, slot in enumerate(frame_slots(self.region, self.layout)):
             if slot in used:
                 kind = "ptr" if slot.startswith(("p", "columns_")) else "i64"
@@ -264,7 +268,7 @@ class Nest:
         if own.reductions:
             two = 2 if own.cost <= _MAX_COST_OF_TWO else 1
             unroll = 4 if own.cost <= _MAX_COST_OF_FOUR else two
-        sums = [self._identity(part, self.lanes) for part in own.reductions for _ in range(unroll)]
+        sums = self._identities(own, unroll)
         if unroll > 1:
             start, sums = self._loop(own, start, end, unroll, sums)
             sums = self._merged(own, sums, unroll)
@@ -287,11 +291,44 @@ class Nest:
         count = code.value(f"sub i64 {end}, {start}")
         whole = code.value(f"sub i64 {count}, " + code.value(f"urem i64 {count}, {step}"))
         last = code.value(f"add i64 {start}, {whole}")
-        with code.loop("vector", start, last, step, sums) as (c, found):
+
+        def vectors(c: str, found: list[Operand]) -> None:
             for u in range(unroll):
                 place = Place(c if u == 0 else code.value(f"add i64 {c}, {u * self.lanes}"))
                 self._elements(own, place, found, u, unroll)
-        return c, found
+
+        return last, self._in_turns(own, (start, last, step), sums, vectors)
+
+    def _in_turns(
+        self,
+        own: Pass,
+        counted: tuple[str, str, int],
+        sums: list[Operand],
+        each: Callable[[str, list[Operand]], None],
+    ) -> list[Operand]:
+        """The sums after a loop from a first place to an end by a step, written by ``each``.
+
+        Where rounding matters, no more than ``ADDED_IN_TURN`` numbers are added one after the
+        other; their sums are added up in an outer loop.
+        """
+        code, (first, end, step) = self.code, counted
+        if not self.long_rows or not any(rounds(p.instruction, p.dtype) for p in own.reductions):
+            with code.loop("vector", first, end, step, sums) as (c, found):
+                each(c, found)
+            return found
+        unroll, turn = len(sums) // len(own.reductions), step * ADDED_IN_TURN
+        with code.loop("turn", first, end, turn, sums) as (start, totals):
+            after = Operand(code.value(f"add i64 {start}, {turn}"), "uint64", 0)
+            until = self.emit.minimum(after, Operand(end, "uint64", 0)).text
+            with code.loop("vector", start, until, step, self._identities(own, unroll)) as (
+                c,
+                found,
+            ):
+                each(c, found)
+            for i, (total, new) in enumerate(zip(totals, found, strict=True)):
+                reduction = own.reductions[i // unroll].instruction
+                totals[i] = combine(self.emit, reduction, total, new)
+        return totals
 
     def _rest(self, own: Pass, start: str, end: str, sums: list[Operand]) -> list[Operand]:
         """The elements that do not fill a vector, under a mask."""
@@ -432,11 +469,17 @@ class Nest:
         and in it one for each index along the outer axes that are not reduced.
         """
         code, middle = self.code, f"%middle_{part.name}"
-        first = code.value(f"mul i64 %block, {middle}")
-        line = code.value(f"add i64 {first}, " + code.value(f"urem i64 {self.r}, {middle}"))
+        line = code.value(f"lshr i64 {self.r}, %shift_{part.name}")
+        if not reduces_outer_axes(self.region, part):
+            first = code.value(f"mul i64 {line}, {middle}")
+            line = code.value(f"add i64 {first}, " + code.value(f"urem i64 {self.r}, {middle}"))
         if self.schedule.varies(str(part.operands[0])):
             line = code.value(f"mul i64 {line}, %width")
         return self.memory.offset(f"%columns_{part.name}", line, part.dtype)
+
+    def _identities(self, own: Pass, unroll: int) -> list[Operand]:
+        """What the reductions of a pass begin with, ``unroll`` vectors of each."""
+        return [self._identity(part, self.lanes) for part in own.reductions for _ in range(unroll)]
 
     def _identity(self, part: Statement, lanes: int) -> Operand:
         return literal(identity(part.instruction, part.dtype), part.dtype, lanes)
