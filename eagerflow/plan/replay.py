@@ -12,6 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from eagerflow import tree
+from eagerflow.backends.numpy import is_shared
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
@@ -147,13 +148,14 @@ class Replay:
     def _share(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
         """Prepare for results that share memory with inputs or with values of Variables.
 
-        Arrays of callers, who may change them, are copied; values are given out with the results.
+        Arrays of callers, who may change them, are copied, also where tensors or Variables share
+        their memory; values are given out with the results.
         """
         count = len(inputs)
         for i in plan.shared:
             if i >= count:
                 self._variables[i - count]._owner = None
-            elif type(inputs[i]) is not Tensor:
+            if (i < count and type(inputs[i]) is not Tensor) or is_shared(arrays[i]):
                 arrays[i] = arrays[i].copy()
 
     def _finish(

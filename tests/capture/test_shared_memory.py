@@ -1,4 +1,4 @@
-"""Captured code that holds tensors whose memory is somebody else's array reads it anew."""
+"""Arrays of the caller that tensors share: captured code reads them anew and keeps none."""
 
 import gc
 
@@ -61,3 +61,65 @@ def test_what_is_shared_is_forgotten_with_its_owner():
     del arrays, tensors
     gc.collect()
     assert len(backend.lent) == before
+
+
+RESULTS = {
+    "the argument": lambda x: x,
+    "views": lambda x: [x.T, x[1:], x.reshape((-1,)), ef.broadcast_to(x, (2, 2, 3))],
+    "what changes nothing": lambda x: [x * 1, x + 0, x - 0.0, x / 1, x**1, ef.negative(-x)],
+    "selections": lambda x: [ef.where(True, x, x * 0), ef.maximum(x, x), ef.concat([x])],
+    "casts": lambda x: [x.astype("float32"), ef.stop_gradient(x), ef.real(x), ef.tensor(x)],
+    "a branch": lambda x: ef.cond(ef.sum(x) > 0, lambda: x, lambda: x + 1),
+    "a loop": lambda x: ef.while_loop(lambda s: ef.sum(s) < 0, lambda s: s * 2, x),
+    "nested": lambda x: ef.function(lambda y: y[:])(x),
+}
+WAYS = {
+    "fast": lambda f: ef.function(f),
+    "exact": lambda f: ef.function(f, numerics="exact"),
+    "graph": lambda f: ef.capture.trace(f, ef.TensorSpec((2, 3), "float32")),
+    "session": lambda f: _session(ef.capture.trace(f, ef.TensorSpec((2, 3), "float32"))),
+}
+
+
+def _session(graph):
+    session = ef.capture.Session(graph)
+    return lambda x: session.run(list(graph.outputs.names), {"x": x})
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("results", RESULTS)
+@pytest.mark.parametrize(
+    "given", [ef.asarray, ef.from_dlpack, np.asarray], ids=lambda f: f.__name__
+)
+def test_results_stay_when_the_caller_changes_the_array(given, results, way):
+    captured = WAYS[way](RESULTS[results])
+    for _ in range(2):
+        array = np.arange(1, 7, dtype=np.float32).reshape(2, 3)
+        found = captured(given(array))
+        held = found if isinstance(found, list) else [found]
+        before = [x.numpy().copy() for x in held]
+        array[:] = -5
+        for x, value in zip(held, before, strict=True):
+            np.testing.assert_array_equal(x.numpy(), value)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "int8", "complex64", "bfloat16"])
+def test_copies_and_variables_stay_when_the_caller_changes_the_array(dtype):
+    array = np.ones(5, ef.as_dtype(dtype) if dtype == "bfloat16" else dtype)
+    shared = ef.asarray(array)
+    assigned, captured = ef.Variable(ef.tensor(array)), ef.Variable(ef.tensor(array))
+    assigned.assign(shared)
+    ef.function(captured.assign)(shared)
+    copies = [ef.tensor(shared), ef.asarray(shared, copy=True), ef.Variable(shared)]
+    array[:] = 0
+    for x in (*copies, assigned, captured):
+        assert x.numpy().all()
+    assert not shared.numpy().any()
+
+
+def test_gradients_pass_through_a_copy():
+    x = ef.asarray(np.ones(3, np.float32))
+    with ef.GradientTape() as tape:
+        tape.watch(x)
+        y = ef.tensor(x) * 2
+    np.testing.assert_array_equal(tape.gradient(y, [x])[0].numpy(), [2, 2, 2])
