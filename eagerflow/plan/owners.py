@@ -34,6 +34,9 @@ class _Run(weakref.ref[_Token]):
     reads: frozenset[int]
     thread: int
 
+    __hash__ = object.__hash__  # that of a reference needs its object, which may be gone
+    __eq__ = object.__eq__
+
 
 _runs: set[_Run] = set()
 """Those that are going on: a run ends, however it does, with its token."""
