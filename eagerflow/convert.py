@@ -21,10 +21,10 @@ from eagerflow.dtypes import (
     promote,
 )
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
-from eagerflow.visitors import pass_on
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
 _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -211,17 +211,14 @@ def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
         if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
             try:
                 return np.from_dlpack(obj)
-            except (BufferError, RuntimeError, TypeError) as error:
-                pass_on(error)
+            except raised_here(BufferError, RuntimeError, TypeError):
                 if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
                     raise
         found: np.ndarray[Any, Any] = quietly(np.asarray, obj) if own else np.asarray(obj)
         return found
-    except OverflowError as error:
-        pass_on(error)
+    except raised_here(OverflowError) as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None
-    except (ValueError, TypeError, RuntimeError, BufferError) as error:
-        pass_on(error)
+    except raised_here(ValueError, TypeError, RuntimeError, BufferError) as error:
         if "inhomogeneous" in str(error):
             raise ShapeError(
                 "the nested lists are ragged",
@@ -240,7 +237,7 @@ def _whole_numbers(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
         return array.astype(dtype)
     try:
         return array.astype(np.float64).astype(dtype)
-    except OverflowError as error:
+    except raised_here(OverflowError) as error:
         raise DTypeError(f"{str(obj)[:40]} does not fit into {dtype}: {error}") from None
 
 

@@ -37,6 +37,7 @@ from eagerflow.errors import (
     IndexRangeError,
     ShapeError,
 )
+from eagerflow.handlers import raised_here
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
@@ -44,7 +45,6 @@ from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
-from eagerflow.visitors import pass_on
 
 _frame = sys._getframe
 _blank = blank
@@ -93,20 +93,19 @@ def bind_unary(op: Op) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
         try:
             fn, kind, many = table[x._kind]
-        except (AttributeError, KeyError) as error:
-            pass_on(error)
+        except raised_here(AttributeError, KeyError):
             return _misfit(op, (x,), {})
         a = x._array
         try:
             out = run(fn if many is None or a.size < MANY else many, a)
-        except Exception as error:
+        except raised_here(Exception) as error:
             out = explain_failure(error, op, (x,), {}, fn)
         y = _blank()
         y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
@@ -151,8 +150,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
@@ -164,11 +163,12 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 kind = own[1]
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
-        except (AttributeError, KeyError) as error:
-            return _refit(error, op, x1, x2, not operator or joining[type(x2)])
+        except raised_here(AttributeError, KeyError):
+            joins = not operator or joining[type(x2)]
+            return _misfit(op, (x1, x2), {}) if joins else NotImplemented
         try:
             out = run(fn, a, b)
-        except Exception as error:
+        except raised_here(Exception) as error:
             out = explain_failure(error, op, (x1, x2), {}, fn)
         y = _blank()
         y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
@@ -206,8 +206,8 @@ def bind_attribute(op: Op) -> Call:
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         return _long(op, (x, value), {})
 
     ((name, default),) = op.attributes.items()
@@ -233,8 +233,8 @@ def bind_general(op: Op) -> Call:
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         return _long(op, args, attributes)
 
     return call
@@ -290,8 +290,8 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if append is not None and op.bound:
         try:
             return _recorded_again(op, append, run, args, attributes)
-        except Exception as error:  # the long way succeeds, or explains
-            pass_on(error)
+        except raised_here(Exception):  # the long way succeeds, or explains
+            pass
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
@@ -361,7 +361,7 @@ def _remember(
         op.bound.clear()
     try:
         op.bound[_form(args, attributes)] = bound
-    except TypeError:  # a list, say, has no hash
+    except raised_here(TypeError):  # a list, say, has no hash
         pass
 
 
@@ -409,12 +409,6 @@ def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
 
 def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
     return fn if x._array.size < LARGE else op.many[x._kind]
-
-
-def _refit(error: Exception, op: Op, x1: Any, x2: Any, joins: bool) -> Any:
-    """A call of arguments that are not two tensors alike; an error of a handler comes out."""
-    pass_on(error)
-    return _misfit(op, (x1, x2), {}) if joins else NotImplemented
 
 
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -578,7 +572,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     arrays = [x._array if type(x) is Tensor else x for x in data]
     try:
         out = recorder_state()[2](fn, *arrays, **attributes)
-    except Exception as error:
+    except raised_here(Exception) as error:
         out = explain_failure(error, op, data, attributes, fn)
     if isinstance(out, tuple):
         return tuple(_wrapped(part, kind) for part in out)
@@ -702,7 +696,7 @@ def check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Non
     try:
         if key in op.passed:
             return
-    except TypeError:  # a graph, say, has no hash
+    except raised_here(TypeError):  # a graph, say, has no hash
         check(op, data, attributes)
         return
     check(op, data, attributes)
@@ -723,7 +717,6 @@ def explain_failure(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
-    pass_on(error)
     busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
     if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
         # Another thread, or a signal handler of this one, is in a kernel with the same runner; or

@@ -20,6 +20,7 @@ from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.records import Frozen, Record, fresh
 from eagerflow.spec import TensorSpec, known_spec
 
@@ -132,7 +133,7 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return index(value)  # NumPy's integers, and integer tensors without axes
     except CaptureError:
         raise  # a value that is not known while tracing says so
-    except TypeError:
+    except raised_here(TypeError):
         pass
     raise DTypeError(
         f"a {cls.__name__} cannot be an attribute" + (" so deep" if depth >= MAX_DEPTH else ""),

@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
+from eagerflow.handlers import raised_here
+
 
 class Structure(NamedTuple):
     """The shape of a nest without its leaves; ``None`` as ``container`` marks a leaf."""
@@ -101,7 +103,7 @@ def _state(nest: Any) -> tuple[_Attribute, ...]:
     for name, slot in _slots(cls):
         try:
             found.setdefault(name, slot.__get__(nest))
-        except AttributeError:  # it is not set
+        except raised_here(AttributeError):  # it is not set
             continue
     return tuple([_Attribute(name, value) for name, value in found.items()])
 

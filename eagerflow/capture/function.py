@@ -47,6 +47,7 @@ from eagerflow.display import function_name
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.masks import has_masks, opened
 from eagerflow.number import WIDE
@@ -58,7 +59,7 @@ from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, known_masks
-from eagerflow.visitors import pass_on, visited
+from eagerflow.visitors import visited
 
 _NOTHING: dict[str, Any] = {}
 _NONE: set[int] = set()
@@ -215,7 +216,7 @@ class Function:
         self._quick.clear()
         try:
             self._signature = inspect.signature(self.python)
-        except (ValueError, TypeError):
+        except raised_here(ValueError, TypeError):
             raise CaptureError(
                 "the arguments of the function are not known",
                 op="ef.function",
@@ -285,8 +286,7 @@ class Function:
             try:  # nothing but tensors, as seen before: no nest is walked
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
-            except AttributeError as error:
-                pass_on(error)
+            except raised_here(AttributeError):
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
@@ -325,7 +325,7 @@ class Function:
         if kwargs or not self._fixed or len(args) != len(self._names):
             try:
                 bound = self._signature.bind(*args, **kwargs)
-            except TypeError as error:
+            except raised_here(TypeError) as error:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
@@ -400,7 +400,7 @@ class Function:
                 continue
             try:
                 held = weakref.ref(x, gone)
-            except TypeError:  # then it is held, and nothing can come in its place
+            except raised_here(TypeError):  # then it is held, and nothing can come in its place
                 held = x
             else:
                 entry.ledger.hold_weakly(x)

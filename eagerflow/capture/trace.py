@@ -38,6 +38,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
+from eagerflow.handlers import raised_here
 from eagerflow.masks import Masked, are_masks, opened
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
@@ -462,7 +463,7 @@ def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     """A name for each positional argument."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
-    except (ValueError, TypeError):
+    except raised_here(ValueError, TypeError):
         parameters = []
     names = []
     for i in range(len(args)):

@@ -19,6 +19,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
 from eagerflow.graph.graph import Graph
+from eagerflow.handlers import raised_here
 from eagerflow.nn import files, shards, state
 from eagerflow.nn.base_layer import weights_asked
 from eagerflow.nn.configuration import (
@@ -35,7 +36,6 @@ from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
 from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
 from eagerflow.variable import assign_together
-from eagerflow.visitors import pass_on
 
 __all__ = ["load_model"]
 
@@ -184,8 +184,7 @@ def _within(arrays: Any, objects: CustomObjects, facts: Any, compile: bool) -> A
             expected=None if error.expected is None else error.expected[:1000],
             hint=error.hint,
         ) from error
-    except Exception as error:  # constructors may meet anything
-        pass_on(error)
+    except raised_here(Exception) as error:  # constructors may meet anything
         raise FileFormatError(
             f"the file describes no model: {printable(str(error))[:300]}"
         ) from error

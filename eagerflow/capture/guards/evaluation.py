@@ -58,6 +58,7 @@ from eagerflow.capture.guards.snapshot import (
     item_of,
     name_of_item,
 )
+from eagerflow.handlers import raised_here
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -288,7 +289,7 @@ class Evaluator:
             for own in objects or [cls]:
                 try:
                     found.append(Found(super(cls, own), True, "super()"))
-                except TypeError:
+                except raised_here(TypeError):
                     continue
         return found
 
