@@ -127,8 +127,11 @@ def bind_unary(op: Op) -> Call:
     return call
 
 
-def bind_binary(op: Op, operator: bool = False) -> Call:
-    """The function for two arrays and no attributes; an ``operator`` may leave it to others."""
+def bind_binary(op: Op, operator: bool = False, in_place: bool = False) -> Call:
+    """The function for two arrays and no attributes; an ``operator`` may leave it to others.
+
+    One that is ``in_place`` would change what it gets, if that were an array.
+    """
     table, (keep_1, keep_2), keep_y = op.table, op.kept, "y" in op.saves
 
     def call(x1: Any, x2: Any, /) -> Any:
@@ -155,6 +158,8 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
+            if in_place and joins:
+                recorder.changing(x1)
             return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
@@ -246,11 +251,11 @@ def bind(op: Op) -> Call:
     return _named(op, call)
 
 
-def bind_operator(op: Op) -> Call:
+def bind_operator(op: Op, in_place: bool = False) -> Call:
     """The method for Python's operator: what comes before tensors gets to compute it."""
     if _shape_of_call(op) is not bind_binary:
         return op.call  # type: ignore[no-any-return]
-    call = _named(op, bind_binary(op, operator=True))
+    call = _named(op, bind_binary(op, True, in_place))
     call.__signature__ = OF_OPERATORS  # type: ignore[attr-defined]
     return call
 

@@ -43,7 +43,7 @@ from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
-from eagerflow.display import function_name
+from eagerflow.display import function_name, summary
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
@@ -86,7 +86,7 @@ class Captured:
 
     __slots__ = (
         "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers", "places",
-        "quick", "replay", "told", "used",
+        "quick", "replay", "told", "updated", "used",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,7 @@ class Captured:
         taps = recorder.taps
         self.graph = graph
         self.assumptions = recorder.assumptions
+        self.updated = recorder.updated  # leaves that are changed in place, and where
         self.numbers = [i for i in places if type(leaves[i]) in NUMBERS]
         self.ledger = ledger
         self.replay = replay
@@ -286,7 +287,7 @@ class Function:
             try:  # nothing but tensors, as seen before: no nest is walked
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
-            except raised_here(AttributeError):
+            except raised_here(Exception):  # whatever an object raises for names it does not know
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
@@ -365,10 +366,21 @@ class Function:
         Numbers that it would be wrong for are part of the signature of another one.
         """
         entry = self._found(key, given, reason)
-        if entry.is_right_for(given.leaves):
-            return entry
-        given = given._replace(literal=True)
-        return self._found(self._key(given), given, "numbers beyond the range of the other graph")
+        if not entry.is_right_for(given.leaves):
+            given = given._replace(literal=True)
+            reason = "numbers beyond the range of the other graph"
+            entry = self._found(self._key(given), given, reason)
+        for i, place in entry.updated.items():
+            if isinstance(given.leaves[i], np.ndarray):
+                raise CaptureError(
+                    "the function itself changes an array among its arguments",
+                    op=self._name(),
+                    at=place,
+                    received=summary(given.leaves[i]),
+                    expected="arguments that stay as they are, as in replayed calls",
+                    hint="x = x + 1 in place of x += 1, or ef.tensor(array) as the argument",
+                )
+        return entry
 
     def _found(self, key: Any, given: BoundArguments, reason: str | None) -> Captured:
         entries, leaves = self._entries, given.leaves
@@ -534,6 +546,8 @@ class Function:
         own = tree.unflatten(structure, made)
         as_given = tree.flatten(own)
         monitor = Monitor(self.python)
+        monitor.updates = recorder.updates
+        recorder.updates.caller = Function._run.__code__
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = monitor.abandon
         with young(), visited():
@@ -542,6 +556,8 @@ class Function:
                 for variable in recorder.taped.values():  # tapes watch those that are trained
                     monitor.rely(f"{variable.name}.trainable", variable, "trainable")
             self._refuse_changed_arguments(own, as_given, monitor)
+            found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]
+            recorder.updated = {i: place for i, place in found if place is not None}
             graph = recorder.finish(Values(inputs), opened(result), structure)
             ledger = monitor.ledger()
             recorder.on_created = None

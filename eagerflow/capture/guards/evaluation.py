@@ -652,6 +652,10 @@ class Evaluator:
         for key, part in _some_parts(found.value):
             self.which(Found(part, False, name_of_item(found.name, key)))
 
+    def copy(self, found: Found) -> None:
+        """A value is copied, if it is an array."""
+        self.monitor.updates.note_copy(found.value)
+
     def classes(self, expression: Expression) -> None:
         """The class of a value is asked for, or what that says."""
         owners = self.evaluate(expression)
