@@ -67,6 +67,11 @@ class Number(Operators):
         return tensor
 
     @property
+    def __class__(self) -> type:  # type: ignore[override]
+        """The class of the number that it stands for, which isinstance and ABCs ask for."""
+        return self.python if self.own is None else self.own.type
+
+    @property
     def shape(self) -> tuple[()]:
         """No axes."""
         return ()

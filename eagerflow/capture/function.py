@@ -77,6 +77,10 @@ class BoundArguments(NamedTuple):
     """Whether numbers are taken for what they are, as no graph for others is right for them."""
 
 
+class NumbersNeededError(Exception):
+    """A trace has failed that is right for no numbers: the very numbers of a call may not fail."""
+
+
 class NoValuesError(Exception):
     """There is nothing to capture: arguments are symbolic tensors, which stand for a model's."""
 
@@ -365,10 +369,14 @@ class Function:
 
         Numbers that it would be wrong for are part of the signature of another one.
         """
-        entry = self._found(key, given, reason)
-        if not entry.is_right_for(given.leaves):
+        try:
+            entry = self._found(key, given, reason)
+            is_right = entry.is_right_for(given.leaves)
+        except NumbersNeededError:
+            is_right = False
+        if not is_right:
             given = given._replace(literal=True)
-            reason = "numbers beyond the range of the other graph"
+            reason = "numbers that the other graph is not right for"
             entry = self._found(self._key(given), given, reason)
         for i, place in entry.updated.items():
             if isinstance(given.leaves[i], np.ndarray):
@@ -551,10 +559,15 @@ class Function:
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = monitor.abandon
         with young(), visited():
-            with monitor, recorder, located():
-                result = self.python(*own[0], **own[1])
-                for variable in recorder.taped.values():  # tapes watch those that are trained
-                    monitor.rely(f"{variable.name}.trainable", variable, "trainable")
+            try:
+                with monitor, recorder, located():
+                    result = self.python(*own[0], **own[1])
+                    for variable in recorder.taped.values():  # tapes watch those that are trained
+                        monitor.rely(f"{variable.name}.trainable", variable, "trainable")
+            except raised_here(Exception):
+                if recorder.assumptions.is_never_true and not given.literal:
+                    raise NumbersNeededError from None  # they may lead elsewhere
+                raise
             self._refuse_changed_arguments(own, as_given, monitor)
             found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]
             recorder.updated = {i: place for i, place in found if place is not None}

@@ -600,13 +600,16 @@ def _each(do: str, mark: Callable[[Call], None]) -> Reads:
     return reads
 
 
-_IDENTITIES = (id, operator.is_, operator.is_not, weakref.ref, weakref.proxy)
+_OF_ONE = (id, object.__hash__, object.__repr__)
+_OF_TWO = (operator.is_, operator.is_not, object.__eq__)
+_REFERENCES = (weakref.ref, weakref.proxy, weakref.finalize)
+_IDENTITIES = (*_OF_ONE, *_OF_TWO, *_REFERENCES)
 
 
 def _identity(call: Call) -> None:
     """Which object a value is: ``id``, or whether two are one."""
     call.has_no_parts()
-    if call.function.value is id:
+    if call.function.value in _OF_ONE:
         call.each(call.evaluator.which)
     elif len(call.arguments) == 2:
         call.evaluator.aliases(*call.arguments)
@@ -640,6 +643,7 @@ def _type(call: Call) -> list[Found]:
     owners = call.values(0)
     for owner in owners:
         call.evaluator.guards.class_of(owner)
+        call.evaluator.number(owner)
     return [Found(type(o.value), True, f"type({o.name})") for o in owners]
 
 
@@ -699,8 +703,8 @@ _BUILT_INS: dict[Reads, list[Any]] = {
     Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
     _getattr: [getattr, hasattr, object.__getattribute__, type.__getattribute__],
     _each("length", Call.has_no_parts): [len],
-    _identity: list(_IDENTITIES[:3]),
-    _reference: list(_IDENTITIES[3:]),
+    _identity: [*_OF_ONE, *_OF_TWO],
+    _reference: list(_REFERENCES),
     _isinstance: [isinstance, issubclass],
     _callable: [callable],
     _each("iterate", Call.is_iterator): [iter],
