@@ -423,7 +423,7 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return with_recorder(own, op.call, *args, **attributes)
     try:
         data = canonical(op, op._complete(args))
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise error from None  # that the table had no such kind tells nothing
     tensor = next(x for x in data if type(x) is Tensor)
     _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
@@ -527,7 +527,7 @@ def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
     try:
         dtype = reduce(promote, map(own_dtype, firm)) if firm else None
         return join_numbers(dtype, single)
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise with_context(error, op, tuple(data)) from None
 
 
@@ -690,7 +690,7 @@ def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     specs = [_spec(x) for x in data]
     try:
         return op.infer(*specs, **attributes)
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise with_context(error, op, data) from None
 
 
@@ -729,7 +729,7 @@ def explain_failure(
         arrays = [x._array if type(x) is Tensor else x for x in data]
         try:
             return quietly(fn, *arrays, **attributes)
-        except EagerflowError as found:
+        except raised_here(EagerflowError) as found:
             error = found
     if isinstance(error, EagerflowError):
         raise with_context(error, op, data) from None

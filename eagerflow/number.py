@@ -66,8 +66,8 @@ class Number(Operators):
         tensor: Tensor = ops["astype"].call(self.tensor, wanted)
         return tensor
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
         """The class of the number that it stands for, which isinstance and ABCs ask for."""
         return self.python if self.own is None else self.own.type
 

@@ -312,7 +312,7 @@ def _checked_place(name: str, found: dict[str, Any]) -> Place:
         fail(f"tensor {short_repr(name)} has sizes or offsets that are none")
     try:
         shape: Any = as_shape(sizes)
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         fail(f"tensor {short_repr(name)}: {error.problem}")
     start, stop = ends
     size = prod(shape) * dtype.itemsize

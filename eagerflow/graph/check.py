@@ -277,7 +277,7 @@ class _Check:
         specs = [x.spec if type(x) is Value else x for x in node.inputs]
         try:
             found = op.infer(*specs, **node.attributes)
-        except EagerflowError as error:
+        except raised_here(EagerflowError) as error:
             self.fail(
                 f"the op refuses its inputs: {error.problem}",
                 node,

@@ -198,7 +198,7 @@ def composed(
                 elif named:
                     composition.check(named)
                 return function(*floats_first(args), **named)
-            except EagerflowError as error:
+            except raised_here(EagerflowError) as error:
                 raise composition.told(error, args) from error.__cause__
             except raised_here(ArithmeticError, RecursionError, TypeError, ValueError) as error:
                 raise composition.told(foreign_error(error), args) from error

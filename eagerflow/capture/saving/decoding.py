@@ -145,7 +145,7 @@ class _Table:
             row, items = rows.read(number)
             try:
                 found = self._known[number] = self._decode(row), items
-            except EagerflowError as error:
+            except raised_here(EagerflowError) as error:
                 rows.fail(number, error.problem, received=error.received, expected=error.expected)
         return found
 

@@ -256,7 +256,7 @@ def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
         raise
     except raised_here(MemoryError) as error:
         raise OutOfMemoryError("there is too little memory for the graph", op="load") from error
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise FileFormatError(
             f"the graph breaks a rule: {_short(error.problem)}",
             received=_short(error.received),

@@ -333,7 +333,7 @@ def check_fits(value: Any, selected: Any, argument: str) -> None:
         shape = shape[1:]
     try:
         fits = broadcast(shape, selected) == tuple(selected)
-    except ShapeError:
+    except raised_here(ShapeError):
         fits = False
     if not fits:
         raise ShapeError(

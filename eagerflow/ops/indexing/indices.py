@@ -479,7 +479,7 @@ def located(
     try:
         layout(index, shape, [a.shape for a in arrays])
         check_arrays(xp, index, shape, arrays)
-    except IndexRangeError as found:
+    except raised_here(IndexRangeError) as found:
         return found
     return IndexRangeError(str(error), argument="index")
 
