@@ -214,8 +214,7 @@ def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
             except raised_here(BufferError, RuntimeError, TypeError):
                 if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
                     raise
-        found: np.ndarray[Any, Any] = quietly(np.asarray, obj) if own else np.asarray(obj)
-        return found
+        return quietly(np.asarray, obj) if own else np.asarray(obj)
     except raised_here(OverflowError) as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None
     except raised_here(ValueError, TypeError, RuntimeError, BufferError) as error:
@@ -254,8 +253,7 @@ def _cast(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any
     if array.dtype.kind == "c" and dtype.kind != "c":
         problem = f"{array.dtype} to {dtype} would drop the imaginary part"
         raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
-    made: np.ndarray[Any, Any] = quietly(array.astype, dtype)
-    return made
+    return quietly(array.astype, dtype)  # type: ignore[no-any-return]
 
 
 def _refuse(obj: Any, dtype: Any = None) -> None:

@@ -127,10 +127,10 @@ def bind_unary(op: Op) -> Call:
     return call
 
 
-def bind_binary(op: Op, operator: bool = False, in_place: bool = False) -> Call:
+def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> Call:
     """The function for two arrays and no attributes; an ``operator`` may leave it to others.
 
-    One that is ``in_place`` would change what it gets, if that were an array.
+    ``watched`` hands the call to a recorder, if that takes more than ``_watched``.
     """
     table, (keep_1, keep_2), keep_y = op.table, op.kept, "y" in op.saves
 
@@ -158,9 +158,7 @@ def bind_binary(op: Op, operator: bool = False, in_place: bool = False) -> Call:
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
-            if in_place and joins:
-                recorder.changing(x1)
-            return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
+            return (watched or _watched)(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
                 a, b, own = x1._array, x2._array, table[kind]
@@ -255,7 +253,7 @@ def bind_operator(op: Op, in_place: bool = False) -> Call:
     """The method for Python's operator: what comes before tensors gets to compute it."""
     if _shape_of_call(op) is not bind_binary:
         return op.call  # type: ignore[no-any-return]
-    call = _named(op, bind_binary(op, True, in_place))
+    call = _named(op, bind_binary(op, True, _watched_in_place if in_place else None))
     call.__signature__ = OF_OPERATORS  # type: ignore[attr-defined]
     return call
 
@@ -617,6 +615,12 @@ def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str,
     finally:
         sys.settrace(hook)
         pauses.clear()
+
+
+def _watched_in_place(recorder: Any, op: Op, args: Any, attributes: Any) -> Any:
+    """The same for an operator that would change its first operand, if that were an array."""
+    recorder.changing(args[0])
+    return _watched(recorder, op, args, attributes)
 
 
 def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:

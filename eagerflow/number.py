@@ -60,11 +60,9 @@ class Number(Operators):
     @property
     def value(self) -> Tensor:
         """The number as a tensor of the dtype that it gets where nothing else says one."""
-        wanted = self.dtype
-        if wanted == self.tensor.dtype:
+        if self.dtype == self.tensor.dtype:
             return self.tensor
-        tensor: Tensor = ops["astype"].call(self.tensor, wanted)
-        return tensor
+        return ops["astype"].call(self.tensor, self.dtype)  # type: ignore[no-any-return]
 
     @property  # type: ignore[misc]
     def __class__(self) -> type:

@@ -425,6 +425,13 @@ class _Registry(Mapping[str, Op]):
     def __getitem__(self, name: str) -> Op:
         return self._ops[name] if name in self._ops else self._loaded(name)[name]
 
+    # A Mapping's own would take the KeyError of a signal handler for that of a missing name.
+    def get(self, name: Any, default: Any = None) -> Any:
+        return (self._ops if name in self._ops else self._loaded(name)).get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name) is not None
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._loaded())
 

@@ -165,8 +165,7 @@ def step_name(step: Any) -> str:
 def step_source(step: Any) -> Source | None:
     """The place of a step in the user's code; of a region, that of its last node."""
     node = step.nodes[-1] if getattr(step, "nodes", ()) else step
-    found: Source | None = getattr(node, "source", None)
-    return found
+    return node.source if isinstance(node, Node) else None
 
 
 def step_place(step: Any) -> str:
