@@ -190,7 +190,7 @@ def test_sessions_and_saved_graphs(tmp_path):
             return [np.asarray(session.run("output", {"x": X}))]
 
     call()
-    check(call, 197, lambda: near(call(), wanted))
+    check(call, 2999, lambda: near(call(), wanted))
 
 
 @pytest.mark.soak

@@ -46,7 +46,7 @@ def test_except_clauses_around_calls_let_errors_of_handlers_pass():
     assert not [
         place
         for path, text in sources
-        if not path.startswith(OTHERS)
+        if not path.startswith(OTHERS) and ("except" in text or "suppress" in text)
         for place in careless(path, text)
     ]
 
