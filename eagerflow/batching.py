@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from eagerflow import tree
@@ -14,6 +13,7 @@ from eagerflow.dispatch import check_once
 from eagerflow.display import summary
 from eagerflow.dtypes import DType
 from eagerflow.errors import CaptureError, ShapeError
+from eagerflow.handlers import suppress
 from eagerflow.masks import opened
 from eagerflow.op import Missing, Op
 from eagerflow.ops.shapes.reshaping import broadcast_to, moveaxis

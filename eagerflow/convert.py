@@ -22,10 +22,10 @@ from eagerflow.dtypes import (
     promote,
 )
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 from eagerflow.op import MAX_DEPTH, ops
 from eagerflow.tensor import Operators, Tensor, new_tensor
-from eagerflow.visitors import pass_on
 
 _RANK: tuple[type, ...] = (bool, int, float, complex)
 _NUMPYS = (np.bool_, np.integer, np.floating, np.complexfloating)
@@ -218,17 +218,13 @@ def _read(obj: Any, own: bool) -> np.ndarray[Any, Any]:
         if hasattr(obj, "__dlpack__") and not isinstance(obj, np.ndarray | np.generic):
             try:
                 return np.from_dlpack(obj)
-            except (BufferError, RuntimeError, TypeError) as error:
-                pass_on(error)
+            except raised_here(BufferError, RuntimeError, TypeError):
                 if not hasattr(obj, "__array__"):  # else: NumPy's DLPack knows no bfloat16
                     raise
-        found: np.ndarray[Any, Any] = quietly(np.asarray, obj) if own else np.asarray(obj)
-        return found
-    except OverflowError as error:
-        pass_on(error)
+        return quietly(np.asarray, obj) if own else np.asarray(obj)
+    except raised_here(OverflowError) as error:
         raise DTypeError(f"an integer does not fit into 64 bits: {error}") from None
-    except (ValueError, TypeError, RuntimeError, BufferError) as error:
-        pass_on(error)
+    except raised_here(ValueError, TypeError, RuntimeError, BufferError) as error:
         if "inhomogeneous" in str(error):
             raise ShapeError(
                 "the nested lists are ragged",
@@ -247,7 +243,7 @@ def _whole_numbers(obj: Any, dtype: DType) -> np.ndarray[Any, Any]:
         return array.astype(dtype)
     try:
         return array.astype(np.float64).astype(dtype)
-    except OverflowError as error:
+    except raised_here(OverflowError) as error:
         raise DTypeError(f"{str(obj)[:40]} does not fit into {dtype}: {error}") from None
 
 
@@ -264,8 +260,7 @@ def _cast(obj: Any, array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any
     if array.dtype.kind == "c" and dtype.kind != "c":
         problem = f"{array.dtype} to {dtype} would drop the imaginary part"
         raise DTypeError(problem, hint="ef.real(x) or ef.imag(x)")
-    made: np.ndarray[Any, Any] = quietly(array.astype, dtype)
-    return made
+    return quietly(array.astype, dtype)  # type: ignore[no-any-return]
 
 
 def _refuse(obj: Any, dtype: Any = None) -> None:

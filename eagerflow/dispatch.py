@@ -37,6 +37,7 @@ from eagerflow.errors import (
     IndexRangeError,
     ShapeError,
 )
+from eagerflow.handlers import raised_here
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
@@ -44,7 +45,6 @@ from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
-from eagerflow.visitors import pass_on
 
 _frame = sys._getframe
 _blank = blank
@@ -93,20 +93,19 @@ def bind_unary(op: Op) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             return _watched(recorder, op, (x,), {})
         try:
             fn, kind, many = table[x._kind]
-        except (AttributeError, KeyError) as error:
-            pass_on(error)
+        except raised_here(AttributeError, KeyError):
             return _misfit(op, (x,), {})
         a = x._array
         try:
             out = run(fn if many is None or a.size < MANY else many, a)
-        except Exception as error:
+        except raised_here(Exception) as error:
             out = explain_failure(error, op, (x,), {}, fn)
         y = _blank()
         y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
@@ -128,8 +127,11 @@ def bind_unary(op: Op) -> Call:
     return call
 
 
-def bind_binary(op: Op, operator: bool = False) -> Call:
-    """The function for two arrays and no attributes; an ``operator`` may leave it to others."""
+def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> Call:
+    """The function for two arrays and no attributes; an ``operator`` may leave it to others.
+
+    ``watched`` hands the call to a recorder, if that takes more than ``_watched``.
+    """
     table, (keep_1, keep_2), keep_y = op.table, op.kept, "y" in op.saves
 
     def call(x1: Any, x2: Any, /) -> Any:
@@ -151,12 +153,12 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 y._kind = kind
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         append, recorder, run = recorder_state()
         if append is None and recorder is not None:
             joins = not operator or joining[type(x2)]
-            return _watched(recorder, op, (x1, x2), {}) if joins else NotImplemented
+            return (watched or _watched)(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
                 a, b, own = x1._array, x2._array, table[kind]
@@ -164,11 +166,12 @@ def bind_binary(op: Op, operator: bool = False) -> Call:
                 kind = own[1]
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
-        except (AttributeError, KeyError) as error:
-            return _refit(error, op, x1, x2, not operator or joining[type(x2)])
+        except raised_here(AttributeError, KeyError):
+            joins = not operator or joining[type(x2)]
+            return _misfit(op, (x1, x2), {}) if joins else NotImplemented
         try:
             out = run(fn, a, b)
-        except Exception as error:
+        except raised_here(Exception) as error:
             out = explain_failure(error, op, (x1, x2), {}, fn)
         y = _blank()
         y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
@@ -206,8 +209,8 @@ def bind_attribute(op: Op) -> Call:
                 y._kind = kind if out.dtype is kind.dtype else kind.device.kind(out.dtype)
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         return _long(op, (x, value), {})
 
     ((name, default),) = op.attributes.items()
@@ -233,8 +236,8 @@ def bind_general(op: Op) -> Call:
                 y._kind = kind.device._kinds[out.dtype]
                 y._key = None
                 return y
-            except Exception as error:  # the long way succeeds, or explains
-                pass_on(error)
+            except raised_here(Exception):  # the long way succeeds, or explains
+                pass
         return _long(op, args, attributes)
 
     return call
@@ -246,11 +249,11 @@ def bind(op: Op) -> Call:
     return _named(op, call)
 
 
-def bind_operator(op: Op) -> Call:
+def bind_operator(op: Op, in_place: bool = False) -> Call:
     """The method for Python's operator: what comes before tensors gets to compute it."""
     if _shape_of_call(op) is not bind_binary:
         return op.call  # type: ignore[no-any-return]
-    call = _named(op, bind_binary(op, operator=True))
+    call = _named(op, bind_binary(op, True, _watched_in_place if in_place else None))
     call.__signature__ = OF_OPERATORS  # type: ignore[attr-defined]
     return call
 
@@ -290,8 +293,8 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     if append is not None and op.bound:
         try:
             return _recorded_again(op, append, run, args, attributes)
-        except Exception as error:  # the long way succeeds, or explains
-            pass_on(error)
+        except raised_here(Exception):  # the long way succeeds, or explains
+            pass
     if append is None and recorder is not None:
         return _watched(recorder, op, args, attributes)
     data, bound = op.bind(args, attributes)
@@ -361,7 +364,7 @@ def _remember(
         op.bound.clear()
     try:
         op.bound[_form(args, attributes)] = bound
-    except TypeError:  # a list, say, has no hash
+    except raised_here(TypeError):  # a list, say, has no hash
         pass
 
 
@@ -411,12 +414,6 @@ def _by_size(op: Op, fn: Call, x: Tensor) -> Call:
     return fn if x._array.size < LARGE else op.many[x._kind]
 
 
-def _refit(error: Exception, op: Op, x1: Any, x2: Any, joins: bool) -> Any:
-    """A call of arguments that are not two tensors alike; an error of a handler comes out."""
-    pass_on(error)
-    return _misfit(op, (x1, x2), {}) if joins else NotImplemented
-
-
 def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
     own = own_recorder(args)
@@ -424,7 +421,7 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         return with_recorder(own, op.call, *args, **attributes)
     try:
         data = canonical(op, op._complete(args))
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise error from None  # that the table had no such kind tells nothing
     tensor = next(x for x in data if type(x) is Tensor)
     _learn(op, tensor._kind, [type(x) for x in data if type(x) in SCALARS])
@@ -528,7 +525,7 @@ def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
     try:
         dtype = reduce(promote, map(own_dtype, firm)) if firm else None
         return join_numbers(dtype, single)
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise with_context(error, op, tuple(data)) from None
 
 
@@ -578,7 +575,7 @@ def compute(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     arrays = [x._array if type(x) is Tensor else x for x in data]
     try:
         out = recorder_state()[2](fn, *arrays, **attributes)
-    except Exception as error:
+    except raised_here(Exception) as error:
         out = explain_failure(error, op, data, attributes, fn)
     if isinstance(out, tuple):
         return tuple(_wrapped(part, kind) for part in out)
@@ -618,6 +615,12 @@ def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str,
     finally:
         sys.settrace(hook)
         pauses.clear()
+
+
+def _watched_in_place(recorder: Any, op: Op, args: Any, attributes: Any) -> Any:
+    """The same for an operator that would change its first operand, if that were an array."""
+    recorder.changing(args[0])
+    return _watched(recorder, op, args, attributes)
 
 
 def _hand_over(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
@@ -691,7 +694,7 @@ def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     specs = [_spec(x) for x in data]
     try:
         return op.infer(*specs, **attributes)
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise with_context(error, op, data) from None
 
 
@@ -702,7 +705,7 @@ def check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Non
     try:
         if key in op.passed:
             return
-    except TypeError:  # a graph, say, has no hash
+    except raised_here(TypeError):  # a graph, say, has no hash
         check(op, data, attributes)
         return
     check(op, data, attributes)
@@ -723,7 +726,6 @@ def explain_failure(
     error: Exception, op: Op, data: tuple[Any, ...], attributes: dict[str, Any], fn: Call
 ) -> Any:
     """The result after all, or an error that tells the story of the failed call."""
-    pass_on(error)
     busy = isinstance(error, RuntimeError) and "cannot enter context" in str(error)
     if busy or (isinstance(error, MemoryError) and not isinstance(error, EagerflowError)):
         # Another thread, or a signal handler of this one, is in a kernel with the same runner; or
@@ -731,7 +733,7 @@ def explain_failure(
         arrays = [x._array if type(x) is Tensor else x for x in data]
         try:
             return quietly(fn, *arrays, **attributes)
-        except EagerflowError as found:
+        except raised_here(EagerflowError) as found:
             error = found
     if isinstance(error, EagerflowError):
         raise with_context(error, op, data) from None

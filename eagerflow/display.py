@@ -16,7 +16,7 @@ MAX_ELEMENTS = 100  # elements from which on the middle is left out
 
 def summary(value: Any) -> str:
     """Dtype, shape and device of a tensor in a few letters, or what else ``value`` is."""
-    if hasattr(value, "shape") and hasattr(value, "dtype"):
+    if hasattr(type(value), "shape") and hasattr(type(value), "dtype"):  # its own code may do more
         place = getattr(value, "device", None) if not isinstance(value, np.ndarray) else None
         return str(TensorSpec(value.shape, value.dtype, None, place))
     return f"{type(value).__name__} {short_repr(value)}"

@@ -19,6 +19,7 @@ import ml_dtypes
 import numpy as np
 
 from eagerflow.errors import DTypeError, short_repr
+from eagerflow.handlers import raised_here
 
 DType = np.dtype[Any]
 
@@ -68,7 +69,7 @@ def as_dtype(obj: Any) -> DType:
             return _by_name[obj]
         if isinstance(obj, type | np.dtype):
             return _by_name[np.dtype(obj).name]
-    except (TypeError, KeyError):
+    except raised_here(TypeError, KeyError):
         pass
     raise DTypeError(
         f"{short_repr(obj)} is not a dtype of eagerflow",

@@ -24,6 +24,8 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from eagerflow.handlers import raised_here
+
 
 def in_one_call(calls: Iterable[Callable[[], Any]]) -> bool:
     """Make calls one after the other, until one gives something true: whether one did.
@@ -172,6 +174,6 @@ class OpenFile(ScopeGuard):
             if self._held:
                 close = partial(os.close, self._held[0])
                 in_one_call((self._held.clear, close))
-        except OSError as error:
+        except raised_here(OSError) as error:
             return error
         return None

@@ -60,11 +60,14 @@ class Number(Operators):
     @property
     def value(self) -> Tensor:
         """The number as a tensor of the dtype that it gets where nothing else says one."""
-        wanted = self.dtype
-        if wanted == self.tensor.dtype:
+        if self.dtype == self.tensor.dtype:
             return self.tensor
-        tensor: Tensor = ops["astype"].call(self.tensor, wanted)
-        return tensor
+        return ops["astype"].call(self.tensor, self.dtype)  # type: ignore[no-any-return]
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class of the number that it stands for, which isinstance and ABCs ask for."""
+        return self.python if self.own is None else self.own.type
 
     @property
     def shape(self) -> tuple[()]:

@@ -20,6 +20,7 @@ from eagerflow.devices import Device
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, KeywordError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.records import Frozen, Record, fresh
 from eagerflow.spec import TensorSpec, known_spec
 
@@ -132,7 +133,7 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return index(value)  # NumPy's integers, and integer tensors without axes
     except CaptureError:
         raise  # a value that is not known while tracing says so
-    except TypeError:
+    except raised_here(TypeError):
         pass
     raise DTypeError(
         f"a {cls.__name__} cannot be an attribute" + (" so deep" if depth >= MAX_DEPTH else ""),
@@ -423,6 +424,13 @@ class _Registry(Mapping[str, Op]):
 
     def __getitem__(self, name: str) -> Op:
         return self._ops[name] if name in self._ops else self._loaded(name)[name]
+
+    # A Mapping's own would take the KeyError of a signal handler for that of a missing name.
+    def get(self, name: Any, default: Any = None) -> Any:
+        return (self._ops if name in self._ops else self._loaded(name)).get(name, default)
+
+    def __contains__(self, name: object) -> bool:
+        return self.get(name) is not None
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._loaded())

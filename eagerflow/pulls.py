@@ -19,6 +19,7 @@ from eagerflow.codegen.numpy.tiling import MIN_TILED_ELEMENTS, tiled_together
 from eagerflow.devices import Device, Kind, SymbolicKind
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import CaptureError
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.arithmetic import multiply, multiply_no_nan
@@ -34,7 +35,6 @@ from eagerflow.recorder import (
 )
 from eagerflow.runtime import buffers
 from eagerflow.tensor import Tensor, new_tensor
-from eagerflow.visitors import pass_on
 
 __all__ = [
     "CAREFUL",
@@ -256,8 +256,7 @@ class Pull:
             out = process.run(few, *arrays)
             if self._guards and process.run(_has_nan, out):  # 0 wins over infinity and NaN
                 return None
-        except Exception as error:  # ops explain, or find the memory
-            pass_on(error)
+        except raised_here(Exception):  # ops explain, or find the memory
             return None
         return new_tensor(out, kind)
 
@@ -267,8 +266,7 @@ class Pull:
             return None  # numbers that change with each call
         try:
             found = _kernel(self.partial, self._product, g._kind, entry)
-        except Exception as error:  # as ops it says what is wrong, if anything is
-            pass_on(error)
+        except raised_here(Exception):  # as ops it says what is wrong, if anything is
             found = None
         self._kernels[key] = found
         return found

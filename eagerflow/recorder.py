@@ -138,6 +138,11 @@ class Recorder(ScopeGuard):
         if self.outer:
             self.outer.leave(tensor, how)
 
+    def changing(self, tensor: Any) -> None:
+        """An operator gives another value for this one, which it would change in an array."""
+        if self.outer:
+            self.outer.changing(tensor)
+
     def created(self, what: str) -> None:
         """State was made that lasts: a Variable, the weights of a layer."""
         if self.outer:

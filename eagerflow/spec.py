@@ -9,6 +9,7 @@ from typing import Any
 from eagerflow.dims import Dim, DimLike, Shape, product
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import AxisError, ShapeError, short_repr
+from eagerflow.handlers import raised_here
 
 Array = Any
 """An array of the library that is computed with; its class is known when a program runs."""
@@ -88,7 +89,7 @@ def _dimension(dim: Any) -> DimLike:
         return dim
     try:
         size = index(dim)
-    except TypeError:
+    except raised_here(TypeError):
         raise ShapeError(
             f"{short_repr(dim)} is not a size", expected="integers, or names in a TensorSpec"
         ) from None
@@ -151,7 +152,7 @@ def normalize_axis(axis: Any, rank: int, argument: str = "axis") -> int:
     """``axis`` counted from the front; AxisError where there is no such axis."""
     try:
         number = index(axis)
-    except TypeError:
+    except raised_here(TypeError):
         raise ShapeError(
             f"{short_repr(axis)} is not an axis", argument=argument, expected="an integer"
         ) from None

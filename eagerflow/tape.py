@@ -19,6 +19,7 @@ from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
 from eagerflow.errors import GradientError, ShapeError, printable
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op, custom_op
 from eagerflow.ops.creation.filled import eye, ones, ones_like, zeros, zeros_like
 from eagerflow.ops.elementwise.arithmetic import multiply, negative
@@ -258,7 +259,7 @@ class GradientTape(Recorder):
         if output_gradients is not None:
             try:
                 weights = tree.flatten_up_to(structure, output_gradients)
-            except ValueError as error:
+            except raised_here(ValueError) as error:
                 raise GradientError(
                     f"it has another structure than the target: {error}",
                     argument="output_gradients",
@@ -451,7 +452,7 @@ def pull_back(
                 _apply_rules(grads, entry, g, reached, lost)
             else:
                 _follow_lost(entry, lost, ends)
-        except Exception as error:
+        except raised_here(Exception) as error:
             where = f"while computing the gradient of {op.name}, {provenance.place(entry)}"
             error.add_note(printable(where))
             raise

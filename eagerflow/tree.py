@@ -13,6 +13,8 @@ from functools import lru_cache
 from types import BuiltinFunctionType, MemberDescriptorType
 from typing import Any, NamedTuple
 
+from eagerflow.handlers import suppress
+
 
 class Structure(NamedTuple):
     """The shape of a nest without its leaves; ``None`` as ``container`` marks a leaf."""
@@ -99,10 +101,8 @@ def _state(nest: Any) -> tuple[_Attribute, ...]:
     found = dict(getattr(nest, "__dict__", ()))
     cls: Any = type(nest)
     for name, slot in _slots(cls):
-        try:
+        with suppress(AttributeError):  # it is not set
             found.setdefault(name, slot.__get__(nest))
-        except AttributeError:  # it is not set
-            continue
     return tuple([_Attribute(name, value) for name, value in found.items()])
 
 

@@ -118,8 +118,7 @@ class Variable(Operators):
         """The Tensor held now."""
         recorder = recorder_state()[1]
         if recorder is not None:
-            tensor: Tensor = recorder.read(self)
-            return tensor
+            return recorder.read(self)  # type: ignore[no-any-return]
         while True:  # as in ``current``
             held = self._current
             self._owner = None
@@ -169,8 +168,7 @@ class Variable(Operators):
                 expected=display.summary(self._current),
                 hint=f"value.astype({dtype.name!r})",
             )
-        cast: Tensor = ops["astype"].call(tensor, dtype)
-        return cast
+        return ops["astype"].call(tensor, dtype)  # type: ignore[no-any-return]
 
     def exchange(self, old: Tensor, new: Tensor) -> bool:
         """Hold ``new``, a result of ops, if ``old`` still is held; whether it was."""

@@ -8,22 +8,15 @@ being traced: they get real values, and nothing that they do is recorded or reli
 from __future__ import annotations
 
 import gc
-import inspect
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from types import CodeType, FrameType
 from typing import Any
 
 from eagerflow.guard import ScopeGuard
+from eagerflow.handlers import SIGNALS, code_of, handler_of
 from eagerflow.recorder import Recorder, with_recorder
-
-_SIGNALS = sorted(map(int, signal.valid_signals()))
-# What is inside of ``signal.getsignal``, which turns numbers into names: for each of 64 signals
-# that would take as long as to trace an op.
-_handler_of: Callable[[int], Any] = sys.modules["_signal"].getsignal
 
 
 def _visit(handler: Callable[..., Any], *args: Any) -> Any:
@@ -48,7 +41,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
         """Call handlers by way of ``_visit`` from now on."""
         if threading.current_thread() is not threading.main_thread():
             return  # other threads handle no signals
-        for number, handler in zip(_SIGNALS, map(_handler_of, _SIGNALS), strict=True):
+        for number, handler in zip(SIGNALS, map(handler_of, SIGNALS), strict=True):
             if _is_plain(handler):
                 mine = partial(_visit, handler)
                 _received.add(self)
@@ -58,46 +51,9 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
     def release(self) -> None:
         """Call them as before, but for those that somebody has changed since."""
         for number, (handler, mine) in self._handlers.items():
-            if _handler_of(number) is mine:
+            if handler_of(number) is mine:
                 signal.signal(number, handler)
         _received.discard(self)
-
-
-def pass_on(error: BaseException) -> None:
-    """Raise ``error`` if a signal handler has raised it, so that it is not taken for another's.
-
-    A handler runs on top of any function, and so its error comes out of that one. It is known by
-    its frame, which has been given the frame that it interrupts.
-    """
-    trace = error.__traceback__ and error.__traceback__.tb_next
-    handlers: frozenset[Any] | None = None
-    while trace is not None:
-        frame = trace.tb_frame
-        if handlers is None:
-            handlers = frozenset(map(_code_of, map(_handler_of, _SIGNALS))) - {None}
-        if frame.f_code is _visit.__code__ or frame.f_code in handlers or _interrupts(frame):
-            raise error
-        trace = trace.tb_next
-
-
-def _interrupts(frame: FrameType) -> bool:
-    """Whether a frame has got the one below it as its argument, as handlers of signals do."""
-    code = frame.f_code
-    count = code.co_argcount + bool(code.co_flags & inspect.CO_VARARGS)
-    if frame.f_back is None or not count:
-        return False
-    values = frame.f_locals
-    names = (*code.co_varnames[: code.co_argcount], *_more(code))
-    given = [values.get(name) for name in names]
-    parts = (x if type(x) is tuple else (x,) for x in given)
-    return any(x is frame.f_back for part in parts for x in part)
-
-
-def _more(code: CodeType) -> tuple[str, ...]:
-    """The name of the parameter that takes all further arguments, if there is one."""
-    if not code.co_flags & inspect.CO_VARARGS:
-        return ()
-    return (code.co_varnames[code.co_argcount + code.co_kwonlyargcount],)
 
 
 class Secluded(Recorder):
@@ -125,16 +81,8 @@ _received: set[visited] = set()  # those that have changed how handlers are call
 
 def visitors() -> frozenset[Any]:
     """The code of visitors; empty where there are none, as in most programs."""
-    found = {_code_of(f) for f in gc.callbacks} | ({_visit.__code__} if _received else set())
+    found = {code_of(f) for f in gc.callbacks} | ({_visit.__code__} if _received else set())
     return frozenset(found - {None})
-
-
-def _code_of(callback: Any) -> Any:
-    """The code that runs when somebody's object is called."""
-    if isinstance(callback, partial):
-        return _code_of(callback.func)
-    inner = getattr(callback, "__func__", callback)
-    return getattr(inner, "__code__", None) or getattr(type(inner).__call__, "__code__", None)
 
 
 def came(frame: Any, codes: frozenset[Any], is_end: Callable[[Any], bool]) -> bool:

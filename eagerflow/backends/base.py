@@ -14,6 +14,7 @@ from eagerflow.codegen.numpy.pointwise import whole
 from eagerflow.devices import as_device, current_device, device_of
 from eagerflow.dtypes import COMPLEX, NARROW, DType, bfloat16, float16, float32
 from eagerflow.errors import DeviceError
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 
 if TYPE_CHECKING:  # the machinery of regions is loaded when it is first used
@@ -130,7 +131,7 @@ class Backend:
         if op.ufunc and self.name not in op.overrides:
             try:
                 kernel = attrgetter(op.ufunc)(self.xp)
-            except AttributeError:  # the body of the op does without
+            except raised_here(AttributeError):  # the body of the op does without
                 pass
         if op.family in MOVERS:
             return kernel
@@ -156,7 +157,7 @@ class Backend:
             return None
         try:
             function: Callable[..., Any] = op.direct(self.xp)
-        except AttributeError:  # a speed-up that this library does not offer
+        except raised_here(AttributeError):  # a speed-up that this library does not offer
             return None
         return function
 

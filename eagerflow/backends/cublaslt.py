@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow.extras import load_if_there
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 
 MAX_WORKSPACE_BYTES = 32 << 20  # what NVIDIA's guide names for Hopper
@@ -106,7 +107,7 @@ def cublaslt(cupy: Any) -> CublasLt | None:
     nvmath, blas, bindings = loaded
     try:
         return CublasLt(cupy, bindings, nvmath.CudaDataType, blas.ComputeType)
-    except RuntimeError:  # the package is there, but not what it binds
+    except raised_here(RuntimeError):  # the package is there, but not what it binds
         return None
 
 

@@ -8,9 +8,9 @@ GPU yet.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
+from eagerflow.handlers import suppress
 from eagerflow.runtime.collector import young
 
 

@@ -17,6 +17,7 @@ from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import SAME_BITS
 from eagerflow.dtypes import DType
 from eagerflow.errors import OutOfMemoryError
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.runtime import allocation, buffers
 
@@ -49,11 +50,12 @@ def quietly(f: Callable[..., Any], /, *args: Any, **named: Any) -> Any:
     while True:
         try:
             return run(f, *args, **named)
-        except RuntimeError as error:  # another thread, or this one, is in the context already
+        except raised_here(RuntimeError) as error:
+            # another thread, or this one, is in the context already
             if "cannot enter context" not in str(error) or run is not _shared:
                 raise
             run = quiet_runner()
-        except MemoryError as error:
+        except raised_here(MemoryError) as error:
             if isinstance(error, OutOfMemoryError):
                 raise
             if again:
@@ -114,7 +116,7 @@ class _Numbers(dict[Any, Any]):
             return self._zeros[math.copysign(1.0, number) < 0]
         try:
             made = quietly(np.array, number, self._dtype)
-        except (OverflowError, TypeError, ValueError):
+        except raised_here(OverflowError, TypeError, ValueError):
             return number
         if len(self) < MAX_NUMBERS:
             self[number] = made

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import DType
+from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 
 INT64 = np.iinfo(np.int64)
@@ -111,7 +112,8 @@ class Assumptions:
                         values.append(
                             f(x if i is None else values[i], y if k is None else values[k])
                         )
-            except Exception:  # what Python raises is raised where the user's code does it
+            except raised_here(Exception):
+                # what Python raises is raised where the user's code does it
                 return False
         for at, python, own in self._kinds:
             value = values[at]

@@ -43,10 +43,11 @@ from eagerflow.debugging import nans_are_watched
 from eagerflow.devices import current_device
 from eagerflow.dims import Dim
 from eagerflow.dispatch import own_recorder
-from eagerflow.display import function_name
+from eagerflow.display import function_name, summary
 from eagerflow.errors import ArgumentError, CaptureError, printable, short_repr
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.masks import has_masks, opened
 from eagerflow.number import WIDE
@@ -58,7 +59,7 @@ from eagerflow.runtime.collector import young
 from eagerflow.runtime.machine_code import load_ahead
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, known_masks
-from eagerflow.visitors import pass_on, visited
+from eagerflow.visitors import visited
 
 _NOTHING: dict[str, Any] = {}
 _NONE: set[int] = set()
@@ -76,6 +77,10 @@ class BoundArguments(NamedTuple):
     """Whether numbers are taken for what they are, as no graph for others is right for them."""
 
 
+class NumbersNeededError(Exception):
+    """A trace has failed that is right for no numbers: the very numbers of a call may not fail."""
+
+
 class NoValuesError(Exception):
     """There is nothing to capture: arguments are symbolic tensors, which stand for a model's."""
 
@@ -85,7 +90,7 @@ class Captured:
 
     __slots__ = (
         "assumptions", "graph", "idle", "kept", "known", "ledger", "nest", "numbers", "places",
-        "quick", "replay", "told", "used",
+        "quick", "replay", "told", "updated", "used",
     )  # fmt: skip
 
     def __init__(
@@ -101,6 +106,7 @@ class Captured:
         taps = recorder.taps
         self.graph = graph
         self.assumptions = recorder.assumptions
+        self.updated = recorder.updated  # leaves that are changed in place, and where
         self.numbers = [i for i in places if type(leaves[i]) in NUMBERS]
         self.ledger = ledger
         self.replay = replay
@@ -215,7 +221,7 @@ class Function:
         self._quick.clear()
         try:
             self._signature = inspect.signature(self.python)
-        except (ValueError, TypeError):
+        except raised_here(ValueError, TypeError):
             raise CaptureError(
                 "the arguments of the function are not known",
                 op="ef.function",
@@ -285,8 +291,7 @@ class Function:
             try:  # nothing but tensors, as seen before: no nest is walked
                 key = (current_device(), *[(x._kind, x._array.shape) for x in args])
                 entry = self._quick.get(key)
-            except AttributeError as error:
-                pass_on(error)
+            except raised_here(Exception):  # whatever an object raises for names it does not know
                 entry = None
             if entry is not None and entry.ledger.changed() is None and self._same_defaults():
                 entry.used = True
@@ -325,7 +330,7 @@ class Function:
         if kwargs or not self._fixed or len(args) != len(self._names):
             try:
                 bound = self._signature.bind(*args, **kwargs)
-            except TypeError as error:
+            except raised_here(TypeError) as error:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
@@ -364,11 +369,26 @@ class Function:
 
         Numbers that it would be wrong for are part of the signature of another one.
         """
-        entry = self._found(key, given, reason)
-        if entry.is_right_for(given.leaves):
-            return entry
-        given = given._replace(literal=True)
-        return self._found(self._key(given), given, "numbers beyond the range of the other graph")
+        try:
+            entry = self._found(key, given, reason)
+            is_right = entry.is_right_for(given.leaves)
+        except NumbersNeededError:
+            is_right = False
+        if not is_right:
+            given = given._replace(literal=True)
+            reason = "numbers that the other graph is not right for"
+            entry = self._found(self._key(given), given, reason)
+        for i, place in entry.updated.items():
+            if isinstance(given.leaves[i], np.ndarray):
+                raise CaptureError(
+                    "the function itself changes an array among its arguments",
+                    op=self._name(),
+                    at=place,
+                    received=summary(given.leaves[i]),
+                    expected="arguments that stay as they are, as in replayed calls",
+                    hint="x = x + 1 in place of x += 1, or ef.tensor(array) as the argument",
+                )
+        return entry
 
     def _found(self, key: Any, given: BoundArguments, reason: str | None) -> Captured:
         entries, leaves = self._entries, given.leaves
@@ -400,7 +420,7 @@ class Function:
                 continue
             try:
                 held = weakref.ref(x, gone)
-            except TypeError:  # then it is held, and nothing can come in its place
+            except raised_here(TypeError):  # then it is held, and nothing can come in its place
                 held = x
             else:
                 entry.ledger.hold_weakly(x)
@@ -534,14 +554,23 @@ class Function:
         own = tree.unflatten(structure, made)
         as_given = tree.flatten(own)
         monitor = Monitor(self.python)
+        monitor.updates = recorder.updates
+        recorder.updates.caller = Function._run.__code__
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = monitor.abandon
         with young(), visited():
-            with monitor, recorder, located():
-                result = self.python(*own[0], **own[1])
-                for variable in recorder.taped.values():  # tapes watch those that are trained
-                    monitor.rely(f"{variable.name}.trainable", variable, "trainable")
+            try:
+                with monitor, recorder, located():
+                    result = self.python(*own[0], **own[1])
+                    for variable in recorder.taped.values():  # tapes watch those that are trained
+                        monitor.rely(f"{variable.name}.trainable", variable, "trainable")
+            except raised_here(Exception):
+                if recorder.assumptions.is_never_true and not given.literal:
+                    raise NumbersNeededError from None  # they may lead elsewhere
+                raise
             self._refuse_changed_arguments(own, as_given, monitor)
+            found = [(i, recorder.updates.place(x)) for i, x in enumerate(made)]
+            recorder.updated = {i: place for i, place in found if place is not None}
             graph = recorder.finish(Values(inputs), opened(result), structure)
             ledger = monitor.ledger()
             recorder.on_created = None

@@ -20,11 +20,11 @@ from eagerflow.dtypes import NARROW, STANDARD, DType
 from eagerflow.errors import CaptureError, EagerflowError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
-from eagerflow.visitors import pass_on
 
 _DTYPES = {dtype.name: dtype for dtype in STANDARD}
 
@@ -86,8 +86,7 @@ def consists_of(node: Node) -> Graph:
             made = _OPS.body(node.op, dtype)(*args, **node.attributes)
         except EagerflowError:
             raise
-        except Exception as error:
-            pass_on(error)
+        except raised_here(Exception) as error:
             raise CaptureError(f"its body needs arrays: {error}", op=node.op.name) from error
         return tuple(made) if isinstance(made, list) else made
 

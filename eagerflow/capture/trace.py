@@ -25,6 +25,7 @@ from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.lookup import FOREIGN, USER, origins
 from eagerflow.capture.leaks import refuse_leaks
 from eagerflow.capture.taps import Taps
+from eagerflow.capture.updates import Updates
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, as_device, current_device, scoped_device
 from eagerflow.dims import Dim
@@ -38,6 +39,7 @@ from eagerflow.graph.ir import Cell, Node, Value, Values, place_of
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import needed
+from eagerflow.handlers import raised_here
 from eagerflow.masks import Masked, are_masks, opened
 from eagerflow.number import WIDE, Number
 from eagerflow.op import Op, ops
@@ -141,6 +143,8 @@ class Trace(Secluded):
         self.adopted: set[Value] = set()  # values of the graph that this trace goes on from
         self.taps = Taps()
         self.assumptions = Assumptions()
+        self.updates = Updates()
+        self.updated: dict[int, str] = {}  # arguments that were changed in place, and where
         self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
         self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
@@ -280,6 +284,10 @@ class Trace(Secluded):
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
         named = {f"{name}/{label}".rstrip("/"): self.value_of(x) for label, x in tensors.items()}
         self.taps.note(sink, named)
+
+    def changing(self, tensor: Any) -> None:
+        if type(tensor) is Tensor and getattr(tensor._array, "owner", None) is self:
+            self.updates.note(tensor._array, _here(3))
 
     def leave(self, tensor: Any, how: str) -> None:
         """Only what is known leaves while tracing: constants do no harm."""
@@ -462,7 +470,7 @@ def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
     """A name for each positional argument."""
     try:
         parameters = list(inspect.signature(f).parameters.values())
-    except (ValueError, TypeError):
+    except raised_here(ValueError, TypeError):
         parameters = []
     names = []
     for i in range(len(args)):

@@ -37,6 +37,7 @@ from eagerflow.dispatch import user_frame
 from eagerflow.errors import SessionError, TaskLostError
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
+from eagerflow.handlers import raised_here
 from eagerflow.variable import Variable, assign_together
 
 __all__ = ["BackedStep", "BackupWorkers"]
@@ -185,7 +186,7 @@ class _Try:
             return
         try:
             outputs = part.run(inputs)
-        except Exception as error:
+        except raised_here(Exception) as error:
             self._failed(worker, error)
             return
         with self._changed:

@@ -12,7 +12,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from statistics import median
@@ -31,6 +30,7 @@ from eagerflow.cluster.status import TaskStatus
 from eagerflow.cluster.variables import Held, HeldVariables, by_task
 from eagerflow.devices import Device, add_task, as_device, remove_task
 from eagerflow.errors import SessionError, TaskLostError
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.runtime import threads
 from eagerflow.runtime.channel import as_error
 from eagerflow.settings import switched_off
@@ -137,7 +137,7 @@ class Client:
     def _make(self, call: Callable[[], None]) -> None:
         try:
             call()
-        except Exception:
+        except raised_here(Exception):
             _log.exception("a call of the cluster failed")
 
     def _make_rest(self) -> None:
@@ -275,7 +275,7 @@ class Client:
             raise self._loss(task)
         try:
             task.connection.send(message, arrays)
-        except EOFError:
+        except raised_here(EOFError):
             raise self._loss(task) from None
 
     # Questions ---------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ class Client:
                 self._begin_part(job, part)
             if not job.parts:
                 self._settle(job)
-        except Exception as error:
+        except raised_here(Exception) as error:
             self._fail(job, error)
 
     def _begin_copies(self, job: Job) -> None:
@@ -616,7 +616,7 @@ class Client:
             message = {"do": what, "variables": [key for _, _, key in own]}
             try:
                 _, arrays = self.ask(self.tasks[name], message, seconds=seconds)
-            except (KeyError, TaskLostError, TimeoutError) as error:
+            except raised_here(KeyError, TaskLostError, TimeoutError) as error:
                 problem = problem or error
                 continue
             self.wait(partial(_use, use, own, [x.copy() for x in arrays]))
@@ -644,7 +644,7 @@ class Client:
         connection = task.connection
         try:
             answer, _ = self.ask(task, {"do": "status"}, seconds=STATUS_SECONDS)
-        except (TaskLostError, TimeoutError):
+        except raised_here(TaskLostError, TimeoutError):
             return TaskStatus(*facts)
         assert connection is not None
         return TaskStatus(

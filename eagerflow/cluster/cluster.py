@@ -26,6 +26,7 @@ from eagerflow.devices import devices as devices_here
 from eagerflow.errors import ArgumentError, PlacementError, SessionError, TaskLostError
 from eagerflow.graph.graph import Graph
 from eagerflow.guard import ScopeGuard
+from eagerflow.handlers import raised_here
 from eagerflow.variable import Variable
 
 __all__ = ["Cluster", "in_cluster"]
@@ -160,7 +161,7 @@ class Cluster(ScopeGuard):
             if client is not None:
                 client.finish_snapshots(LEAVE_SECONDS)
                 client.pull(seconds=LEAVE_SECONDS)
-        except (SessionError, TimeoutError) as error:
+        except raised_here(SessionError, TimeoutError) as error:
             problem = error
         finally:
             if client is not None:
@@ -205,7 +206,7 @@ class Cluster(ScopeGuard):
             try:
                 client.join(task, hosts.start(task))
                 return
-            except (EOFError, TaskLostError, TimeoutError) as error:
+            except raised_here(EOFError, TaskLostError, TimeoutError) as error:
                 # A process that has lost its client takes no other one, and ends soon.
                 if not task.lives or self._closing or time.monotonic() > end:
                     words = f"{task.name} has not started: {error}"
@@ -225,7 +226,7 @@ class Cluster(ScopeGuard):
             if task.hangs and self._hosts is not None:
                 self._hosts.kill(task)
             self._start_one(task)
-        except Exception:
+        except raised_here(Exception):
             if not self._closing:
                 _log.exception("%s has not come back", task.name)
 
@@ -333,7 +334,7 @@ class Cluster(ScopeGuard):
         try:
             left = max(end - time.monotonic(), 0.2)
             self.client.ask(task, {"do": "ping"}, seconds=left)
-        except (TaskLostError, TimeoutError):
+        except raised_here(TaskLostError, TimeoutError):
             return False
         return task.state == READY
 

@@ -18,10 +18,10 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any
 
 from eagerflow.dtypes import as_dtype
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.runtime import shared_memory
 from eagerflow.runtime.channel import Channel
 
@@ -125,9 +125,9 @@ class Connection:
                 else:
                     self._asked = None
                 del message, arrays  # the next one may be long in coming
-        except (EOFError, OSError):
+        except raised_here(EOFError, OSError):
             pass
-        except Exception:  # what came has another form than it should
+        except raised_here(Exception):  # what came has another form than it should
             _log.exception("the connection with %s ends", self.peer)
         finally:
             self.is_open = False
@@ -162,7 +162,7 @@ class Connection:
                     return False
             self._asked = now
             self.channel.send({_SIGN: _ASK})
-        except (EOFError, OSError, ValueError):
+        except raised_here(EOFError, OSError, ValueError):
             pass  # it has ended, which its thread notices
         finally:
             self._sending.release()
@@ -233,7 +233,7 @@ def machine_name() -> str:
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return f"{file.read().strip()} {os.stat('/proc/self/ns/net').st_ino}"
-    except OSError:
+    except raised_here(OSError):
         return f"{socket.gethostname()} {os.getppid()}"
 
 
@@ -277,7 +277,7 @@ class Listener:
             found.settimeout(GREETING_SECONDS)
             name = _accepted(channel, self._token)
             _prepare(found, near)
-        except (EOFError, OSError):
+        except raised_here(EOFError, OSError):
             channel.close()
             return
         finally:
@@ -316,13 +316,13 @@ def connect(address: dict[str, Any], token: bytes, name: str, peer: str) -> Conn
         else:
             place = address["host"], address["port"]
             found = socket.create_connection(place, GREETING_SECONDS)
-    except (OSError, KeyError):
+    except raised_here(OSError, KeyError):
         raise EOFError(f"{peer} cannot be reached") from None
     channel = Channel(found)
     try:
         _introduced(channel, token, name)
         _prepare(found, near)
-    except (EOFError, OSError):
+    except raised_here(EOFError, OSError):
         channel.close()
         raise EOFError(f"{peer} cannot be reached") from None
     return Connection(channel, peer, near)

@@ -29,7 +29,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -37,6 +36,7 @@ from eagerflow.cluster.connections import Connection
 from eagerflow.devices import Device, as_device
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError, TaskLostError
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.settings import set_unless_said, switched_off
 
 __all__ = ["SETTING", "Facts", "Lanes", "OnLane", "refused"]
@@ -120,9 +120,9 @@ class _End:
                 self._carry(end, self._taken())
         except _LaneClosedError:
             pass
-        except EOFError:
+        except raised_here(EOFError):
             self._lost(self.link)
-        except Exception as error:  # of the library, or no memory
+        except raised_here(Exception) as error:  # of the library, or no memory
             _log.debug("a lane has failed", exc_info=True)
             self._failed(self, f"{type(error).__name__}: {error}")
         finally:

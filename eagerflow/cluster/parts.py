@@ -25,6 +25,7 @@ from eagerflow.devices import Device, as_device
 from eagerflow.dtypes import as_dtype
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.ir import Value
+from eagerflow.handlers import raised_here
 from eagerflow.op import Missing
 from eagerflow.runtime import shared_memory
 
@@ -439,7 +440,7 @@ def _publish_and_send(
         if position in places and all(i in made for i in places):
             try:
                 _send(one, (run, *[made[i] for i in places]))
-            except Exception as error:
+            except raised_here(Exception) as error:
                 failed.append(error)
     publish(position, array)
 

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from eagerflow.cluster.connections import Connection
 from eagerflow.errors import TaskLostError
+from eagerflow.handlers import raised_here
 from eagerflow.runtime.channel import as_error
 
 __all__ = ["Question", "Questions"]
@@ -29,7 +30,7 @@ class Question:
         """Send it; for the thread that sends all messages."""
         try:
             self._connection.send(message | {"ask": self.number}, arrays)
-        except EOFError:
+        except raised_here(EOFError):
             self.put(TaskLostError(f"{self._connection.peer} has gone"))
 
     def put(self, found: Answer | Exception) -> None:

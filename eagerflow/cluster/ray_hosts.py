@@ -11,7 +11,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from eagerflow.cluster.client import RemoteTask
 from eagerflow.cluster.server import TaskServer
 from eagerflow.devices import HOST_TYPE
 from eagerflow.errors import SessionError
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.runtime.ray_library import (
     address_of,
     begin_ray,
@@ -127,7 +128,7 @@ class RayHosts:
                 try:
                     self._ray.init(**options)
                     return
-                except Exception as error:  # of no class of Ray's own
+                except raised_here(Exception) as error:  # of no class of Ray's own
                     self._ray.shutdown()
                     if not left:
                         raise self._refusal(error) from None

@@ -13,7 +13,7 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from eagerflow.cluster.transport import Transport
 from eagerflow.cluster.transport_timing import lane_round_trips, round_trips
 from eagerflow.devices import Device, add_task, as_device, device_of, remove_task
 from eagerflow.errors import FileFormatError, SessionError
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.nn import shards
 from eagerflow.plan.part_writes import PartWrite, copied, written
 from eagerflow.recorder import with_recorder
@@ -214,7 +215,7 @@ class TaskServer:
         """Answer a question with what a call gives, now or later, or with its error."""
         try:
             answer = with_recorder(None, call)
-        except Exception as error:
+        except raised_here(Exception) as error:
             _log.debug("a message could not be handled", exc_info=True)
             answer = {"error": self._told(error)}, ()
         if callable(answer):
@@ -237,7 +238,7 @@ class TaskServer:
         try:
             if self._client is not None:
                 self._client.send(message, arrays)
-        except EOFError:
+        except raised_here(EOFError):
             pass  # the client has gone, which its connection's thread notices
 
     def _cut(self, peer: str, fate: str) -> None:
@@ -289,7 +290,7 @@ class TaskServer:
         """Load a part, and begin the runs that wait for it; if it fails, each of them says why."""
         try:
             part: LoadedPart | Exception = load(text, arrays, self.transport.is_near)
-        except Exception as error:
+        except raised_here(Exception) as error:
             part = error
         with self._lock:
             waiting = self._parts.get(number)
@@ -374,7 +375,7 @@ class TaskServer:
                 if isinstance(part, list):
                     part.append(begin)
                     return
-        except Exception as error:
+        except raised_here(Exception) as error:
             self._run_failed(number, error)
             return
         begin(part)
@@ -387,7 +388,7 @@ class TaskServer:
                 raise part
             arrays = [*given, *part.constants]
             run = TaskRun(part, number, arrays, self.transport, self._finished, copied)
-        except Exception as error:
+        except raised_here(Exception) as error:
             self._run_failed(number, error)
             return
         with self._lock:
@@ -412,7 +413,7 @@ class TaskServer:
             found = [run.values[x] for x in (*part.finals, *part.assigned)]
             try:
                 run.send_copies()
-            except Exception as problem:  # whoever keeps them has gone
+            except raised_here(Exception) as problem:  # whoever keeps them has gone
                 error = problem
         count = len(part.finals)
         with self._lock:
@@ -438,7 +439,7 @@ class TaskServer:
         staged = self._staged.pop(message["run"])
         try:
             new = written(staged)
-        except MemoryError:
+        except raised_here(MemoryError):
             self.close()
             raise
         self.variables.update(zip(message["variables"], new, strict=True))
@@ -447,7 +448,7 @@ class TaskServer:
         """The same of copies: a task that cannot have those that its client counts on ends."""
         try:
             self.copies.commit(message, arrays)
-        except Exception:
+        except raised_here(Exception):
             self.close()
             raise
 

@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.questions import Question
 from eagerflow.cluster.shadows import Whole
+from eagerflow.handlers import raised_here
 from eagerflow.nn import state
 from eagerflow.nn.files import Seal
 from eagerflow.nn.shards import ShardFile
@@ -159,13 +160,13 @@ class Snapshot:
             try:
                 _, arrays = question.answer(FETCH_SECONDS)
                 self._values.update(zip(variables, [x.copy() for x in arrays], strict=True))
-            except Exception as error:
+            except raised_here(Exception) as error:
                 problem = problem or error
         for file, (question, task) in self._written.items():
             try:
                 seal = question.answer()[0]["seal"]
                 shards.append(ShardFile(file, task, Seal(*seal)))
-            except Exception as error:
+            except raised_here(Exception) as error:
                 problem = problem or error
         if problem is not None:
             raise problem

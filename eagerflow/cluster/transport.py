@@ -17,6 +17,7 @@ from eagerflow.cluster.connections import Connection, connect, is_near
 from eagerflow.cluster.lanes import Lanes, OnLane
 from eagerflow.devices import Device
 from eagerflow.errors import TaskLostError
+from eagerflow.handlers import raised_here
 
 __all__ = ["Key", "Transport"]
 
@@ -72,7 +73,7 @@ class Transport:
             arrays = [x for x in arrays if not isinstance(x, OnLane)]
         try:
             link.send(message, arrays)
-        except EOFError:
+        except raised_here(EOFError):
             raise self._gone(peer) from None
 
     def is_near(self, peer: str) -> bool:
@@ -88,7 +89,7 @@ class Transport:
     def _reached(self, peer: str) -> Connection:
         try:
             return self._link(peer)
-        except (EOFError, KeyError):
+        except raised_here(EOFError, KeyError):
             raise self._gone(peer) from None
 
     def _gone(self, peer: str) -> TaskLostError:

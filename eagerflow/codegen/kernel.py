@@ -20,6 +20,7 @@ from eagerflow.codegen.numpy import tiles
 from eagerflow.codegen.region import Input, Output, Region
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DeviceError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.runtime import machine_code
 from eagerflow.runtime.buffers import empty
 
@@ -100,7 +101,7 @@ def _prepared(
             None if sizes is None else tuple(sizes.items()),
         )
         found = table.get(key)
-    except AttributeError:  # not arrays: the checks say so
+    except raised_here(AttributeError):  # not arrays: the checks say so
         key, found = None, None
     if found is None:
         chosen = way or ways()[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 from collections.abc import Sequence
@@ -10,6 +9,7 @@ from typing import Any, NoReturn
 
 from eagerflow.errors import FileFormatError, short_repr
 from eagerflow.guard import OpenFile, ScopeGuard
+from eagerflow.handlers import raised_here, suppress
 
 try:
     import fcntl
@@ -25,7 +25,7 @@ def as_path(path: Any) -> str:
     """The text of a path; FileFormatError for what cannot be one."""
     try:
         name = os.fsdecode(path)
-    except TypeError:
+    except raised_here(TypeError):
         name = ""
     if not name or "\0" in name:
         raise FileFormatError(
@@ -69,7 +69,7 @@ def write_whole(path: str | os.PathLike[str], parts: Sequence[Any]) -> None:
             if not _replace(_Nameless, place.fd, target, parts, mode):
                 _replace(_Temporary, place.fd, target, parts, mode)
             os.fsync(place.fd)  # so that the new name lasts
-    except OSError as error:
+    except raised_here(OSError) as error:
         refuse(error, "written", name)
 
 
@@ -77,7 +77,7 @@ def _mode_before(target: str) -> int | None:
     """The permissions of the file that is to be replaced; None where there is none."""
     try:
         found = os.stat(target).st_mode
-    except FileNotFoundError:
+    except raised_here(FileNotFoundError):
         return None
     if stat.S_ISDIR(found):
         raise IsADirectoryError(0, "it is a folder")
@@ -124,7 +124,7 @@ class _Temporary(ScopeGuard):
         """Lock the file; False if another process has removed it in the moment before."""
         try:
             _lock(self.descriptor, wait=True)
-        except OSError:  # some file systems have no locks; nothing is removed there
+        except raised_here(OSError):  # some file systems have no locks; nothing is removed there
             return True
         return not self.name or os.name == "nt" or os.fstat(self.descriptor).st_nlink > 0
 
@@ -144,7 +144,7 @@ class _Temporary(ScopeGuard):
         """Let go of the file, and of its temporary name."""
         problem = self._file.release()
         if self.name:
-            with contextlib.suppress(OSError):  # gone, or not made
+            with suppress(OSError):  # gone, or not made
                 os.unlink(self.name)
         return problem
 
@@ -161,7 +161,7 @@ class _Nameless(_Temporary):
         """Make the file."""
         try:
             super().acquire()
-        except OSError:
+        except raised_here(OSError):
             raise _NotHereError from None
 
     def take_name(self, target: str) -> None:
@@ -171,7 +171,7 @@ class _Nameless(_Temporary):
             # With a folder of the source, and only then, links in /proc are followed.
             source = f"/proc/self/fd/{self.descriptor}"
             os.link(source, self.name, src_dir_fd=self.place, follow_symlinks=True)
-        except OSError:
+        except raised_here(OSError):
             raise _NotHereError from None
         super().take_name(target)
 
@@ -200,11 +200,11 @@ def _replace(
 def remove_leftovers(folder: str) -> None:
     """Delete temporary files of processes that were killed at the wrong moment."""
     found = []
-    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+    with suppress(OSError), os.scandir(folder) as entries:
         found = [e.path for e in entries if e.name.startswith(_PREFIX) and e.name.endswith(_SUFFIX)]
     for path in found:
         # In use, or gone already.
-        with contextlib.suppress(OSError), OpenFile(path, os.O_RDONLY | _CAREFUL) as file:
+        with suppress(OSError), OpenFile(path, os.O_RDONLY | _CAREFUL) as file:
             _lock(file.fd)
             os.unlink(path)
 

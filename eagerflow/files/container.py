@@ -20,6 +20,7 @@ import numpy as np
 
 from eagerflow.dtypes import DType, as_dtype
 from eagerflow.errors import EagerflowError, FileFormatError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.spec import as_shape
 
 MAX_HEADER = 100_000_000  # bytes; the library sets the same limit
@@ -155,7 +156,7 @@ def parse(size: int, read: Callable[[int, int], bytes | bytearray]) -> Container
         fail("the header is too large for one with letters beyond ASCII")
     try:
         text = words.decode()
-    except UnicodeDecodeError as error:
+    except raised_here(UnicodeDecodeError) as error:
         fail(f"the header is not UTF-8: {error.reason} at byte {error.start}")
     del words
     texts, places = _Header(text).parse()
@@ -239,7 +240,7 @@ class _Header:
         self.at = match.end()
         try:
             found = loads(match[0])
-        except (ValueError, RecursionError) as error:
+        except raised_here(ValueError, RecursionError) as error:
             fail(f"the entry of tensor {short_repr(name)} is not JSON: {short_repr(error)}")
         if found.keys() != set(_ENTRY_FIELDS):
             fail(
@@ -311,7 +312,7 @@ def _checked_place(name: str, found: dict[str, Any]) -> Place:
         fail(f"tensor {short_repr(name)} has sizes or offsets that are none")
     try:
         shape: Any = as_shape(sizes)
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         fail(f"tensor {short_repr(name)}: {error.problem}")
     start, stop = ends
     size = prod(shape) * dtype.itemsize

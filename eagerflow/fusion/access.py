@@ -10,6 +10,7 @@ from eagerflow.codegen.region import MEMORY_TYPES
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
 from eagerflow.graph.ir import Node, Value
+from eagerflow.handlers import raised_here
 from eagerflow.op import Missing, Op
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.draws import random_keep
@@ -128,7 +129,7 @@ def _of_rows(node: Node, rule: Rows) -> AccessMap | None:
     shape = first.shape
     try:
         axes = normalize_axes(node.attributes.get("axis"), len(shape))
-    except EagerflowError:
+    except raised_here(EagerflowError):
         return None
     if list(axes) != sorted(axes):
         return None  # parameters would have their axes in another order

@@ -18,6 +18,7 @@ from eagerflow.fusion.labels import UNSIGNED, has_others, refuse_labels
 from eagerflow.fusion.lowering import ReducedAxes, emit, memory_type
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import needed
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.draws import random_keep
 from eagerflow.ops.nn.losses import (
     sparse_softmax_cross_entropy,
@@ -420,5 +421,5 @@ def _count_alone(node: Node, access: AccessMap, uniform: dict[Value, Number]) ->
         for value in node.outputs:
             writer.output(value)
         return len(writer.builder.region().body)
-    except (EagerflowError, AttributeError):
+    except raised_here(EagerflowError, AttributeError):
         return None

@@ -14,10 +14,10 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.graph.text import type_text
 from eagerflow.graph.walk import named_bodies, returned
+from eagerflow.handlers import raised_here
 from eagerflow.op import MAX_DEPTH, REQUIRED, Op, ops
 from eagerflow.ops.attributes import unfit
 from eagerflow.spec import TensorSpec
-from eagerflow.visitors import pass_on
 
 _SCALARS = frozenset({bool, int, float, complex})
 _ATTRIBUTES = _SCALARS | {str, type(None), type(Ellipsis), Dim}
@@ -277,7 +277,7 @@ class _Check:
         specs = [x.spec if type(x) is Value else x for x in node.inputs]
         try:
             found = op.infer(*specs, **node.attributes)
-        except EagerflowError as error:
+        except raised_here(EagerflowError) as error:
             self.fail(
                 f"the op refuses its inputs: {error.problem}",
                 node,
@@ -285,8 +285,7 @@ class _Check:
                 expected=error.expected,
                 hint=error.hint,
             )
-        except Exception as error:  # attributes from a file may be of any kind
-            pass_on(error)
+        except raised_here(Exception) as error:  # attributes from a file may be of any kind
             self.fail(
                 f"the op cannot take its inputs and attributes: {short_repr(error)}",
                 node,

@@ -17,8 +17,8 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import aligned_columns, bytes_text, line_name
 from eagerflow.graph.walk import bodies_of, inside_out
+from eagerflow.handlers import raised_here
 from eagerflow.op import Cost, spec_of
-from eagerflow.visitors import pass_on
 
 _MAX_SHOWN_ROWS = 20  # of the table
 _PROBE_SIZES = (1_009, 2_003)  # stand for named sizes where these have to be compared
@@ -234,8 +234,7 @@ def _cost(node: Node) -> Cost:
 def _attempt(node: Node, replace: Callable[[Dim], Any] | None) -> Cost | None:
     try:
         return stated_cost(node, replace)
-    except Exception as error:  # a rule that compares sizes, or wants numbers
-        pass_on(error)
+    except raised_here(Exception):  # a rule that compares sizes, or wants numbers
         return None
 
 

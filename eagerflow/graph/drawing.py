@@ -21,6 +21,7 @@ from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.picture import KINDS, Picture
 from eagerflow.graph.text import constant_text, line_text, short_name, type_text
 from eagerflow.graph.walk import named_bodies, named_inputs, named_outputs
+from eagerflow.handlers import raised_here
 
 _TIMEOUT_SECONDS = 20  # of the program of Graphviz
 _DOTS_PER_INCH = 200
@@ -159,7 +160,7 @@ def _graphviz(dot: str, kind: str) -> bytes | None:
             capture_output=True,
             timeout=_TIMEOUT_SECONDS,
         )
-    except (OSError, subprocess.SubprocessError):
+    except raised_here(OSError, subprocess.SubprocessError):
         return None
     return done.stdout if done.returncode == 0 and done.stdout else None
 

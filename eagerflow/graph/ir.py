@@ -164,8 +164,7 @@ class Node:
 def source_of(origin: Any) -> Source:
     """The Source that an origin is, or that a code object and an instruction in it stand for."""
     if isinstance(origin[0], str):
-        place: Source = origin
-        return place
+        return origin  # type: ignore[no-any-return]
     code, instruction = origin
     for start, end, line in code.co_lines():
         if start <= instruction < end and line is not None:

@@ -8,6 +8,7 @@ from operator import index
 from typing import Annotated, Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.handlers import raised_here
 
 __all__ = [
     "Count",
@@ -53,7 +54,7 @@ def is_count(value: Any, least: int = 1) -> bool:
     """
     try:
         return not isinstance(value, bool) and index(value) >= least
-    except TypeError:
+    except raised_here(TypeError):
         return False
 
 

@@ -11,6 +11,7 @@ from eagerflow import tree
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest, is_count, require
 from eagerflow.nn.nests import only_numbers
 from eagerflow.ops import random
@@ -70,7 +71,7 @@ class Source:
                 self._rest = self.once(shuffle)
                 try:
                     batch = next(self._rest)
-                except (ShapeError, StopIteration) as error:
+                except raised_here(ShapeError, StopIteration) as error:
                     self._rest = None
                     if not done and isinstance(error, ShapeError):
                         raise

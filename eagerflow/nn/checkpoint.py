@@ -8,12 +8,12 @@ import re
 import threading
 import warnings
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, FileFormatError, printable
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.nn import files, shards, state
 from eagerflow.nn.arguments import is_count, require, require_strategy
 from eagerflow.nn.saving import read_facts, write_state
@@ -122,7 +122,7 @@ class Checkpoint:
         self._writing: _Writing | None = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
+        except raised_here(OSError) as error:
             raise FileFormatError(
                 f"the folder cannot be made: {error.strerror}",
                 op="Checkpoint",
@@ -258,7 +258,7 @@ class Checkpoint:
                 facts = files.loads(found.texts.get("progress", ""))
                 made = Progress(path, int(facts["step"]), facts["epoch"], facts.get("batch"))
                 position = files.loads(found.texts.get("loader", "null"))
-            except (FileFormatError, TypeError, KeyError) as error:
+            except raised_here(FileFormatError, TypeError, KeyError) as error:
                 warnings.warn(f"{printable(str(path))} is passed over: {error}", stacklevel=2)
                 continue
             if loader is not None and position is None:

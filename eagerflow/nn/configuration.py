@@ -26,6 +26,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.nn.configured import Unsaved, find, with_custom_objects
 from eagerflow.nn.layer import Layer, layer_classes
 from eagerflow.variable import Variable
@@ -140,7 +141,7 @@ def model_from_json(text: str, custom_objects: CustomObjects = None) -> Any:
     """
     try:
         config = json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
+    except raised_here(TypeError, ValueError, RecursionError) as error:
         raise ArgumentError(
             f"the text is no JSON: {error}", op="model_from_json", expected="what to_json gives"
         ) from None

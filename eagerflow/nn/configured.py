@@ -28,6 +28,7 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError, KeywordError, short_repr
 from eagerflow.guard import call_with
+from eagerflow.handlers import raised_here
 from eagerflow.op import LateSignature
 
 __all__ = [
@@ -151,7 +152,7 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
         signature, own, checks = facts()
         try:
             given = _by_name(signature, self, *args, **kwargs)
-        except TypeError as error:
+        except raised_here(TypeError) as error:
             raise _refusal(type(self).__name__, signature, kwargs, error) from None
         super(cls, self).__init__(**{key: given[key] for key in given if key not in own})
         for name, check in checks.items():
@@ -252,7 +253,7 @@ class Configured:
         made = super().__new__(cls)
         try:
             config = _by_name(inspect.signature(cls.__init__), made, *args, **kwargs)
-        except TypeError:
+        except raised_here(TypeError):
             return made  # __init__ is about to raise the same
         object.__setattr__(made, "_config", Untracked(config))
         return made

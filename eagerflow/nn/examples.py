@@ -12,6 +12,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, ShapeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.tensor import Operators
 
@@ -125,7 +126,7 @@ class Function:
         self.call = call
         try:
             self.takes_rng = "rng" in inspect.signature(call).parameters
-        except (TypeError, ValueError):  # some functions in C do not tell
+        except raised_here(TypeError, ValueError):  # some functions in C do not tell
             self.takes_rng = False
 
     def __call__(self, nest: Nest, *key: int) -> Any:
@@ -148,7 +149,8 @@ class Making:
     def __call__(self, job: Job) -> Any:
         try:
             return tree.map_leaves(_plain, self._made(job))
-        except StopIteration as error:  # which would end the loop of who takes the batch
+        except raised_here(StopIteration) as error:
+            # which would end the loop of who takes the batch
             raise RuntimeError("StopIteration in the middle of the data") from error
 
     def _made(self, job: Job) -> Any:
@@ -184,7 +186,7 @@ def _stack(examples: Sequence[Any]) -> Any:
     leaves, structure = tree.flatten(examples[0])
     try:
         rows = [leaves, *(tree.flatten_up_to(structure, x) for x in examples[1:])]
-    except (ValueError, TypeError) as error:
+    except raised_here(ValueError, TypeError) as error:
         raise ShapeError(f"the examples are not alike: {error}", op="Loader") from None
     names = tree.paths(structure)
     return tree.unflatten(

@@ -19,6 +19,7 @@ from eagerflow.errors import FileFormatError
 from eagerflow.files import container
 from eagerflow.files.atomic import as_path, refuse, write_whole
 from eagerflow.guard import OpenFile
+from eagerflow.handlers import raised_here
 
 __all__ = ["Contents", "Seal", "loads", "read", "write", "write_sealed"]
 
@@ -92,7 +93,7 @@ def read(path: Any, op: str, seal: Seal | None = None) -> Contents:
         _tell(error, op, path)
         error.hint = error.hint or _OTHERS.get(os.path.splitext(str(path))[1])
         raise
-    except OSError as error:
+    except raised_here(OSError) as error:
         refuse(error, "read", str(path))
 
 
@@ -100,7 +101,7 @@ def loads(text: str) -> Any:
     """What a JSON text from a file says; FileFormatError where it is none."""
     try:
         return container.loads(text)
-    except (ValueError, RecursionError) as error:
+    except raised_here(ValueError, RecursionError) as error:
         raise FileFormatError(f"the text in the file is no JSON: {error}") from None
 
 

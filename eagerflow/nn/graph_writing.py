@@ -13,6 +13,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.plain import encode_plain
+from eagerflow.handlers import raised_here
 from eagerflow.nn.configuration import described
 from eagerflow.nn.layer_graph import layer_of
 from eagerflow.op import ops
@@ -144,7 +145,7 @@ def _plain(value: Any, model: str) -> Any:
         return {"dict": _plain_items(value, model)}
     try:
         return encode_plain(value, _no_number)
-    except FileFormatError:
+    except raised_here(FileFormatError):
         what = f"a {type(value).__name__} among the arguments of a call"
         raise _refusal(what, model) from None
 

@@ -17,6 +17,7 @@ from eagerflow.devices import Kind
 from eagerflow.dtypes import is_floating
 from eagerflow.errors import ArgumentError, EagerflowError, ShapeError
 from eagerflow.guard import call_with
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.base_layer import BaseLayer, is_ours
 from eagerflow.nn.configured import Untracked
@@ -130,7 +131,7 @@ class Layer(BaseLayer):
             if "training" in self._takes:
                 return self.call(inputs, training=_training.get())
             return self.call(inputs)
-        except Exception as error:
+        except raised_here(Exception) as error:
             self._note(error)
             raise
 
@@ -179,7 +180,7 @@ class Layer(BaseLayer):
                     outputs = call(inputs, *args, **kwargs)
             else:
                 outputs = call(inputs, *args, **kwargs)
-        except Exception as error:
+        except raised_here(Exception) as error:
             self._note(error)
             raise
         if self.activity_regularizer is not None:
@@ -268,7 +269,7 @@ class Layer(BaseLayer):
                 self.build(**self._named_shapes(inputs, args, kwargs))
             else:
                 self.build(shapes)
-        except Exception as error:
+        except raised_here(Exception) as error:
             unlike = isinstance(error, AttributeError | LookupError | TypeError | ShapeError)
             if not (is_ours(type(self).build) and unlike and is_nest(shapes)):
                 self._note(error)

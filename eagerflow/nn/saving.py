@@ -19,6 +19,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.errors import ArgumentError, EagerflowError, FileFormatError, printable
 from eagerflow.graph.graph import Graph
+from eagerflow.handlers import raised_here
 from eagerflow.nn import files, shards, state
 from eagerflow.nn.base_layer import weights_asked
 from eagerflow.nn.configuration import (
@@ -35,7 +36,6 @@ from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
 from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
 from eagerflow.variable import assign_together
-from eagerflow.visitors import pass_on
 
 __all__ = ["load_model"]
 
@@ -53,7 +53,7 @@ def save(model: Any, path: Any) -> None:
         facts["model"] = whole_config(model, "save")
         if model._built_for.held is not None:
             facts["built_for"] = arguments_config(model._built_for.held, model.name)
-    except ArgumentError as error:
+    except raised_here(ArgumentError) as error:
         facts = {"missing": f"{error.problem}{f': {error.received}' if error.received else ''}"}
         _warn(f"{model.name!r} is saved without its configuration: {facts['missing']}")
     if model._compiled_with.held is not None:
@@ -130,7 +130,7 @@ def holds_model(path: Any) -> bool:
     """Whether there is a file that ``model.save`` wrote."""
     try:
         return files.read(path, "load_model").texts.get("format") == _MODEL
-    except FileFormatError:
+    except raised_here(FileFormatError):
         return False
 
 
@@ -177,15 +177,14 @@ def _within(arrays: Any, objects: CustomObjects, facts: Any, compile: bool) -> A
         return context.run(with_custom_objects, objects or {}, _made, facts, compile)
     except FileFormatError:
         raise
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise FileFormatError(
             f"the file describes no model: {printable(f'{error.op}: {error.problem}')[:300]}",
             received=error.received,
             expected=None if error.expected is None else error.expected[:1000],
             hint=error.hint,
         ) from error
-    except Exception as error:  # constructors may meet anything
-        pass_on(error)
+    except raised_here(Exception) as error:  # constructors may meet anything
         raise FileFormatError(
             f"the file describes no model: {printable(str(error))[:300]}"
         ) from error

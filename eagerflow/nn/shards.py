@@ -12,13 +12,13 @@ import json
 import re
 import secrets
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from eagerflow.errors import FileFormatError, printable
+from eagerflow.handlers import suppress
 from eagerflow.nn import files
 
 __all__ = ["ShardFile", "check_there", "is_name", "listed", "new_prefix", "read", "remove", "write"]

@@ -13,6 +13,7 @@ import numpy as np
 from eagerflow import tree
 from eagerflow.dispatch import user_frame
 from eagerflow.errors import ArgumentError, TaskLostError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.batches import Batch, Source
 from eagerflow.nn.callbacks import CallbackList, History
@@ -78,7 +79,7 @@ def fit(
             try:
                 with _beside(source):
                     own = _run(model, "train", batches, told, epoch == begin, made, strategy)
-            except TaskLostError as error:
+            except raised_here(TaskLostError) as error:
                 epoch = _gone_back(model, told, strategy, error, history, source)
                 continue
             before, logs = logs, model.logs(own)

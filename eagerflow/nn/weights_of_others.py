@@ -12,6 +12,7 @@ import numpy as np
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.graph.names import FreeNames
+from eagerflow.handlers import raised_here
 from eagerflow.nn import files
 from eagerflow.nn.configured import snake_case
 from eagerflow.nn.module import Module
@@ -42,7 +43,7 @@ def keras_weights(model: Any, wanted: Mapping[str, Variable], path: Any) -> dict
         with h5py.File(path, "r") as file:
             reader = _KerasReader(h5py, names, found)
             reader.visit(model, file, "", set())
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
+    except raised_here(OSError, KeyError, ValueError, RuntimeError) as error:
         raise FileFormatError(
             f"the file cannot be read: {error}",
             op="load_weights",
@@ -179,7 +180,7 @@ def from_torch(model: Any, source: Any, mapping: Mapping[str, str] | None = None
         layer = units[path]
         try:
             found = _converter(layer)(layer, groups[prefix])
-        except KeyError as error:
+        except raised_here(KeyError) as error:
             raise ArgumentError(
                 f"the module {prefix!r} has no {error.args[0]!r}",
                 op="from_torch",

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import finalize
 
 from eagerflow.errors import EagerflowError
+from eagerflow.handlers import raised_here
 from eagerflow.nn.transport import Transport
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class _Servant:
             if self.ours not in self.wait([self.ours, self.process.sentinel]):
                 raise EOFError
             packed = self.ours.recv_bytes()
-        except (EOFError, OSError):
+        except raised_here(EOFError, OSError):
             self.process.join()
             raise EagerflowError(
                 f"a worker process ended with exit code {self.process.exitcode}",
@@ -201,15 +202,15 @@ def _serve(
     while True:
         try:
             packed = theirs.recv_bytes()
-        except (EOFError, OSError):
+        except raised_here(EOFError, OSError):
             return
         try:
             answer = answers.pack((work(jobs.unpack(packed)), None))
-        except Exception as error:
+        except raised_here(Exception) as error:
             answer = answers.pack((None, _with_story(error)))
         try:
             theirs.send_bytes(answer)
-        except OSError:
+        except raised_here(OSError):
             return
 
 
@@ -219,6 +220,6 @@ def _with_story(error: Exception) -> Exception:
     error.add_note(story)
     try:
         pickle.loads(pickle.dumps(error))  # some are written and cannot be read
-    except Exception:
+    except raised_here(Exception):
         return EagerflowError(story, op="Loader")
     return error

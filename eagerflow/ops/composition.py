@@ -26,6 +26,7 @@ from eagerflow.dispatch import foreign_error
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS, NUMERIC, REAL, DType, default_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, KeywordError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Missing, Rule, Sample
 from eagerflow.ops.creation.cast import astype
@@ -33,7 +34,6 @@ from eagerflow.ops.family import as_operands
 from eagerflow.ops.keywords import translate
 from eagerflow.records import Record
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.visitors import pass_on
 
 __all__ = ["Composition", "composed", "compositions"]
 
@@ -47,7 +47,7 @@ def _is_whole(x: Any) -> bool:
         return issubclass(x.python, int)
     try:
         return isinstance(x, Dim) or index(x) is not None
-    except TypeError:
+    except raised_here(TypeError):
         return False
 
 
@@ -198,10 +198,9 @@ def composed(
                 elif named:
                     composition.check(named)
                 return function(*floats_first(args), **named)
-            except EagerflowError as error:
+            except raised_here(EagerflowError) as error:
                 raise composition.told(error, args) from error.__cause__
-            except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
-                pass_on(error)
+            except raised_here(ArithmeticError, RecursionError, TypeError, ValueError) as error:
                 raise composition.told(foreign_error(error), args) from error
 
         def floats_first(args: tuple[Any, ...]) -> tuple[Any, ...]:

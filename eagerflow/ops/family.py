@@ -154,6 +154,7 @@ def _attach_operator(op: Op, name: str) -> None:
     setattr(Operators, f"__{name}__", method)
     if name in _REFLECTED:
         setattr(Operators, f"__r{name}__", lambda self, other, /: call(other, self))
+        setattr(Operators, f"__i{name}__", bind_operator(op, in_place=True))
 
 
 def _comparison(call: Call) -> Call:

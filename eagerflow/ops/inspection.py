@@ -25,6 +25,7 @@ from eagerflow.dtypes import (
     real_dtype,
 )
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.records import Frozen
 from eagerflow.spec import MAX_RANK
 
@@ -130,7 +131,7 @@ def _members(kind: Any) -> frozenset[DType]:
         return _KINDS[kind]
     try:
         return frozenset({as_dtype(kind)})
-    except DTypeError:
+    except raised_here(DTypeError):
         raise ArgumentError(
             f"{short_repr(kind)} is not a kind of dtypes",
             op="isdtype",

@@ -6,13 +6,14 @@ another name. What NumPy does in place (``sort``) gives a new tensor: tensors do
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
 from eagerflow.convert import SCALARS, as_tensor
 from eagerflow.devices import as_device
 from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, DeviceError, short_repr
-from eagerflow.ops.creation.cast import astype, to_device
+from eagerflow.ops.creation.cast import astype, own_value, to_device
 from eagerflow.ops.elementwise.arithmetic import abs, divide, floor_divide, multiply, remainder
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.rounding import round
@@ -26,6 +27,7 @@ from eagerflow.ops.reductions.sorting import argsort, searchsorted, sort
 from eagerflow.ops.reductions.sums import sum
 from eagerflow.ops.shapes.diagonals import diagonal
 from eagerflow.ops.shapes.reshaping import reshape
+from eagerflow.recorder import recorder_state
 from eagerflow.tensor import Operators
 
 __all__: list[str] = []
@@ -44,14 +46,22 @@ def _astype(
     """The tensor in another dtype; fractions are cut off, integers wrap around."""
     if order != "K" or casting != "unsafe":
         check_same("astype", order=order, casting=casting)
-    return astype(self, dtype)
+    return self if not copy and self.dtype == dtype else astype(self, dtype)
 
 
 def _copy(self: Any, order: str = "C") -> Any:
     """A tensor of the same values; since tensors do not change, it may be the same one."""
     if order != "C":
         check_same("copy", order=order)
-    return as_tensor(self)
+    return own_value(as_tensor(self))
+
+
+@wraps(sort)
+def _sort(self: Any, /, *args: Any, **named: Any) -> Any:
+    recorder = recorder_state()[1]
+    if recorder is not None:
+        recorder.changing(self)
+    return sort(self, *args, **named)
 
 
 def _cumprod(self: Any, axis: Any = None, dtype: Any = None, out: None = None) -> Any:
@@ -225,7 +235,7 @@ _METHODS = {
     "ravel": _ravel,
     "round": _round,
     "searchsorted": _searchsorted,
-    "sort": sort,
+    "sort": _sort,
     "to": _to,
     "to_device": _to_device,
     "trace": _trace,

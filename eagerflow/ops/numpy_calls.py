@@ -16,6 +16,7 @@ import numpy as np
 
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import DTypeError, KeywordError
+from eagerflow.handlers import raised_here
 from eagerflow.op import ops
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.keywords import translate
@@ -97,7 +98,7 @@ def _counterpart(function: Any) -> _Counterpart | None:
         return None
     try:
         theirs = inspect.signature(function)
-    except ValueError:  # a function in C that does not tell
+    except raised_here(ValueError):  # a function in C that does not tell
         theirs = None
     own = inspect.signature(call).parameters
     lead = len([p for p in own.values() if p.default is p.empty])
@@ -232,7 +233,7 @@ def _ufunc_method(ufunc: Any, method: str, call: Any, inputs: Any, kwargs: Any) 
         named.pop(key)
     try:
         return known(name, call, *inputs, **named)
-    except TypeError as error:
+    except raised_here(TypeError) as error:
         if "keyword" not in str(error) or isinstance(error, KeywordError | DTypeError):
             raise
         raise KeywordError(str(error).partition(" got ")[2], op=f"{name}.{method}") from None

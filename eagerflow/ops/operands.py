@@ -9,6 +9,7 @@ from typing import Any
 from eagerflow.dtypes import BOOL, FLOATS, INTEGERS, NARROW, REAL, default_dtype
 from eagerflow.dtypes import float32 as single
 from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 
 __all__ = ["chosen", "floating", "real_numbers", "vector", "whole_number", "wide"]
@@ -67,7 +68,7 @@ def whole_number(value: Any, argument: str, least: int | None = None) -> int:
         found = None if isinstance(value, bool) else index(value)
     except CaptureError:
         raise  # a value that is not known while tracing says so
-    except TypeError:
+    except raised_here(TypeError):
         found = None
     if found is None or (least is not None and found < least):
         raise ArgumentError(

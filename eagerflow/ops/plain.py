@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from eagerflow.dispatch import foreign_error
 from eagerflow.errors import EagerflowError
-from eagerflow.visitors import pass_on
+from eagerflow.handlers import raised_here
 
 __all__ = ["plain"]
 
@@ -30,8 +30,9 @@ def plain(function: Function, name: str | None = None) -> Function:
             return function(*args, **named)
         except EagerflowError:
             raise
-        except (ArithmeticError, IndexError, RecursionError, TypeError, ValueError) as error:
-            pass_on(error)
+        except raised_here(
+            ArithmeticError, IndexError, RecursionError, TypeError, ValueError
+        ) as error:
             found = foreign_error(error)
             found.op = name or function.__name__
             raise found from error

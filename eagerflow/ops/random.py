@@ -25,6 +25,7 @@ from eagerflow.codegen.numpy.philox import WORDS
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.op import ops
 from eagerflow.ops.creation import draws
 from eagerflow.ops.creation.parameters import check_scale, demand, fitting, moved
@@ -366,7 +367,7 @@ def _words(seed: Any) -> list[int]:
         seed = int.from_bytes(os.urandom(16), "little")
     try:
         number = seed.__index__()
-    except (AttributeError, TypeError):
+    except raised_here(AttributeError, TypeError):
         raise DTypeError(
             f"a {type(seed).__name__} is not a seed",
             op="random",

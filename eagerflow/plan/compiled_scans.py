@@ -19,6 +19,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, Values
 from eagerflow.graph.names import FreeNames
 from eagerflow.graph.walk import nodes_within
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import Op
 from eagerflow.plan.plan import Plan
@@ -57,7 +58,7 @@ def known(operands: Sequence[Tensor], attributes: dict[str, Any]) -> Plan | None
     """The plan of a scan for operands like these, if there is one."""
     try:
         plan = _plans.items.get(_key(operands, attributes))
-    except TypeError:  # attributes that are none
+    except raised_here(TypeError):  # attributes that are none
         return None
     if plan is not None:
         plan.used = True

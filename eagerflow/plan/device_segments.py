@@ -18,8 +18,8 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from eagerflow.fusion.kernels import Step
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.visitors import pass_on
 
 MAX_RECORDINGS = 64  # combinations of addresses that a segment keeps recordings for
 MAX_SEEN = 256  # combinations of addresses that it remembers
@@ -134,8 +134,7 @@ class DeviceSegment:
 
         try:
             found: Callable[[], None] = self._backend.record(work)
-        except Exception as error:  # libraries say in many ways that they cannot
-            pass_on(error)
+        except raised_here(Exception) as error:  # libraries say in many ways that they cannot
             raise _RefusedError(begun[-1] if begun else None) from error
         return found
 

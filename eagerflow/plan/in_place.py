@@ -28,6 +28,7 @@ from eagerflow.fusion.kernels import FusedCall, FusedKernel, Step
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.handlers import raised_here
 from eagerflow.locks import writing
 from eagerflow.op import spec_of
 from eagerflow.plan.lifetimes import Lifetimes
@@ -249,7 +250,7 @@ def write_over(
     before = held, writing.begin(), work
     try:
         return replace_values(variables, tensors, before, (writing.end,), owners)
-    except ArgumentError as error:  # what ctypes makes of it
+    except raised_here(ArgumentError) as error:  # what ctypes makes of it
         raise MemoryError from error
     finally:
         if writing.thread == get_ident():  # there was no memory to call ``work`` with

@@ -21,6 +21,7 @@ from eagerflow.backends.numpy import is_foreign
 from eagerflow.codegen import kernel
 from eagerflow.codegen.llvm.reference_counts import Holders
 from eagerflow.graph.graph import Graph
+from eagerflow.handlers import raised_here
 from eagerflow.plan.in_place import write_of, write_over
 from eagerflow.plan.plan import error_of_step
 from eagerflow.runtime.shared_memory import is_here
@@ -78,7 +79,7 @@ def part_write_of(graph: Graph) -> Callable[[Sequence[Any]], list[PartWrite]] | 
         array, *rest = [given[i] for i in order]
         try:
             return [PartWrite(array, *tell(array, *rest))]
-        except Exception as error:
+        except raised_here(Exception) as error:
             raise error_of_step(error, node) from error
 
     return call
@@ -127,7 +128,7 @@ def put_with_parts(
     idle = _idle[len(old)]
     try:
         jobs, team, holders = own = idle.pop()
-    except IndexError:
+    except raised_here(IndexError):
         jobs, team, holders = own = _made(len(old))
     for job, one in zip(jobs, parts.values(), strict=True):
         job.ready(*one)

@@ -26,6 +26,7 @@ from eagerflow.errors import (
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, place_of
+from eagerflow.handlers import raised_here
 from eagerflow.plan.device_segments import DeviceSegment, start
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
@@ -39,7 +40,6 @@ from eagerflow.profiling.rows import step_place, step_source
 from eagerflow.runtime import buffers
 from eagerflow.runtime.allocation import refusal_text
 from eagerflow.runtime.python_code import compiled
-from eagerflow.visitors import pass_on
 
 _numbers = itertools.count()
 
@@ -142,14 +142,13 @@ class Plan:
             self._program = lower(graph, order, device, exact, published, memory)
         except EagerflowError:
             raise
-        except MemoryError as error:
+        except raised_here(MemoryError) as error:
             raise OutOfMemoryError(
                 f"there is too little memory to make a plan: {refusal_text(error)}",
                 op=graph.name,
                 hint="work on smaller batches",
             ) from error
-        except Exception as error:  # rules of ops may meet anything
-            pass_on(error)
+        except raised_here(Exception) as error:  # rules of ops may meet anything
             raise CaptureError(
                 f"no plan can be made: {type(error).__name__}: {error}", op=graph.name
             ) from error
@@ -238,14 +237,14 @@ class Plan:
         """
         try:
             frame = self._frames.pop()
-        except IndexError:
+        except raised_here(IndexError):
             frame = self._frame()
         commit = frame.commit
         if commit is not None:
             commit.owned = owned
         try:
             found: tuple[Any, ...] = frame.run(self._function, *frame.first, *arrays)
-        except Exception as error:
+        except raised_here(Exception) as error:
             raise error_of_step(error, self._failed(error)) from error
         if finish is not None:
             finish(found, commit)
@@ -257,7 +256,7 @@ class Plan:
     def _frame(self) -> Frame:
         try:
             return Frame(self._program)
-        except MemoryError as error:
+        except raised_here(MemoryError) as error:
             raise OutOfMemoryError(
                 f"the buffers of the plan do not fit into memory: {refusal_text(error)}",
                 op=self.graph.name,
@@ -333,7 +332,6 @@ class Plan:
 
 def error_of_step(error: Exception, step: Step | None) -> EagerflowError:
     """The error of a step, if it is known which, with the op and the user's line."""
-    pass_on(error)
     found: EagerflowError
     match error:
         case EagerflowError():

@@ -28,6 +28,7 @@ from eagerflow.graph.graph import Graph, graph_method
 from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import LATE, bind, concrete
+from eagerflow.handlers import raised_here
 from eagerflow.masks import are_masks, opened, with_masks_fed
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.owners import begin_run, owned
@@ -45,7 +46,6 @@ from eagerflow.variable import (
     put_together,
     read_together,
 )
-from eagerflow.visitors import pass_on
 
 NUMERICS = ("fast", "exact")
 
@@ -126,8 +126,7 @@ class Replay:
         """The plan for these inputs and values of Variables, and the arrays of all."""
         try:
             arrays = list(map(_array_of, inputs))
-        except AttributeError as error:
-            pass_on(error)
+        except raised_here(AttributeError):
             arrays = [x._array if type(x) is Tensor else x for x in inputs]
         if inputs and type(inputs[0]) is Tensor:
             device = inputs[0]._kind.device

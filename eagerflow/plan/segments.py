@@ -21,6 +21,7 @@ from eagerflow.codegen.llvm import jobs, launch
 from eagerflow.codegen.llvm.chains import Member, chain_job
 from eagerflow.codegen.llvm.loops import LoopJob, in_slices
 from eagerflow.codegen.llvm.team import Team
+from eagerflow.handlers import raised_here
 from eagerflow.plan.chains import Chain, chains
 from eagerflow.runtime import threads
 from eagerflow.runtime.collector import young
@@ -246,7 +247,7 @@ class Segment:
         """Do all steps, in their order."""
         try:
             layout = self._free.pop()
-        except IndexError:
+        except raised_here(IndexError):
             layout = self._for(rows)
         if not layout.take(rows):
             layout = self._for(rows)  # they have other strides than those of the last run

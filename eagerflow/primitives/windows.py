@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from eagerflow.dims import Dim
 from eagerflow.errors import ShapeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.spec import Array
 
 
@@ -71,7 +72,7 @@ def per_axis(value: Any, rank: int, argument: str, least: int = 1) -> tuple[int,
     items = value if isinstance(value, tuple | list) else (value,) * rank
     try:
         numbers = tuple(index(item) for item in items)
-    except TypeError:
+    except raised_here(TypeError):
         numbers = ()
     if len(numbers) != rank or isinstance(value, bool):
         raise ShapeError(
@@ -116,7 +117,7 @@ def padding_of(padding: Any, rank: int) -> tuple[Any, ...]:
         pair = item if isinstance(item, tuple | list) else (item, item)
         try:
             before, after = (index(number) for number in pair)
-        except (TypeError, ValueError):
+        except raised_here(TypeError, ValueError):
             raise ShapeError(
                 f"{item!r} is not a pair", argument="padding", expected="pairs (before, after)"
             ) from None

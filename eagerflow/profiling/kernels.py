@@ -18,6 +18,7 @@ from eagerflow import tape
 from eagerflow.devices import Device, Kind
 from eagerflow.dispatch import internal
 from eagerflow.errors import MissingExtraError
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.profiling import device_events, log
 from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
@@ -74,7 +75,7 @@ def _timed(op: Op, kernel: Callable[..., Any], place: Device) -> Callable[..., A
             return out
         try:
             given = given_of(args) if mixed else [*map(_shape_and_dtype, args)]
-        except AttributeError:
+        except raised_here(AttributeError):
             given = given_of(args)
         detail = code, at, given, attributes
         _append((begin, end, here.thread, site, detail))

@@ -16,11 +16,11 @@ from eagerflow.errors import printable
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Source, Value
 from eagerflow.graph.text import line_name
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.profiling.log import Event
 from eagerflow.provenance import line_of
 from eagerflow.spec import TensorSpec, known_spec
-from eagerflow.visitors import pass_on
 
 EAGER = "(eager)"
 UNKNOWN = "(unknown)"
@@ -105,8 +105,7 @@ class OpSite(Site):
             cost = self.op.cost(*data, **bound)
             found = self.op.infer(*data, **bound)
             return float(cost.flops), float(cost.bytes), _result(found)
-        except Exception as error:  # sizes that only values tell, or attributes of another form
-            pass_on(error)
+        except raised_here(Exception):  # sizes that only values tell, or attributes of another form
             return 0.0, float(sum(_bytes(x) for x in specs)), ""
 
 
@@ -144,7 +143,7 @@ def _bytes(x: Any) -> float:
         return 0.0
     try:
         return float(x.size * x.dtype.itemsize)
-    except TypeError:  # a size that has a name alone
+    except raised_here(TypeError):  # a size that has a name alone
         return 0.0
 
 
@@ -166,8 +165,7 @@ def step_name(step: Any) -> str:
 def step_source(step: Any) -> Source | None:
     """The place of a step in the user's code; of a region, that of its last node."""
     node = step.nodes[-1] if getattr(step, "nodes", ()) else step
-    found: Source | None = getattr(node, "source", None)
-    return found
+    return node.source if isinstance(node, Node) else None
 
 
 def step_place(step: Any) -> str:
@@ -276,7 +274,7 @@ def _known_facts(known: dict[Any, Facts], site: Any, detail: Any) -> Facts:
     try:
         key = id(site), _hashed(detail)
         found = known.get(key)
-    except TypeError:  # something in it has no hash
+    except raised_here(TypeError):  # something in it has no hash
         return cast("Facts", site.facts(detail))
     if found is None:
         found = known[key] = site.facts(detail)

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.handlers import raised_here
 from eagerflow.runtime import machine_code
 
 SET_HANDLER = 304  # the place of PyDataMem_SetHandler in NumPy's table of functions, and the next
@@ -216,7 +217,7 @@ def _machine_code() -> dict[str, int]:
         return {}
     try:
         library = machine_code.link(machine_code.compile_object(_CODE), *names)
-    except (RuntimeError, OSError):
+    except raised_here(RuntimeError, OSError):
         return {}
     _kept(library)
     return {name.removeprefix("limited_"): library.address(name) for name in names}

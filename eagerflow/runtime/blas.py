@@ -17,6 +17,7 @@ from functools import cache, partial
 from typing import Any
 
 from eagerflow.guard import ScopeGuard, in_one_call
+from eagerflow.handlers import raised_here
 from eagerflow.settings import switched_off
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
@@ -94,7 +95,7 @@ def _library() -> Any:
     for path in _paths():
         try:
             library = ctypes.PyDLL(path, mode=_IF_LOADED)  # calls keep the lock
-        except OSError:
+        except raised_here(OSError):
             continue
         if _found_in(library, "set_num_threads") is not None:
             return library
@@ -126,7 +127,7 @@ def _paths() -> Iterator[str]:
     try:
         with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
             mapped = {line.split(maxsplit=5)[5].strip() for line in maps if "blas" in line}
-    except OSError:  # only Linux has it
+    except raised_here(OSError):  # only Linux has it
         return
     yield from sorted(p for p in mapped if ".so" in p)
 

@@ -31,6 +31,7 @@ from weakref import getweakrefs
 import numpy as np
 
 from eagerflow.errors import OutOfMemoryError
+from eagerflow.handlers import raised_here
 from eagerflow.locks import reentrant_lock
 from eagerflow.runtime import allocation
 
@@ -60,7 +61,7 @@ def min_pooled_bytes() -> int:
     """
     try:
         glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (AttributeError, ValueError, OSError):
+    except raised_here(AttributeError, ValueError, OSError):
         glibc = False
     return 1 << (20 if glibc else 18)
 
@@ -77,7 +78,7 @@ def map_pages(size: int) -> Any:
     if size >= HUGE_PAGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
         try:
             pages.madvise(mmap.MADV_HUGEPAGE)
-        except OSError:
+        except raised_here(OSError):
             pass  # a kernel without huge pages: the small ones do
     return pages
 
@@ -87,7 +88,7 @@ def system_trim() -> Callable[[int], object]:
     """What gives memory back that ``malloc`` keeps: glibc's ``malloc_trim``; elsewhere nothing."""
     try:
         trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, TypeError, OSError):  # musl and macOS; Windows
+    except raised_here(AttributeError, TypeError, OSError):  # musl and macOS; Windows
         return lambda pad: None
     return trim
 
@@ -97,13 +98,13 @@ def memory_of_machine() -> int | None:
     found = []
     try:
         found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
+    except raised_here(AttributeError, ValueError, OSError):
         return None
     for path in CGROUP_LIMITS:
         try:
             with open(path) as file:
                 found.append(int(file.read()))
-        except (OSError, ValueError):  # no such file, or "max"
+        except raised_here(OSError, ValueError):  # no such file, or "max"
             continue
     return min(found)
 
@@ -176,7 +177,7 @@ class BufferPool:
             dtype = np.dtype(dtype)
         try:
             count = math.prod(shape)  # type: ignore[arg-type]
-        except TypeError:
+        except raised_here(TypeError):
             count = index(shape)  # type: ignore[arg-type]
         nbytes = count * dtype.itemsize
         if nbytes < MIN_POOLED_BYTES or dtype.hasobject or dtype.subdtype:
@@ -216,7 +217,7 @@ class BufferPool:
             try:
                 # The block used last: its pages may still be in a cache.
                 block = self._kept[size].pop()
-            except (KeyError, IndexError):
+            except raised_here(KeyError, IndexError):
                 found = self._make(size)
                 if found is None:
                     return None

@@ -31,11 +31,11 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from hashlib import sha256
 from types import FrameType
 
 from eagerflow.guard import OpenFile, ScopeGuard
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.settings import setting, switched_off
 
 MAGIC = b"eagerflow-kernel"
@@ -107,7 +107,7 @@ def size_limit() -> int:
         return DEFAULT_MAX_BYTES
     try:
         size = float(text)
-    except ValueError:
+    except raised_here(ValueError):
         size = math.nan
     if not 0 <= size < math.inf:
         _complain(f"EAGERFLOW_CACHE_MB is {text!r}, not a number of megabytes; 256 are used")
@@ -135,7 +135,7 @@ def _complain(problem: str) -> None:
             frame.f_globals.get("__name__", "<unknown>"),
             frame.f_globals.setdefault("__warningregistry__", {}),
         )
-    except Exception:
+    except raised_here(Exception):
         # Warnings are errors here (-W error), or somebody's hook fails. What a kernel computes
         # does not depend on the cache, so the program goes on and the sentence is just printed.
         if sys.stderr is not None:
@@ -212,9 +212,9 @@ class _Folder(ScopeGuard):
             if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
                 return False
             os.unlink(self.at(name), dir_fd=self.fd)
-        except FileNotFoundError:
+        except raised_here(FileNotFoundError):
             return True
-        except OSError:  # read-only, or in use on Windows: it stays, and stays refused
+        except raised_here(OSError):  # read-only, or in use on Windows: it stays, and stays refused
             return False
         return True
 
@@ -226,7 +226,7 @@ class _Folder(ScopeGuard):
                     continue
                 try:
                     status = item.stat(follow_symlinks=False)
-                except FileNotFoundError:  # deleted by somebody else since
+                except raised_here(FileNotFoundError):  # deleted by somebody else since
                     continue
                 if stat.S_ISREG(status.st_mode):
                     yield item.name, status
@@ -282,9 +282,9 @@ def _read(folder: _Folder, name: str, key: bytes) -> bytes | None:
         file = OpenFile(folder.at(name), _READ, dir_fd=folder.fd)
         with file:
             content = _read_open(file.fd, os.path.join(folder.path, name), key)
-    except FileNotFoundError:
+    except raised_here(FileNotFoundError):
         return None
-    except OSError as error:
+    except raised_here(OSError) as error:
         if error.errno not in _NOT_A_FILE:
             raise
     if content is None:
@@ -330,7 +330,7 @@ def _write(folder: _Folder, name: str, packed: bytes) -> None:
         os.replace(
             folder.at(temporary), folder.at(name), src_dir_fd=folder.fd, dst_dir_fd=folder.fd
         )
-    except FileExistsError:  # somebody else's
+    except raised_here(FileExistsError):  # somebody else's
         raise
     except BaseException:
         folder.discard(temporary)
@@ -372,7 +372,8 @@ class ObjectCache:
         if not self._looked_up:
             try:
                 self._folder = self._look_up()
-            except (OSError, ValueError) as error:  # a relative path, and no current folder
+            except raised_here(OSError, ValueError) as error:
+                # a relative path, and no current folder
                 _complain_of(error, None)
             self._looked_up = True
         return self._folder
@@ -397,9 +398,11 @@ class ObjectCache:
             try:
                 with _Folder(path) as folder:
                     content = _read(folder, _name(encoded), encoded)
-            except FileNotFoundError:
+            except raised_here(FileNotFoundError):
                 pass  # no folder yet, or none any more: a miss like others
-            except (OSError, ValueError) as error:  # ValueError: a path that no system takes
+            except raised_here(
+                OSError, ValueError
+            ) as error:  # ValueError: a path that no system takes
                 _complain_of(error, path)
         if content is None:
             self.misses += 1
@@ -422,12 +425,12 @@ class ObjectCache:
         try:
             try:
                 self._put(path, _name(encoded), packed, limit)
-            except FileNotFoundError:
+            except raised_here(FileNotFoundError):
                 # There is no folder yet, or somebody has just deleted it or the half-made file.
                 _make(path)
                 with suppress(FileNotFoundError):  # deleted once more: then nothing is kept
                     self._put(path, _name(encoded), packed, limit)
-        except (OSError, ValueError) as error:
+        except raised_here(OSError, ValueError) as error:
             # Windows lets nobody replace a file that is being read; it holds the same already.
             if not (os.name == "nt" and isinstance(error, PermissionError)):
                 _complain_of(error, path)

@@ -15,7 +15,6 @@ import struct
 import threading
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from time import monotonic
 from typing import Any
@@ -25,6 +24,7 @@ import numpy as np
 from eagerflow import errors
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import EagerflowError
+from eagerflow.handlers import raised_here, suppress
 
 __all__ = ["Channel", "as_error", "described"]
 
@@ -85,9 +85,9 @@ class Channel:
                 for begin in range(0, len(part), _PIECE):
                     self.socket.sendall(part[begin : begin + _PIECE])
                     self.sent_at = monotonic()
-        except TimeoutError:
+        except raised_here(TimeoutError):
             raise
-        except OSError:
+        except raised_here(OSError):
             raise EOFError("the other process has gone") from None
 
     def receive(self, limit: int | None = None) -> tuple[dict[str, Any], list[Any]]:
@@ -153,9 +153,9 @@ class Channel:
                 count, told, _, _ = self.socket.recvmsg_into([view], _FILE_SPACE, _CLOSED_ON_EXEC)
                 for _, _, data in told:
                     self._files.extend(array.array("i", data))
-        except TimeoutError:
+        except raised_here(TimeoutError):
             raise
-        except OSError:
+        except raised_here(OSError):
             raise EOFError("the other process has gone") from None
         if not count:
             raise EOFError("the other process has gone")
@@ -166,9 +166,9 @@ class Channel:
         """Give the other end an open file, behind a message that told of it."""
         try:
             socket.send_fds(self.socket, [b"f"], [file])
-        except TimeoutError:
+        except raised_here(TimeoutError):
             raise
-        except OSError:
+        except raised_here(OSError):
             raise EOFError("the other process has gone") from None
 
     def receive_file(self) -> int:
@@ -184,9 +184,9 @@ class Channel:
             with self.lock:
                 self.socket.settimeout(0.0)
                 self.socket.recv(1, socket.MSG_PEEK)
-        except BlockingIOError:
+        except raised_here(BlockingIOError):
             return True
-        except OSError:
+        except raised_here(OSError):
             pass
         return False
 
@@ -204,7 +204,7 @@ def _parsed(text: memoryview) -> dict[str, Any]:
     """The object of a JSON text; EOFError where it is none, as nothing can follow on it."""
     try:
         found = _decode(str(text, "utf-8"))
-    except (ValueError, RecursionError):
+    except raised_here(ValueError, RecursionError):
         found = None
     if type(found) is not dict:
         raise EOFError("the other process sends what is no message")

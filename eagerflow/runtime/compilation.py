@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 
+from eagerflow.handlers import suppress
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import threads
 

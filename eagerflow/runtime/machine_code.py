@@ -14,7 +14,6 @@ import operator
 import os
 import sys
 import threading
-from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from eagerflow.errors import MissingExtraError
 from eagerflow.extras import load_if_there
 from eagerflow.guard import in_one_call
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.records import Frozen
 from eagerflow.runtime import threads
@@ -100,7 +100,7 @@ def available() -> bool:
         return False
     try:
         _llvm()
-    except MissingExtraError:
+    except raised_here(MissingExtraError):
         return False
     return True
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from eagerflow.handlers import raised_here
 from eagerflow.runtime.cache import ObjectCache
 
 _disk = ObjectCache()
@@ -27,7 +28,7 @@ def remembered(
             try:
                 _known[key] = found = read(json.loads(content))
                 return found
-            except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
+            except raised_here(ValueError, KeyError, TypeError, AttributeError, OverflowError):
                 pass  # damaged: measured anew
     made = json.dumps(measure())
     _disk.store(key, made.encode())

@@ -6,6 +6,8 @@ import os
 import platform
 from functools import cache
 
+from eagerflow.handlers import raised_here
+
 
 @cache
 def processor_name() -> str:
@@ -19,7 +21,7 @@ def processor_name() -> str:
             for line in file:
                 if line.startswith("model name"):
                     return line.partition(":")[2].strip()
-    except OSError:  # only Linux has it
+    except raised_here(OSError):  # only Linux has it
         pass
     return platform.processor() or platform.machine()
 
@@ -32,5 +34,5 @@ def memory_bytes() -> int:
     """
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, OSError, ValueError):
+    except raised_here(AttributeError, OSError, ValueError):
         return 0

@@ -17,6 +17,7 @@ from collections.abc import Set
 from typing import Any
 
 from eagerflow.errors import CaptureError
+from eagerflow.handlers import raised_here
 
 _KEYWORDS = frozenset(
     "False None True break def del elif else for if in not pass return while".split()
@@ -71,7 +72,7 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
             _seen.add(form)
     try:
         return compile(text, file, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except raised_here(SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _fault(str(error)) from error
 
 
@@ -80,7 +81,7 @@ def _check(line: str) -> None:
     whole = f"{line}\n pass" if line.endswith(":") else line
     try:
         tree = ast.parse(f"if x:\n pass\n{whole}" if line.startswith("el") else whole)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+    except raised_here(SyntaxError, ValueError, RecursionError, MemoryError) as error:
         raise _fault(line) from error
     if len(tree.body) > 1:
         raise _fault(line)

@@ -10,13 +10,13 @@ import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import SessionError
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.runtime import blas
 from eagerflow.settings import set_unless_said, setting
 
@@ -59,7 +59,7 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
 
     try:
         return bool(_thread.result(begin, undo, _BEGIN_SECONDS))
-    except TimeoutError:
+    except raised_here(TimeoutError):
         raise SessionError(
             f"Ray has not started within {_BEGIN_SECONDS:g} s", hint="start the program again"
         ) from None
@@ -160,7 +160,7 @@ def address_of(address: str, extra: str, feature: str) -> str:
     services = extras.load("ray._private.services", extra, feature)
     try:
         return str(services.get_ray_address_from_environment(address, None))
-    except ConnectionError:  # which says to who wants to join what is not there
+    except raised_here(ConnectionError):  # which says to who wants to join what is not there
         return address
 
 

@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from eagerflow.handlers import raised_here
 from eagerflow.runtime import buffers
 
 __all__ = ["MIN_BYTES", "Incoming", "Outgoing", "Place", "are_there", "empty", "is_here", "settled"]
@@ -100,7 +101,7 @@ class _SharedMemory:
                 os.ftruncate(self.file, self.size)  # pages are taken by ``_new`` alone
                 self.memory = mmap.mmap(self.file, self.size)
                 break
-            except (OSError, OverflowError):
+            except raised_here(OSError, OverflowError):
                 if self.size <= 1 << 26:
                     os.close(self.file)
                     raise
@@ -206,9 +207,9 @@ def _is_dead(process: int) -> bool:
     try:
         with open(f"/proc/{process}/stat", "rb") as file:
             return file.read().rpartition(b")")[2].split()[0] in b"ZX"
-    except FileNotFoundError:
+    except raised_here(FileNotFoundError):
         return os.path.exists("/proc/self/stat") and process > 0
-    except OSError:
+    except raised_here(OSError):
         return False
 
 
@@ -248,7 +249,7 @@ def empty(shape: Any, dtype: Any) -> Any:
         return buffers.empty(shape, dtype)
     try:
         return _memory().empty(shape, dtype)
-    except (OSError, MemoryError):
+    except raised_here(OSError, MemoryError):
         return buffers.empty(shape, dtype)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.guard import ScopeGuard
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import blas
 
@@ -231,7 +232,7 @@ def _getcpu() -> Callable[[], int] | None:
         return None
     try:
         found: Callable[[], int] = ctypes.CDLL(None).sched_getcpu
-    except (AttributeError, OSError):
+    except raised_here(AttributeError, OSError):
         return None
     return found
 
@@ -240,7 +241,7 @@ def bind(thread: int, cores: set[int]) -> None:
     """Keep a thread, by the system's number, to these cores; 0 stands for the one that calls."""
     try:
         os.sched_setaffinity(thread, cores)
-    except OSError:
+    except raised_here(OSError):
         pass  # not allowed: it runs where it may
 
 

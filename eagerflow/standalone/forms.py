@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError
 from eagerflow.graph.ir import Node, Value
+from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.standalone.expressions import (
     ATOM,
@@ -104,7 +105,7 @@ def _defaults(name: str) -> dict[str, Any]:
         found = getattr(found, part)
     try:
         parameters = inspect.signature(found).parameters.values()
-    except ValueError:
+    except raised_here(ValueError):
         return {}
     kinds = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     return {p.name: p.default for p in parameters if p.kind not in kinds}

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
+from eagerflow.handlers import raised_here
 from eagerflow.standalone.expressions import identifier
 
 
@@ -23,7 +24,7 @@ def users_name(code: str) -> str | None:
     """The variable that a line of code assigns, where it is one."""
     try:
         (found,) = ast.parse(code).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except raised_here(SyntaxError, ValueError, RecursionError, MemoryError):
         return None
     targets = found.targets if isinstance(found, ast.Assign) else []
     if any(isinstance(x, ast.Lambda) for x in ast.walk(found)):  # whose values are others

@@ -14,6 +14,7 @@ from eagerflow.errors import CaptureError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value
 from eagerflow.graph.names import FreeNames
+from eagerflow.handlers import raised_here
 from eagerflow.standalone import control as control  # whose rules are among the forms
 from eagerflow.standalone import sources
 from eagerflow.standalone.expressions import (
@@ -209,7 +210,7 @@ def _body(node: Node) -> Graph:
     """What a node's op consists of."""
     try:
         graph = consists_of(node)
-    except CaptureError as error:
+    except raised_here(CaptureError) as error:
         raise CaptureError(
             "it cannot be exported: NumPy has no such function, and its body needs numbers",
             op=node.op.name,

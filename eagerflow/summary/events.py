@@ -9,6 +9,7 @@ from typing import Any
 
 from eagerflow.errors import SessionError
 from eagerflow.files.atomic import as_path, refuse
+from eagerflow.handlers import raised_here
 from eagerflow.summary.board import message
 from eagerflow.summary.records import RecordFile, new_path
 
@@ -36,7 +37,7 @@ class EventFile:
             self._records = RecordFile(new_path(self.logdir, now, suffix), flush_secs)
             self._add(self._event(wall_time=now, file_version=VERSION))
             self.flush()
-        except OSError as error:
+        except raised_here(OSError) as error:
             refuse(error, "written", self.logdir)
 
     def check_open(self) -> None:
@@ -65,7 +66,7 @@ class EventFile:
         self.check_open()
         try:
             self._records.add(event.SerializeToString())
-        except OSError as error:
+        except raised_here(OSError) as error:
             refuse(error, "written", self.logdir)
 
     def flush(self) -> None:
@@ -73,7 +74,7 @@ class EventFile:
         self.check_open()
         try:
             self._records.flush()
-        except OSError as error:
+        except raised_here(OSError) as error:
             refuse(error, "written", self.logdir)
 
     def close(self) -> None:
@@ -84,5 +85,5 @@ class EventFile:
             self._open = False
         try:
             self._records.close()
-        except OSError as error:
+        except raised_here(OSError) as error:
             refuse(error, "written", self.logdir)

@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow import extras
 from eagerflow.errors import printable
 from eagerflow.files.atomic import as_path, refuse, write_whole
+from eagerflow.handlers import raised_here
 from eagerflow.summary.board import module
 from eagerflow.summary.plugins import Array, as_bytes, png
 
@@ -41,7 +42,7 @@ def write(
     stem = f"{FOLDER}/{_STRANGE.sub('_', name)}_{list(config.embeddings).index(info)}"
     try:
         os.makedirs(os.path.join(logdir, FOLDER), exist_ok=True)
-    except OSError as error:
+    except raised_here(OSError) as error:
         refuse(error, "written", logdir)
     rows = vectors.astype("float32")
     info.tensor_shape[:] = rows.shape
@@ -63,9 +64,9 @@ def _config(logdir: str) -> Any:
     try:
         with open(place, encoding="utf-8") as file:
             words.Parse(file.read(), config)
-    except FileNotFoundError:
+    except raised_here(FileNotFoundError):
         pass
-    except (OSError, UnicodeDecodeError, words.ParseError) as error:
+    except raised_here(OSError, UnicodeDecodeError, words.ParseError) as error:
         refuse(error if isinstance(error, OSError) else OSError(str(error)), "read", place)
     return config
 

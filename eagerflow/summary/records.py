@@ -8,6 +8,7 @@ import socket
 import threading
 from collections import deque
 
+from eagerflow.handlers import raised_here
 from eagerflow.summary.board import module
 
 MOST_RECORDS, MOST_BYTES = 4096, 8 << 20  # that wait, before whoever adds one more writes them
@@ -71,7 +72,7 @@ class RecordFile:
         try:
             while written < len(data):
                 written += self._file.write(data[written:]) or 0
-        except OSError as error:
+        except raised_here(OSError) as error:
             self._failure = error
             self._file.truncate(begin)
             raise
@@ -83,7 +84,7 @@ class RecordFile:
         while not self._closing.wait(self._flush_secs):
             try:
                 self.flush()
-            except OSError:
+            except raised_here(OSError):
                 return  # it is kept for the next call
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from eagerflow.files.atomic import as_path, refuse, write_whole
 from eagerflow.files.protobuf import message_classes
+from eagerflow.handlers import raised_here
 from eagerflow.profiling.profile import Profile
 
 __all__ = ["write_space"]
@@ -48,7 +49,7 @@ def write_space(profile: Profile, logdir: str | os.PathLike[str], run: str) -> s
     folder = os.path.join(as_path(logdir), "plugins", "profile", run)
     try:
         os.makedirs(folder, exist_ok=True)
-    except OSError as error:
+    except raised_here(OSError) as error:
         refuse(error, "written", folder)
     path = os.path.join(folder, f"{platform.node() or 'local'}.xplane.pb")
     write_whole(path, [space.SerializeToString()])

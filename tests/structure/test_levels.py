@@ -13,7 +13,7 @@ LEVELS = {
     name: level
     for level, names in enumerate(
         [
-            ["errors", "extras", "guard", "locks", "records", "settings", "tree"],
+            ["errors", "extras", "guard", "handlers", "locks", "records", "settings", "tree"],
             ["dims", "dtypes", "spec", "devices"],
             ["op", "graph.ir", "graph.graph"],
             ["runtime"],

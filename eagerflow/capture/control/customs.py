@@ -34,13 +34,13 @@ from eagerflow.dtypes import is_inexact
 from eagerflow.errors import DTypeError, EagerflowError, GradientError, ShapeError
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Value, Values
+from eagerflow.handlers import raised_here
 from eagerflow.op import Cost, ErrorSample, Missing, Sample
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.family import op_of
 from eagerflow.ops.samples import make
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
-from eagerflow.visitors import pass_on
 
 
 def customized(
@@ -88,8 +88,7 @@ def _traced_rule(
         with recorder:
             parts = zip(rule(gs), args, strict=True)
             found = [p for p, x in parts if isinstance(x, Tensor)]
-    except Exception as error:  # whatever the user's code raises there
-        pass_on(error)
+    except raised_here(Exception) as error:  # whatever the user's code raises there
         words = error.problem if isinstance(error, EagerflowError) else str(error)
         return None, nothing, [], f"{type(error).__name__}: {words}"
     outs = [p for p in found if p is not None]

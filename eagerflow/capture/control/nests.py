@@ -13,11 +13,11 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.display import function_name, summary
 from eagerflow.dtypes import BOOL, INTEGERS, join_scalar
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.masks import Masked, opened
 from eagerflow.op import spec_of
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
-from eagerflow.visitors import pass_on
 
 
 def place_of(f: Any) -> str | None:
@@ -46,10 +46,9 @@ def callable_of(f: Any, op: str, argument: str, takes: str, count: int) -> None:
             return  # the usual function needs no signature
     try:
         inspect.signature(f).bind(*(None,) * count)
-    except ValueError as error:  # a builtin without a signature
-        pass_on(error)
-    except TypeError as error:
-        pass_on(error)
+    except raised_here(ValueError):  # a builtin without a signature
+        pass
+    except raised_here(TypeError) as error:
         raise CaptureError(
             f"it is called as {argument}({takes}), which its signature does not allow: {error}",
             op=op,
@@ -207,8 +206,7 @@ class Form:
                 if ordered
                 else tree.flatten_up_to(shallow, nest)
             )
-        except ValueError as error:
-            pass_on(error)
+        except raised_here(ValueError):
             count = len(structure.children)
             came = f"{len(nest)} items" if hasattr(nest, "__len__") else "other items"
             self._other_structure(came, f"{count} items", what, at, other)

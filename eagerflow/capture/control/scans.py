@@ -55,6 +55,7 @@ from eagerflow.errors import CaptureError, EagerflowError, ShapeError
 from eagerflow.graph.cache import Slot
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.sizes import with_sizes
+from eagerflow.handlers import raised_here
 from eagerflow.masks import opened
 from eagerflow.op import Cost, Missing
 from eagerflow.ops.attributes import Size
@@ -202,7 +203,7 @@ def recorded(*operands: Any, **attributes: Any) -> Any:
         try:
             rows = (True,) * (len(scan.body.outputs) - scan.carries)
             half = halves(scan.body, scan.carries, scan.sequences, needed, rows, home(operands))
-        except EagerflowError:  # it has no gradient: who asks for that one will hear why
+        except raised_here(EagerflowError):  # it has no gradient; a request for one tells why
             half = None
     if half is None or not half.residuals:
         return scan(operands)
@@ -431,7 +432,7 @@ def _scan(
     if plan is not None:
         try:
             return compiled_scans.results(plan, body, operands)
-        except EagerflowError:  # which of the steps it was shows one by one
+        except raised_here(EagerflowError):  # which of the steps it was shows one by one
             pass
     return _one_by_one(scan, scan.steps(operands), operands)
 

@@ -43,6 +43,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from eagerflow.capture.guards.categories import has_methods_in_python, named
+from eagerflow.handlers import raised_here
 
 PURE, REPEATED, EFFECT = "pure", "repeated", "effect"
 THREADS, RANDOM, TRACER, UNKNOWN = "threads", "random", "tracer", "unknown"
@@ -127,7 +128,7 @@ def listed(f: Any, table: Mapping[Any, T]) -> T | None:
     """What a table says of a callable, None if it is not in it."""
     try:
         return table.get(f)
-    except TypeError:  # an object that cannot be hashed
+    except raised_here(TypeError):  # an object that cannot be hashed
         return None
 
 

@@ -56,6 +56,7 @@ from eagerflow.capture.guards.lookup import (
     value_of_cell,
 )
 from eagerflow.capture.guards.snapshot import ALL, ATTRIBUTES, NESTED
+from eagerflow.capture.updates import COPYING
 
 Evaluator = Any  # imports this module
 
@@ -150,6 +151,8 @@ def _call_of_unknown(
 def _read(call: Call) -> list[Found]:
     """Record what a call of this function reads."""
     f = call.function.value
+    if isinstance(f, _NAMED) and f.__name__ in COPYING:
+        call.each(call.evaluator.copy)
     if isinstance(f, MethodType):
         return _read_method(call)
     if isinstance(f, functools.partial):
@@ -253,6 +256,7 @@ def _read_reference(call: Call) -> list[Found]:
     return guards.found(value, guarded, name)
 
 
+_NAMED = (FunctionType, MethodType, BuiltinFunctionType, type(np.copy))
 _CACHED = type(functools.lru_cache(len))
 
 
@@ -408,7 +412,7 @@ def _iterate_and_call(call: Call) -> list[Found]:
 def _pass_identity(call: Call) -> None:
     """A function among the arguments may ask which objects the others are."""
     passed = (found.value for part in call.arguments for found in call.evaluator.evaluate(part))
-    if any(type(f) is BuiltinFunctionType and f in _IDENTITIES for f in passed):
+    if any(f is known for f in passed for known in _IDENTITIES):
         call.each(call.evaluator.which_parts, True)
 
 
@@ -596,17 +600,27 @@ def _each(do: str, mark: Callable[[Call], None]) -> Reads:
     return reads
 
 
-_IDENTITIES = (id, operator.is_, operator.is_not)
+_OF_ONE = (id, object.__hash__, object.__repr__)
+_OF_TWO = (operator.is_, operator.is_not, object.__eq__)
+_REFERENCES = (weakref.ref, weakref.proxy, weakref.finalize)
+_IDENTITIES = (*_OF_ONE, *_OF_TWO, *_REFERENCES)
 
 
 def _identity(call: Call) -> None:
     """Which object a value is: ``id``, or whether two are one."""
     call.has_no_parts()
-    if call.function.value is id:
+    if call.function.value in _OF_ONE:
         call.each(call.evaluator.which)
     elif len(call.arguments) == 2:
         call.evaluator.aliases(*call.arguments)
     call.each(call.evaluator.identity)
+
+
+def _reference(call: Call) -> list[Found]:
+    """A weak reference or a proxy, of which each object has one."""
+    call.each(call.evaluator.which)
+    is_class = isinstance(call.function.value, type)
+    return _read_class(call) if is_class else _read_unwatched(call)
 
 
 def _isinstance(call: Call) -> None:
@@ -629,6 +643,7 @@ def _type(call: Call) -> list[Found]:
     owners = call.values(0)
     for owner in owners:
         call.evaluator.guards.class_of(owner)
+        call.evaluator.number(owner)
     return [Found(type(o.value), True, f"type({o.name})") for o in owners]
 
 
@@ -688,7 +703,8 @@ _BUILT_INS: dict[Reads, list[Any]] = {
     Call.has_no_parts: [breakpoint, delattr, locals, print, setattr],
     _getattr: [getattr, hasattr, object.__getattribute__, type.__getattribute__],
     _each("length", Call.has_no_parts): [len],
-    _identity: list(_IDENTITIES),
+    _identity: [*_OF_ONE, *_OF_TWO],
+    _reference: list(_REFERENCES),
     _isinstance: [isinstance, issubclass],
     _callable: [callable],
     _each("iterate", Call.is_iterator): [iter],

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.handlers import raised_here
 from eagerflow.tensor import Operators, Tensor
 
 
@@ -157,7 +158,7 @@ def _held(value: Any) -> Any:
     """The names of an object's own attributes; no code of the user's runs."""
     try:
         found = object.__getattribute__(value, "__dict__")
-    except AttributeError:
+    except raised_here(AttributeError):
         return ()
     return found if isinstance(found, dict | types.MappingProxyType) else ()
 

@@ -19,6 +19,7 @@ from typing import Any
 from eagerflow.capture.guards.equality import ABSENT, WeakValue
 from eagerflow.capture.guards.snapshot import Snapshot
 from eagerflow.codegen.llvm.python_objects import NOTHING, Number, Row, can_ask, question
+from eagerflow.handlers import raised_here
 
 CALLS_BEFORE_CODE = 4
 """Checks that Python makes of a ledger: what is asked that often will be asked again."""
@@ -62,7 +63,7 @@ def _rows(guard: Any) -> Iterable[tuple[str, tuple[Any, ...]]]:
     if value.value is holder:
         try:
             return list(value.rows())
-        except TypeError:
+        except raised_here(TypeError):
             pass
     return [("snapshot", (value.matches, holder))]
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.capture.guards.categories import is_value_class
-from eagerflow.visitors import pass_on
+from eagerflow.handlers import raised_here
 
 
 class _Absent:
@@ -50,8 +50,7 @@ def _same_state(a: Any, b: Any) -> bool:
     """Whether two values would be pickled alike, which tells all that they hold."""
     try:
         return _alike(a.__reduce_ex__(4), b.__reduce_ex__(4))
-    except Exception as error:  # it cannot be pickled
-        pass_on(error)
+    except raised_here(Exception):  # it cannot be pickled
         return False
 
 

@@ -58,6 +58,8 @@ from eagerflow.capture.guards.snapshot import (
     item_of,
     name_of_item,
 )
+from eagerflow.handlers import raised_here
+from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -288,7 +290,7 @@ class Evaluator:
             for own in objects or [cls]:
                 try:
                     found.append(Found(super(cls, own), True, "super()"))
-                except TypeError:
+                except raised_here(TypeError):
                     continue
         return found
 
@@ -358,6 +360,8 @@ class Evaluator:
         value, external, label = owner
         kind = category(value)
         full = f"{label}.{name}"
+        if not hasattr(Number, name):
+            self.number(owner)
         if kind == "plain":
             self.guards.numeric_settings(value)
             found = getattr(value, name, None) if type(value) in PLAIN else None
@@ -650,6 +654,15 @@ class Evaluator:
             return
         for key, part in _some_parts(found.value):
             self.which(Found(part, False, name_of_item(found.name, key)))
+
+    def number(self, found: Found) -> None:
+        """Something is asked that what stands for a number argument does not know of it."""
+        if type(found.value) is Number and found.value.assumptions is not None:
+            found.value.assumptions.is_never_true = True
+
+    def copy(self, found: Found) -> None:
+        """A value is copied, if it is an array."""
+        self.monitor.updates.note_copy(found.value)
 
     def classes(self, expression: Expression) -> None:
         """The class of a value is asked for, or what that says."""

@@ -7,7 +7,6 @@ events, and comes back at the end.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import operator
 import os
@@ -24,6 +23,7 @@ from eagerflow.capture.guards.effects import STARTING, starter, starts_thread
 from eagerflow.capture.guards.lookup import CORE, FOREIGN, origins
 from eagerflow.errors import CaptureError
 from eagerflow.guard import in_one_call
+from eagerflow.handlers import raised_here, suppress
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.visitors import came, visitors
 
@@ -84,7 +84,7 @@ class Thread(threading.local):
         if run is None and self.stack and self.stack[-1].failure is None:
             try:
                 run = self.stack[-1].enter(frame, self)
-            except Exception as error:
+            except raised_here(Exception) as error:
                 self.stack[-1].failure = error
             if run is not None:
                 self.runs[frame] = run
@@ -108,7 +108,7 @@ class Thread(threading.local):
         if self.stack and not run.quiet and self.stack[-1].failure is None:
             try:
                 self.stack[-1].step(frame, run, offset)
-            except Exception as error:
+            except raised_here(Exception) as error:
                 self.stack[-1].failure = error
 
     def leave(self, frame: Any, run: Any, value: Any, completed: bool = True) -> None:
@@ -116,7 +116,7 @@ class Thread(threading.local):
         if self.stack and self.stack[-1].failure is None:
             try:
                 self.stack[-1].leave(frame, run, value, self, completed)
-            except Exception as error:
+            except raised_here(Exception) as error:
                 self.stack[-1].failure = error
         if not frame.f_code.co_flags & _RESUMES:
             self.runs.pop(frame, None)
@@ -286,7 +286,7 @@ class _Monitoring:
                 partial(registered.extend, starmap(register, callbacks)),
                 partial(_monitoring.set_events, tool, events.PY_START | events.PY_RESUME),
             ]
-            with contextlib.suppress(ValueError):  # somebody else has it
+            with suppress(ValueError):  # somebody else has it
                 in_one_call(calls)
         if not self._tool:
             raise CaptureError(

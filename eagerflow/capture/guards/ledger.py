@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Container, Iterable
-from contextlib import suppress
 from operator import call, is_
 from types import MethodType
 from typing import Any
@@ -20,7 +19,7 @@ from eagerflow.capture.guards.equality import ABSENT, WeakValue, same
 from eagerflow.capture.guards.lookup import plain_attribute, value_of_cell
 from eagerflow.capture.guards.snapshot import Snapshot, item_of
 from eagerflow.errors import printable, short_repr
-from eagerflow.visitors import pass_on
+from eagerflow.handlers import raised_here, suppress
 
 # What guards read -------------------------------------------------------------------------------
 
@@ -29,7 +28,7 @@ def value_of_context(variable: Any, _: Any = None) -> Any:
     """The value of a context variable, ABSENT if it has none."""
     try:
         return variable.get()
-    except LookupError:
+    except raised_here(LookupError):
         return ABSENT
 
 
@@ -37,15 +36,14 @@ def result_of(f: Any, arguments: Any) -> Any:
     """What a call gives, or the class of its error."""
     try:
         return f(*arguments)
-    except Exception as error:
-        pass_on(error)
+    except raised_here(Exception) as error:
         return type(error)
 
 
 def _plain_attribute(holder: Any, name: str) -> Any:
     try:
         return plain_attribute(holder, name)
-    except AttributeError:
+    except raised_here(AttributeError):
         return ABSENT
 
 
@@ -162,7 +160,7 @@ class Guard:
         """
         try:
             weak = weakref.ref(self.holder)
-        except TypeError:
+        except raised_here(TypeError):
             return False
         was = self.expected
         if id(was.__self__ if type(was) is MethodType else was) in others:
@@ -192,8 +190,8 @@ class Guard:
             return True
         try:
             return self._is_as_expected(self.now())
-        except Exception as error:  # code of the user's that a check runs, as a property set since
-            pass_on(error)
+        except raised_here(Exception):
+            # code of the user's that a check runs, as a property set since
             return False
 
     def _is_as_expected(self, now: Any) -> bool:
@@ -253,8 +251,7 @@ class Ledger:
         try:
             if any(map(call, self._checks)):
                 return self._search()
-        except Exception as error:  # something is gone: the search finds which
-            pass_on(error)
+        except raised_here(Exception):  # something is gone: the search finds which
             return self._search()
         if self._left > 0:
             self._left -= 1

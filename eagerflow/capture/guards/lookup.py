@@ -23,6 +23,7 @@ import numpy as np
 from eagerflow import dispatch
 from eagerflow.capture.guards.categories import LIBRARIES
 from eagerflow.capture.guards.equality import ABSENT, same
+from eagerflow.handlers import raised_here
 
 if TYPE_CHECKING:
     from eagerflow.capture.guards.bytecode import Action
@@ -148,7 +149,7 @@ def lookup_attribute(value: Any, name: str, plain: bool = False) -> tuple[str, A
     getter: Any = plain_attribute if plain else cls.__getattribute__
     try:
         found = getter(value, name)
-    except AttributeError:
+    except raised_here(AttributeError):
         return MISSING, None if plain else getattr(cls, "__getattr__", None)
     if type(found) in (BuiltinFunctionType, MethodWrapperType):
         return (VALUE if isinstance(found.__self__, ModuleType | None) else FRESH), found

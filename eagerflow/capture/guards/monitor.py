@@ -50,6 +50,7 @@ from eagerflow.capture.guards.lookup import (
 )
 from eagerflow.capture.guards.snapshot import Snapshot, attributes_of
 from eagerflow.capture.leaks import observers
+from eagerflow.capture.updates import Updates
 from eagerflow.errors import CaptureError, EagerflowError, short_repr
 from eagerflow.guard import ScopeGuard
 from eagerflow.number import Number
@@ -116,6 +117,7 @@ class Monitor(ScopeGuard):
         self._attributes: dict[int, dict[str, Any]] = {}  # of those objects, as they were
         self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that stand for those passed
         self._collections += [self.arguments, self._attributes, self.remade]
+        self.updates = Updates()  # those of the trace
         self.function = function
         self.name = getattr(function, "__qualname__", None) or getattr(
             function, "__name__", type(function).__name__

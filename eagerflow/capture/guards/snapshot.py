@@ -16,6 +16,7 @@ import numpy as np
 
 from eagerflow.capture.guards.categories import category, is_data, is_tool
 from eagerflow.capture.guards.equality import ABSENT, same
+from eagerflow.handlers import raised_here
 from eagerflow.variable import Variable
 
 ARRAY_BYTES = 1 << 20  # larger arrays are not compared in every call
@@ -103,7 +104,7 @@ class Snapshot:
             return all(map(operator.is_, value, self._keys)) and all(
                 map(operator.is_, value.values(), self._values)
             )
-        except (RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
+        except raised_here(RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
             return False
 
     def rows(self) -> Iterable[tuple[str, tuple[Any, ...]]]:
@@ -143,7 +144,7 @@ class Snapshot:
             return name, self.value, value
         try:
             now = tuple(elements(value, self.kind))
-        except (RuntimeError, AttributeError):  # it changes while it is iterated over
+        except raised_here(RuntimeError, AttributeError):  # it changes while it is iterated over
             return name, self.value, value
         if len(now) != len(self.parts):
             return f"the length of {name or 'it'}", len(self.parts), len(now)
@@ -214,7 +215,7 @@ def attributes_of(value: Any) -> dict[str, Any]:
             if type(slot) is types.MemberDescriptorType and cls.__module__ != "builtins":
                 try:
                     found.setdefault(name, slot.__get__(value, cls))
-                except AttributeError:
+                except raised_here(AttributeError):
                     continue
     return found
 

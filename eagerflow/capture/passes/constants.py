@@ -15,6 +15,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.sizes import is_symbolic
 from eagerflow.graph.walk import bodies_of
+from eagerflow.handlers import raised_here
 from eagerflow.ops.nn.quantization import WIDENING
 from eagerflow.recorder import with_recorder
 
@@ -96,7 +97,7 @@ class _Folding(Sweep):
         inputs = [x.constant if type(x) is Value else x for x in node.inputs]
         try:
             found = with_recorder(None, node.op.call, *inputs, **node.attributes)
-        except EagerflowError:
+        except raised_here(EagerflowError):
             return None
         results = found if isinstance(found, tuple) else (found,)
         for value, tensor in zip(node.outputs, results, strict=True):

@@ -17,9 +17,9 @@ from eagerflow.errors import ArgumentError
 from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.costs import nbytes, stated_cost
 from eagerflow.graph.ir import Node, Value
+from eagerflow.handlers import raised_here
 from eagerflow.op import Missing
 from eagerflow.ops.nn import convolution, pooling
-from eagerflow.visitors import pass_on
 
 POOLING_OPS = frozenset(getattr(pooling, name).op for name in pooling.__all__)
 """Contractions that are no products: they look at each window of an array."""
@@ -213,8 +213,7 @@ def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
     elements = float(max([v.size for v in values], default=1))
     try:
         flops = float(stated_cost(node).flops)
-    except Exception as error:  # a rule that does not know such arguments stops no placement
-        pass_on(error)
+    except raised_here(Exception):  # a rule that does not know such arguments stops no placement
         flops = elements
     found = Work(flops, float(sum(map(nbytes, values))), elements)
     if known is not None:

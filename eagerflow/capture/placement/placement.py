@@ -24,6 +24,7 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.text import bytes_text, line_name, seconds_text
 from eagerflow.graph.walk import bodies_of, nodes_within
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import to_device
 
 _TO_DEVICE = to_device.op  # type: ignore[attr-defined]
@@ -70,7 +71,7 @@ def _existing(name: Any, words: str, **more: str | None) -> Device:
     """The device of a name; PlacementError, with some words before it, where there is none."""
     try:
         return as_device(name)
-    except DeviceError as error:
+    except raised_here(DeviceError) as error:
         raise PlacementError(
             f"{words}: {error.problem}", expected=error.expected, hint=error.hint, **more
         ) from None

@@ -21,11 +21,11 @@ from eagerflow.files.container import fail, loads
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.plain import decode_plain, decode_shape, decode_structure
+from eagerflow.handlers import raised_here
 from eagerflow.op import MAX_DEPTH, Op, ops
 from eagerflow.ops.shapes.joining import split, unstack
 from eagerflow.spec import as_shape
 from eagerflow.variable import may_be_random_state
-from eagerflow.visitors import pass_on
 
 _SPLIT, _UNSTACK = split.op, unstack.op  # type: ignore[attr-defined]
 _MAX_CACHED_ROWS = 10_000  # of a table, which are kept after they were read
@@ -83,7 +83,7 @@ class Rows:
             )
         try:
             return loads(row), items
-        except (ValueError, RecursionError) as error:
+        except raised_here(ValueError, RecursionError) as error:
             self.fail(number, f"it is not JSON: {str(error)[:80]}")
 
     def fail(self, number: int, problem: str, **more: Any) -> NoReturn:
@@ -145,7 +145,7 @@ class _Table:
             row, items = rows.read(number)
             try:
                 found = self._known[number] = self._decode(row), items
-            except EagerflowError as error:
+            except raised_here(EagerflowError) as error:
                 rows.fail(number, error.problem, received=error.received, expected=error.expected)
         return found
 
@@ -528,7 +528,7 @@ def _device(name: str) -> Device:
     """The device of this name, or the current one where there is none such."""
     try:
         return as_device(name) if len(name) < 200 else current_device()
-    except (EagerflowError, ValueError):
+    except raised_here(EagerflowError, ValueError):
         return current_device()
 
 
@@ -537,8 +537,7 @@ def _complete(node: Node) -> None:
     specs = [x.spec if type(x) is Value else x for x in node.inputs]
     try:
         found = node.op.infer(*specs, **node.attributes)
-    except Exception as error:  # the check of the whole graph says why
-        pass_on(error)
+    except raised_here(Exception):  # the check of the whole graph says why
         return
     for i in range(len(node.outputs), len(found)):
         new = Value(f"{node.name}:{i}", found[i].shape, found[i].dtype, None, node, i)

@@ -52,9 +52,9 @@ from eagerflow.graph.check import check
 from eagerflow.graph.graph import Example, Graph, graph_method
 from eagerflow.graph.state import State, declared
 from eagerflow.guard import OpenFile
+from eagerflow.handlers import raised_here
 from eagerflow.recorder import with_recorder
 from eagerflow.variable import Variable
-from eagerflow.visitors import pass_on
 
 Fill = Callable[[int, memoryview], int]
 """``fill(start, memory)`` copies bytes of a file into memory and says how many there were."""
@@ -172,7 +172,7 @@ def load(path: str | os.PathLike[str]) -> Graph:
     except FileFormatError as error:
         _tell(error, "load", name)
         raise
-    except OSError as error:
+    except raised_here(OSError) as error:
         refuse(error, "read", name)
 
 
@@ -254,9 +254,9 @@ def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
             graph.state = state.read(lambda entry: _tensor(container, entry, take))
     except FileFormatError:
         raise
-    except MemoryError as error:
+    except raised_here(MemoryError) as error:
         raise OutOfMemoryError("there is too little memory for the graph", op="load") from error
-    except EagerflowError as error:
+    except raised_here(EagerflowError) as error:
         raise FileFormatError(
             f"the graph breaks a rule: {_short(error.problem)}",
             received=_short(error.received),
@@ -269,10 +269,10 @@ def _read(size: int, fill: Fill, take: Take | None = None) -> Graph:
 def _keeps_rules(graph: Graph) -> None:
     try:
         check(graph)
-    except (EagerflowError, MemoryError):
+    except raised_here(EagerflowError, MemoryError):
         raise
-    except Exception as error:  # rules of ops, also of those from elsewhere, may meet anything
-        pass_on(error)
+    except raised_here(Exception) as error:
+        # rules of ops, also of those from elsewhere, may meet anything
         fail(f"the graph breaks a rule: {_short(str(error))}")
 
 

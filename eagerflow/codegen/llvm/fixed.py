@@ -18,6 +18,7 @@ from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.reductions import joined
 from eagerflow.codegen.region import Input
 from eagerflow.dtypes import as_dtype
+from eagerflow.handlers import raised_here
 from eagerflow.runtime import threads
 
 
@@ -192,7 +193,7 @@ class FixedCall:
         """
         try:
             job = self._jobs.pop()
-        except IndexError:
+        except raised_here(IndexError):
             job = RegionJob(self)
         if self.joins:
             given = [*map(id, inputs), *[id(outputs[i]) for i in self.direct]]

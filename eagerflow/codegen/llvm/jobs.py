@@ -20,6 +20,7 @@ from eagerflow.codegen.llvm import launch
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS
 from eagerflow.codegen.llvm.instructions import Code, literal
 from eagerflow.codegen.llvm.team import library
+from eagerflow.handlers import raised_here
 
 # A job: what runs, its frame, memory that all threads share, counters (see ``team``), memory for a
 # thread that works alone; how many counters and operands there are; how many of them are looked at,
@@ -163,7 +164,7 @@ def arrays_lie_open() -> bool:
         place = ctypes.c_uint64.from_address(id(probe) + launch.STRIDES_OFFSET).value
         found = (ctypes.c_int64 * probe.ndim).from_address(place)
         kinds = [_kind(x).to_bytes(8, sys.byteorder) for x in _probes()]
-    except (ValueError, TypeError):
+    except raised_here(ValueError, TypeError):
         return False
     words = [(x.kind + x.char + x.byteorder).ljust(8, "\0").encode() for x in _probes()]
     told = [
@@ -191,7 +192,7 @@ def items_offset() -> int | None:
             found = (ctypes.c_int64 * len(probe)).from_address(id(probe) + offset)
             if list(found) == [*map(id, probe)]:
                 return offset
-        except (ValueError, TypeError):
+        except raised_here(ValueError, TypeError):
             return None
     return None
 

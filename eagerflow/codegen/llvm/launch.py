@@ -35,6 +35,7 @@ from eagerflow.codegen.llvm.team import Team
 from eagerflow.codegen.reductions import ADDED_IN_TURN, identity, joined
 from eagerflow.codegen.region import Input, Region, Statement
 from eagerflow.codegen.schedule import schedule
+from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.runtime import machine_code, threads
 from eagerflow.runtime.buffers import empty
@@ -275,7 +276,7 @@ def _address() -> Callable[[Any], int]:
     probe = np.zeros(3)
     try:
         return _quick_address if _quick_address(probe) == probe.ctypes.data else _plain_address
-    except (ValueError, TypeError):
+    except raised_here(ValueError, TypeError):
         return _plain_address
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from eagerflow.codegen.llvm import launch
 from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.codegen.llvm.team import library
+from eagerflow.handlers import raised_here
 
 _HEAD_WORDS = 4  # words of a table before its pairs
 
@@ -74,7 +75,7 @@ def counts_lie_open() -> bool:
         more = [probe, probe]
         after = count(id(probe)).value
         owner = word(id(view) + launch.OWNER_OFFSET).value
-    except (ValueError, TypeError):
+    except raised_here(ValueError, TypeError):
         return False
     return after == before + len(more) and owner == id(probe)
 

@@ -22,6 +22,7 @@ from eagerflow.codegen.llvm.driver import COUNTER_WORDS
 from eagerflow.codegen.llvm.instructions import Code
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.team import library
+from eagerflow.handlers import raised_here
 
 # A frame: the time, the address of the clock's function, the clock's number. For a lap the time is
 # a sum, and there is the address of the time at which the lap before has ended.
@@ -77,7 +78,7 @@ def _clock() -> int | None:
     """The address of the C library's ``clock_gettime``; None where it has none, as on Windows."""
     try:
         return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value
-    except (AttributeError, TypeError, OSError):
+    except raised_here(AttributeError, TypeError, OSError):
         return None
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from eagerflow.codegen import generated
 from eagerflow.codegen.instructions import NUMPY
+from eagerflow.handlers import raised_here
 
 Numbers = Callable[..., tuple[float, ...]]
 _PYTHON: dict[str, Callable[..., Any]] = {
@@ -122,7 +123,7 @@ def numbers_of(
     def found(*given: float) -> tuple[float, ...]:
         try:
             values = _run(apart.steps, given, _PYTHON)
-        except (ArithmeticError, ValueError):  # where NumPy gives inf or nan
+        except raised_here(ArithmeticError, ValueError):  # where NumPy gives inf or nan
             with np.errstate(all="ignore"):
                 values = _run(apart.steps, map(np.float64, given), _NUMPY)
         return tuple([float(values[place]) for place in wanted])

@@ -12,6 +12,7 @@ from functools import wraps
 from typing import Any
 
 from eagerflow.errors import EagerflowError
+from eagerflow.handlers import raised_here
 
 Function = Callable[..., Any]
 
@@ -20,7 +21,7 @@ def _some(xp: Any, mask: Any) -> bool:
     """Whether anything is true; where values are not known, as in a trace, there may be."""
     try:
         return bool(xp.any(mask))
-    except EagerflowError:
+    except raised_here(EagerflowError):
         return True
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from eagerflow.errors import TaskLostError
+from eagerflow.handlers import suppress
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.callbacks.saving import Frequency
 from eagerflow.nn.checkpoint import Checkpoint, Progress

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import numpy as np
 
 from eagerflow.errors import ArgumentError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Float, number
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.callbacks.monitors import Mode, Monitor, Patience
@@ -44,9 +45,9 @@ class LearningRateScheduler(Callback):
     def __init__(self, schedule: Callable[..., Any], verbose: int = 0) -> None:
         try:
             inspect.signature(schedule).bind(0, 0.0)
-        except TypeError:
+        except raised_here(TypeError):
             self._takes_epoch_alone = True
-        except ValueError:  # a function of C's, which does not say
+        except raised_here(ValueError):  # a function of C's, which does not say
             pass
 
     def on_epoch_begin(self, epoch: int, logs: Logs = None) -> None:

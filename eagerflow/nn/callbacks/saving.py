@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from eagerflow.errors import ArgumentError
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Float, is_count, require
 from eagerflow.nn.callbacks.base import Logs
 from eagerflow.nn.callbacks.monitors import Mode, Monitor
@@ -94,7 +95,7 @@ class ModelCheckpoint(Monitor):
     def _path(self, fields: dict[str, Any]) -> str:
         try:
             return self.filepath.format(**fields)
-        except (KeyError, IndexError, ValueError) as error:
+        except raised_here(KeyError, IndexError, ValueError) as error:
             raise ArgumentError(
                 f"{self.filepath!r} cannot be filled in: {error}",
                 op="ModelCheckpoint",

@@ -12,6 +12,7 @@ import numpy as np
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.files.atomic import as_path, refuse
 from eagerflow.graph.names import FreeNames
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import is_count, require
 from eagerflow.nn.callbacks.base import Callback, Logs
 from eagerflow.nn.callbacks.monitors import Patience
@@ -185,7 +186,7 @@ class TensorBoard(Callback):
         folder = os.path.join(self.log_dir, "train")
         try:
             os.makedirs(folder, exist_ok=True)
-        except OSError as error:
+        except raised_here(OSError) as error:
             refuse(error, "written", folder)
         name = f"batch_{self.profile_batch[0]}"
         ended.save(os.path.join(folder, f"{name}.trace.json"))
@@ -247,7 +248,7 @@ def _columns(place: Any) -> Any:
     try:
         with open(name, encoding="utf-8") as file:
             rows = [line.rstrip("\n").split("\t") for line in file]
-    except OSError as error:
+    except raised_here(OSError) as error:
         refuse(error, "read", name)
     if not rows or len(rows[0]) == 1:
         return ["\t".join(row) for row in rows]

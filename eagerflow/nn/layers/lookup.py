@@ -13,6 +13,7 @@ import numpy as np
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import choice, is_count, require
 from eagerflow.nn.configured import Untracked, arguments
 from eagerflow.nn.layer import LayerOptions
@@ -151,7 +152,7 @@ class Lookup(HostLayer, Adapted):
         if isinstance(vocabulary, str | os.PathLike):
             try:
                 lines = Path(vocabulary).read_text(encoding=self.encoding).splitlines()
-            except OSError as error:
+            except raised_here(OSError) as error:
                 raise ArgumentError(
                     f"the file cannot be read: {error}", op=self._label, argument="vocabulary"
                 ) from error

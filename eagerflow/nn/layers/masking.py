@@ -8,6 +8,7 @@ from typing import Annotated, Any, Unpack
 
 from eagerflow import ops
 from eagerflow.errors import ArgumentError, printable
+from eagerflow.handlers import raised_here
 from eagerflow.nn import configured
 from eagerflow.nn.arguments import Float, Nest, require
 from eagerflow.nn.configured import Untracked
@@ -128,5 +129,5 @@ class Lambda(Layer):
 def _parameters(function: Callable[..., Any]) -> set[str]:
     try:
         return set(inspect.signature(function).parameters)
-    except ValueError:  # some functions written in C
+    except raised_here(ValueError):  # some functions written in C
         return set()

@@ -10,6 +10,7 @@ from eagerflow import ops
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
@@ -54,7 +55,7 @@ class _Merge(Layer):
         masks: list[Tensor | None] = [None] * len(inputs) if mask is None else list(mask)
         try:
             return self.merge(list(inputs), masks)
-        except ShapeError as error:
+        except raised_here(ShapeError) as error:
             received = ", ".join(str(tuple(x.shape)) for x in inputs)
             words = f"the tensors do not fit together: {error.problem}"
             raise self._misfit(words, received, error.expected) from error

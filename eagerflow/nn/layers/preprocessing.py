@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError, CaptureError, DTypeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import Count, Float, choice, require
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
@@ -104,7 +105,7 @@ class HostLayer(Layer):
         if isinstance(inputs, Operators):
             try:
                 inputs = inputs.numpy()
-            except CaptureError as error:
+            except raised_here(CaptureError) as error:
                 raise CaptureError(
                     "words are looked up on the host, so the layer cannot be part of a graph",
                     op=self._label,

@@ -12,6 +12,7 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Shape
 from eagerflow.errors import ArgumentError
+from eagerflow.handlers import raised_here
 from eagerflow.nn.arguments import TensorLike
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.layer import Layer, LayerOptions
@@ -84,7 +85,7 @@ class Normalization(Layer):
             return
         try:
             self.mean, self.variance = (np.broadcast_to(x, self.kept_sizes) for x in self.given)
-        except ValueError:
+        except raised_here(ValueError):
             received = " and ".join(f"shape {x.shape}" for x in self.given)
             expected = f"shape {self.kept_sizes}, from inputs of shape {tuple(input_shape)}"
             raise self._misfit("mean and variance do not fit", received, expected) from None

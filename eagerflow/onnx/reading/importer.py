@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dims import Dim
 from eagerflow.errors import CaptureError, EagerflowError, FileFormatError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.onnx.reading.attributes import Schema, attributes_of, schema_of
 from eagerflow.onnx.reading.calls import (
     OPERATORS,
@@ -32,6 +33,16 @@ from eagerflow.scopes import scope
 
 MAX_STEPS = 50_000
 """Nodes and bodies that may be walked through, besides the file's: of loops and functions."""
+
+_FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    TypeError,
+    ValueError,
+)
 
 BROKEN: Any = object()
 """Stands for what a node gives that could not be imported."""
@@ -109,11 +120,9 @@ class Importer:
             if isinstance(error, CaptureError | ShapeError) and any(map(_is_symbolic, given)):
                 raise NotKnown((), of_shapes=True) from error
             raise Refused(_reason(error)) from error
-        except RecursionError as error:
+        except raised_here(RecursionError) as error:
             raise Refused("it is nested too deeply") from error
-        except (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError) as error:
-            raise Refused(_reason(error)) from error
-        except (TypeError, ValueError) as error:
+        except raised_here(*_FAILURES) as error:
             raise Refused(_reason(error)) from error
 
     def _needed(self, need: NotKnown, node: Any, around: Scope) -> Any:

@@ -8,12 +8,12 @@ from typing import Any
 
 from eagerflow.dims import Dim
 from eagerflow.dtypes import DType
+from eagerflow.handlers import raised_here
 from eagerflow.onnx.package import PRODUCER, onnx_package
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.element_types import NAMES, dtype_of
 from eagerflow.onnx.reading.tensors import FOUR_BITS, array_of, dense_of, fail, four_bits_of
 from eagerflow.runtime.properties import cached_property
-from eagerflow.visitors import pass_on
 
 OLDEST, NEWEST = 7, 28
 """The opset versions of ONNX's own domain that are known; older ones where nothing differs."""
@@ -95,8 +95,8 @@ def _parsed(data: bytes) -> Any:
     model = onnx_package().ModelProto()
     try:
         model.ParseFromString(data)
-    except Exception as error:  # a DecodeError of protobuf, whose classes differ by version
-        pass_on(error)
+    except raised_here(Exception) as error:
+        # protobuf's classes differ by version
         fail("this is not an ONNX model, or a damaged one", received=str(error))
     if not model.HasField("graph"):
         fail("the model has no graph")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.errors import CaptureError
+from eagerflow.handlers import raised_here
 from eagerflow.onnx.reading.calls import SizeVector, as_sizes, is_known, known
 from eagerflow.onnx.reading.folding import as_plain
 
@@ -35,7 +36,7 @@ def with_sizes(rule: Callable[..., Any]) -> Callable[[Any], Any]:
                     result = rule(*map(_objects, given), **attributes)
                     is_answer = getattr(result, "dtype", None) == np.dtype(bool)
                     return result if is_answer else as_sizes(result)
-                except CaptureError:
+                except raised_here(CaptureError):
                     pass
             return function(call, *map(as_plain, given), **attributes)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from eagerflow.dtypes import DType
 from eagerflow.errors import FileFormatError
+from eagerflow.handlers import raised_here
 from eagerflow.onnx.reading.element_types import NAMES, dtype_of
 from eagerflow.spec import MAX_RANK
 
@@ -69,7 +70,7 @@ def array_of(proto: Any, folder: Path | None) -> np.ndarray[Any, Any]:
         flat = flat.view("uint8") != 0  # a byte of a file may be any number
     try:
         return flat.astype(dtype).reshape(shape)
-    except ValueError:  # an empty tensor with sizes that NumPy does not multiply
+    except raised_here(ValueError):  # an empty tensor with sizes that NumPy does not multiply
         fail(f"the tensor {proto.name!r} has an impossible shape", received=str(shape))
 
 

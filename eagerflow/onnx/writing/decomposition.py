@@ -16,11 +16,11 @@ from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
 from eagerflow.graph.run import interpret
 from eagerflow.graph.walk import inside_out, nodes_within, with_bodies
+from eagerflow.handlers import raised_here
 from eagerflow.onnx.writing import linear_algebra
 from eagerflow.onnx.writing.formulas import FORMULAS
 from eagerflow.onnx.writing.random_numbers import DRAWS
 from eagerflow.op import Missing
-from eagerflow.visitors import pass_on
 
 MAX_STEPS = 8  # from an op to those that it consists of
 
@@ -85,8 +85,7 @@ class _Rewriting(Trace):
         except EagerflowError as error:  # told of the op of the graph, and of the user's line
             error.op, error.at = error.op or node.op.name, node.place or error.at
             raise
-        except Exception as error:
-            pass_on(error)
+        except raised_here(Exception) as error:
             raise _no_operator(node, f"its body needs arrays: {error}") from error
         return tuple(made) if isinstance(made, list) else made
 

@@ -128,3 +128,8 @@ def to_device(xp: Namespace, x: Array, /, device: str) -> Array:
     """
     place = as_device(device)
     return place.backend.receive(x, place.index)
+
+
+def own_value(x: Any) -> Any:
+    """A Tensor; while it is traced, a value of its own, as a copy of an array is."""
+    return x if type(x._array) is x._kind.array_type else astype(x, x.dtype)

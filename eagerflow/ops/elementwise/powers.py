@@ -10,6 +10,7 @@ import numpy as np
 
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.elementwise.comparison import (
     equal,
     greater_equal,
@@ -137,7 +138,7 @@ def _power_numpy(xp: Namespace, x1: Any, x2: Any) -> Any:
         return np.square(x1)
     try:
         return np.power(x1, x2)
-    except ValueError as error:
+    except raised_here(ValueError) as error:
         if "negative integer powers" in str(error):
             _refuse_negative(x2)
         raise

@@ -9,6 +9,7 @@ import numpy as np
 from eagerflow.dims import product
 from eagerflow.dtypes import INTEGERS, DType
 from eagerflow.errors import AxisError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axis, Sizes
 from eagerflow.ops.creation.ranges import arange
@@ -150,7 +151,7 @@ def take(xp: Namespace, x: Array, indices: Array, /, axis: Axis = None) -> Array
         return xp.reshape(xp.take(x, xp.reshape(rows, (-1,)), axis=at), shape)
     try:
         return x.take(signed(indices), at)
-    except IndexError:
+    except raised_here(IndexError):
         check_values(xp, indices, at, x.shape[at])
         raise
 

@@ -9,6 +9,7 @@ import numpy as np
 from eagerflow.dispatch import record
 from eagerflow.dtypes import BOOL, INTEGERS, STANDARD, DType
 from eagerflow.errors import CaptureError, DTypeError, IndexRangeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.op import Cost, ErrorSample, Into, Sample, Split, ops
 from eagerflow.ops.attributes import Index, Sizes
 from eagerflow.ops.creation.ranges import arange
@@ -33,7 +34,6 @@ from eagerflow.ops.shapes.reshaping import copy_kernels, permute_dims, reshape, 
 from eagerflow.recorder import process, recorder_state
 from eagerflow.spec import Array, Namespace, TensorSpec, broadcast
 from eagerflow.tensor import Operators, Tensor
-from eagerflow.visitors import pass_on
 
 __all__ = ["getitem", "index_scatter"]
 
@@ -266,7 +266,7 @@ def getitem(xp: Namespace, x: Array, /, *indices: Array, index: Index) -> Array:
         if not native(xp):
             return taken_at(xp, x, positions(xp, index, x.shape, indices))
         return x[filled(index, indices)]
-    except IndexError as error:
+    except raised_here(IndexError) as error:
         raise located(xp, error, index, x.shape, indices) from None
 
 
@@ -306,8 +306,9 @@ def _quick_getitem(self: Any, index: Any, /) -> Any:
                     form = index if cls is int else recorded(index, (), "getitem", None)[0]
                     record(append, _GETITEM, (self,), {"index": form}, y)
             return y
-    except Exception as error:  # the long way succeeds, or explains, with nothing about this one
-        pass_on(error)
+    except raised_here(Exception):
+        # the long way succeeds, or explains, with nothing about this one
+        pass
     return getitem(self, index)
 
 
@@ -332,7 +333,7 @@ def check_fits(value: Any, selected: Any, argument: str) -> None:
         shape = shape[1:]
     try:
         fits = broadcast(shape, selected) == tuple(selected)
-    except ShapeError:
+    except raised_here(ShapeError):
         fits = False
     if not fits:
         raise ShapeError(
@@ -448,5 +449,5 @@ def index_scatter(
             out[filled(index, indices)] = updates
             return out
         return summed_at(xp, shape, filled(index, indices), updates)
-    except IndexError as error:
+    except raised_here(IndexError) as error:
         raise located(xp, error, index, shape, indices) from None

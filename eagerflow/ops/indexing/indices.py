@@ -18,6 +18,7 @@ from eagerflow.dims import Dim, DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, IndexRangeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.family import define
 from eagerflow.recorder import recorder_state
 from eagerflow.spec import Namespace, broadcast
@@ -97,7 +98,7 @@ def _plain_slice(item: slice, op: str) -> slice:
             plain.append(bound if bound is None or type(bound) is Dim else as_index(bound))
         except CaptureError:
             raise
-        except TypeError:
+        except raised_here(TypeError):
             raise DTypeError(
                 f"a {type(bound).__name__} cannot bound a slice",
                 op=op,
@@ -478,7 +479,7 @@ def located(
     try:
         layout(index, shape, [a.shape for a in arrays])
         check_arrays(xp, index, shape, arrays)
-    except IndexRangeError as found:
+    except raised_here(IndexRangeError) as found:
         return found
     return IndexRangeError(str(error), argument="index")
 

@@ -21,6 +21,7 @@ from eagerflow.dtypes import (
     default_dtype,
 )
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
@@ -181,7 +182,7 @@ def _write(xp: Namespace, x: Any, value: Any, indices: Any, index: Any, function
         else:
             out = add_at(xp, out, at, value)
         return out
-    except IndexError as error:
+    except raised_here(IndexError) as error:
         raise located(xp, error, index, x.shape, indices) from None
 
 

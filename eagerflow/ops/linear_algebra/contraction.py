@@ -16,6 +16,7 @@ from eagerflow.codegen.generated import enabled
 from eagerflow.dims import product
 from eagerflow.dtypes import DType, is_complex
 from eagerflow.errors import AxisError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.op import Cost, ErrorSample, Into, Onnx, Sample, Split
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.family import (
@@ -74,7 +75,7 @@ def _matmul_spec(x1: TensorSpec, x2: TensorSpec) -> TensorSpec:
         )
     try:
         batch = broadcast(x1.shape[:-2], x2.shape[:-2])
-    except ShapeError:
+    except raised_here(ShapeError):
         raise ShapeError(
             f"the axes before the last two do not broadcast: {x1.shape[:-2]} and {x2.shape[:-2]}",
             expected="sizes that are equal or 1, counted from the last axis",

@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, FLOATS, INEXACT, INTEGERS, as_dtype, is_complex, promote
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs as size_of
@@ -207,7 +208,7 @@ def _equivalent(a1: Any, a2: Any) -> Any:
     a1, a2 = as_operands(a1, a2)
     try:
         return array_equal(*broadcast_arrays(a1, a2))
-    except ShapeError:
+    except raised_here(ShapeError):
         return zeros_like(as_tensor(True))
 
 

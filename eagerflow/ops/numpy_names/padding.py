@@ -10,6 +10,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import INTEGERS, is_complex
 from eagerflow.errors import KeywordError, ShapeError, short_repr
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import full
 from eagerflow.ops.creation.ranges import linspace
@@ -88,7 +89,7 @@ def _for_each_side(options: dict[str, Any], name: str, default: Any, rank: int) 
     given = np.asarray(options.get(name, default))
     try:
         return np.broadcast_to(given, (rank, 2)).tolist()
-    except ValueError:
+    except raised_here(ValueError):
         raise ShapeError(
             f"shape {given.shape} does not give a pair for each of {rank} axes",
             op="pad",

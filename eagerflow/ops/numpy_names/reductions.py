@@ -11,6 +11,7 @@ import numpy as np
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, INEXACT, as_dtype
 from eagerflow.errors import ArgumentError, KeywordError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.arithmetic import abs, add, divide, multiply, subtract
@@ -186,7 +187,8 @@ def _edges_by_rule(a: Any, bins: str, range: Any, weights: Any) -> Any:
     a = floating(as_tensor(a), "a")
     try:
         found = np.histogram_bin_edges(a._values("a"), bins, range)
-    except ValueError as error:  # a rule that NumPy does not have, values that are not finite
+    except raised_here(ValueError) as error:
+        # an unknown rule, infinite values
         raise ArgumentError(str(error), op="histogram", argument="bins") from None
     return as_tensor(found, a.dtype, a.device)
 

@@ -13,6 +13,7 @@ from eagerflow.convert import as_tensor
 from eagerflow.dims import product
 from eagerflow.dtypes import BOOL, as_dtype
 from eagerflow.errors import ArgumentError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import full, full_like, ones, ones_like, zeros, zeros_like
 from eagerflow.ops.elementwise.arithmetic import abs as size_of
@@ -104,7 +105,7 @@ def _delete(arr: Any, obj: Any, axis: Any = None) -> Any:
     size = arr.shape[normalize_axis(axis, arr.ndim)]
     try:
         kept = np.delete(np.arange(size), _places(obj))
-    except (IndexError, ValueError) as error:
+    except raised_here(IndexError, ValueError) as error:
         raise ArgumentError(str(error), op="delete", argument="obj") from None
     return take(arr, kept, axis=axis)
 
@@ -131,7 +132,7 @@ def _insert(arr: Any, obj: Any, values: Any, axis: Any = None) -> Any:
     values = broadcast_to(values, (*arr.shape[:at], count, *arr.shape[at + 1 :]))
     try:
         order = np.insert(np.arange(size), places, np.arange(size, size + count))
-    except (IndexError, ValueError) as error:
+    except raised_here(IndexError, ValueError) as error:
         raise ArgumentError(str(error), op="insert", argument="obj") from None
     return take(concat([arr, values], axis=at), order, axis=at)
 

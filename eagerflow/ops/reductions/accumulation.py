@@ -8,6 +8,7 @@ import numpy as np
 
 from eagerflow.dtypes import BOOL, INTEGERS, as_dtype, is_complex
 from eagerflow.errors import EagerflowError
+from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.elementwise.complexes import conj
 
@@ -30,7 +31,7 @@ def cast_first(x: Any, *args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[
     if dtype is not None:
         try:
             wanted = as_dtype(dtype)
-        except EagerflowError:  # told with the op's name, when the attributes are bound
+        except raised_here(EagerflowError):  # told when the attributes are bound
             return (x, *args), named
         if getattr(x, "dtype", None) != wanted:
             x = astype(x, wanted)

@@ -14,6 +14,7 @@ from eagerflow.dims import Dim, product
 from eagerflow.dispatch import with_context
 from eagerflow.dtypes import BOOL, INTEGERS, REAL, DType
 from eagerflow.errors import DTypeError, ShapeError
+from eagerflow.handlers import raised_here
 from eagerflow.op import ErrorSample, Missing, Sample, spec_of
 from eagerflow.ops.family import batch_along_axis, define, op_of, split_others
 from eagerflow.ops.indexing.gathering import scatter_along_axis, take_along_axis
@@ -308,7 +309,7 @@ def top_k(x: Any, /, k: int, axis: int = -1, *, largest: bool = True) -> Any:
     x = as_tensor(x)
     try:
         _top_spec(spec_of(x), k, axis)
-    except ShapeError as error:
+    except raised_here(ShapeError) as error:
         raise with_context(error, op_of(_top_k), (x,)) from None
     places = part_of(argsort(x, axis=axis), normalize_axis(axis, x.ndim), 0, k)
     return take_along_axis(x, places, axis), places

@@ -13,6 +13,7 @@ from eagerflow.dtypes import DType
 from eagerflow.errors import AxisError, CaptureError, ShapeError
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, Sizes
+from eagerflow.ops.creation.cast import own_value
 from eagerflow.ops.family import ANY, Batch, Cost, as_operands, define
 from eagerflow.ops.keywords import check_same
 from eagerflow.ops.samples import make, shaped
@@ -558,7 +559,7 @@ def _flatten(self: Any, order: str = "C") -> Any:
     """The same values along one axis, in row-major order."""
     if order != "C":
         check_same("flatten", order=order)
-    return reshape(self, (-1,))
+    return own_value(reshape(self, (-1,)))
 
 
 def _transpose(self: Any, *axes: Any) -> Any:

@@ -16,6 +16,7 @@ import numpy as np
 
 from eagerflow.dtypes import FLOATS, DType, promote
 from eagerflow.errors import ArgumentError
+from eagerflow.handlers import raised_here
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.bits import complex
@@ -53,7 +54,7 @@ def _factor(n: int, m: int, norm: bool) -> float:
         if norm:
             return sign * math.sqrt(Fraction(2 * n + 1, 2) * ratio * odd * odd)
         return sign * float(odd * ratio if m < 0 else Fraction(odd))
-    except OverflowError:
+    except raised_here(OverflowError):
         raise ArgumentError(
             f"functions of order {m} are too large for float64",
             argument="m",

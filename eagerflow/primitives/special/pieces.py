@@ -16,6 +16,7 @@ import numpy as np
 from eagerflow.codegen.numpy import special
 from eagerflow.codegen.numpy.tiling import horner, tiled_together
 from eagerflow.errors import EagerflowError
+from eagerflow.handlers import raised_here
 from eagerflow.runtime import buffers
 
 Function = Callable[..., Any]
@@ -65,7 +66,7 @@ def any_of(xp: Any, mask: Any) -> bool:
     """Whether anything is true; where values are not known, as in a trace, there may be."""
     try:
         return bool(xp.any(mask))
-    except EagerflowError:
+    except raised_here(EagerflowError):
         return True
 
 
@@ -73,7 +74,7 @@ def largest(xp: Any, x: Any, default: float) -> float:
     """The largest element, or ``default`` where values are not known."""
     try:
         return float(xp.max(x)) if x.size else default
-    except EagerflowError:
+    except raised_here(EagerflowError):
         return default
 
 

@@ -12,6 +12,7 @@ from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.dtypes import BOOL, INTEGERS, UNSIGNED_INTEGERS
 from eagerflow.errors import CaptureError
+from eagerflow.handlers import raised_here
 from eagerflow.onnx.reading.calls import Call, operator
 from eagerflow.onnx.reading.element_types import converted
 from eagerflow.onnx.reading.sizing import answers, with_sizes
@@ -263,7 +264,7 @@ def _is_same(a: Any, b: Any) -> bool:
         return difference == 0
     try:
         return not bool(difference)
-    except CaptureError:
+    except raised_here(CaptureError):
         return not bool(-difference)
 
 
