@@ -193,6 +193,7 @@ class Function:
                 expected="'fast' or 'exact'",
             )
         self.python = f
+        self._literal = _is_own(f)
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
@@ -334,7 +335,7 @@ class Function:
             args, kwargs = opened((args, kwargs))
         leaves, structure = tree.flatten((args, kwargs))
         tensors = [as_tensor(x, copy=True) if is_foreign_array(type(x)) else x for x in leaves]
-        return BoundArguments(args, kwargs, tensors, structure)
+        return BoundArguments(args, kwargs, tensors, structure, self._literal)
 
     def _refuse_masks(self, *given: Any) -> None:
         if self.input_signature is not None and has_masks(given):
@@ -687,6 +688,15 @@ def _callee_of(f: Any) -> Any:
     f = getattr(f, "__func__", f)
     own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
     return f if own is None else own
+
+
+def _is_own(f: Any) -> bool:
+    """Whether this is a function of the package itself: numbers among its arguments are axes,
+    sizes and other attributes of ops, so each value has its own graph."""
+    while isinstance(f, partial):
+        f = f.func
+    own = isinstance(f, FunctionType) and f.__module__.startswith("eagerflow.")
+    return own and "<locals>" not in f.__qualname__
 
 
 def _wrapped_in(f: Any) -> list[Any]:
