@@ -691,8 +691,10 @@ def _callee_of(f: Any) -> Any:
 
 
 def _is_own(f: Any) -> bool:
-    """Whether this is a function of the package itself: numbers among its arguments are axes,
-    sizes and other attributes of ops, so each value has its own graph."""
+    """Whether this is a function of the package itself.
+
+    Numbers among its arguments are axes, sizes and other attributes, and each has its own graph.
+    """
     while isinstance(f, partial):
         f = f.func
     own = isinstance(f, FunctionType) and f.__module__.startswith("eagerflow.")
