@@ -697,8 +697,9 @@ def _is_own(f: Any) -> bool:
     """
     while isinstance(f, partial):
         f = f.func
-    own = isinstance(f, FunctionType) and f.__module__.startswith("eagerflow.")
-    return own and "<locals>" not in f.__qualname__
+    if not isinstance(f, FunctionType) or not (f.__module__ or "").startswith("eagerflow."):
+        return False
+    return getattr(sys.modules.get(f.__module__), f.__name__, None) is f
 
 
 def _wrapped_in(f: Any) -> list[Any]:

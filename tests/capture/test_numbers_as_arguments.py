@@ -250,3 +250,11 @@ def test_floors_of_quotients_with_numbers_that_the_dtype_has_as_infinite(value, 
             way = ef.function(f, numerics=numerics)
             np.testing.assert_array_equal(way(x, value).numpy(), wanted.numpy())
         np.testing.assert_array_equal(f(x, value).numpy(), wanted.numpy())
+
+
+def test_functions_of_no_module_are_captured():
+    def scaled(x, k):
+        return x * k
+
+    scaled.__module__ = None
+    assert float(ef.function(scaled)(ef.tensor(3.0), 2.0)) == 6.0

@@ -74,10 +74,10 @@ def rotary_embedding(
     """Vectors turned by angles that grow with their positions.
 
     ``x`` is a tensor of floats, as which integers are taken; each number of the first half of its
-    last axis is turned together with that of the second half. ``positions`` are those along ``axis``, shape (length) or (batch,
-    length), by default 0, 1, 2 ...; they are divided by ``scaling_factor``. Products of queries and
-    keys then depend on how far apart they are. Raises ShapeError for an odd last axis. Source: Su
-    and others, "RoFormer", 2021.
+    last axis is turned together with that of the second half. ``positions`` are those along
+    ``axis``, shape (length) or (batch, length), by default 0, 1, 2 ...; they are divided by
+    ``scaling_factor``. Products of queries and keys then depend on how far apart they are. Raises
+    ShapeError for an odd last axis. Source: Su and others, "RoFormer", 2021.
 
     >>> ef.nn.rotary_embedding(ef.tensor([[1.0, 0.0], [1.0, 0.0]]))
     Tensor([[1.    , 0.    ],
