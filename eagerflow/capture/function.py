@@ -199,6 +199,7 @@ class Function:
                 expected="'fast' or 'exact'",
             )
         self.python = f
+        self._literal = _is_own(f)
         self.numerics = numerics
         self.static = (static,) if isinstance(static, str | int) else tuple(static)
         self.input_signature = None if input_signature is None else tuple(input_signature)
@@ -339,7 +340,7 @@ class Function:
             args, kwargs = opened((args, kwargs))
         leaves, structure = tree.flatten((args, kwargs))
         tensors = [as_tensor(x, copy=True) if is_foreign_array(type(x)) else x for x in leaves]
-        return BoundArguments(args, kwargs, tensors, structure)
+        return BoundArguments(args, kwargs, tensors, structure, self._literal)
 
     def _refuse_masks(self, *given: Any) -> None:
         if self.input_signature is not None and has_masks(given):
@@ -716,6 +717,18 @@ def _callee_of(f: Any) -> Any:
     f = getattr(f, "__func__", f)
     own = None if isinstance(f, FunctionType | type) else method_of(f, "__call__")
     return f if own is None else own
+
+
+def _is_own(f: Any) -> bool:
+    """Whether this is a function of the package itself.
+
+    Numbers among its arguments are axes, sizes and other attributes, and each has its own graph.
+    """
+    while isinstance(f, partial):
+        f = f.func
+    if not isinstance(f, FunctionType) or not (f.__module__ or "").startswith("eagerflow."):
+        return False
+    return getattr(sys.modules.get(f.__module__), f.__name__, None) is f
 
 
 def _wrapped_in(f: Any) -> list[Any]:

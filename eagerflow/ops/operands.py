@@ -12,7 +12,15 @@ from eagerflow.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from eagerflow.handlers import raised_here
 from eagerflow.ops.creation.cast import astype
 
-__all__ = ["chosen", "floating", "real_numbers", "vector", "whole_number", "wide"]
+__all__ = [
+    "as_wide_integers",
+    "chosen",
+    "floating",
+    "real_numbers",
+    "vector",
+    "whole_number",
+    "wide",
+]
 
 
 def _refuse(x: Any, argument: str, allowed: Any) -> None:
@@ -22,6 +30,12 @@ def _refuse(x: Any, argument: str, allowed: Any) -> None:
         expected="one of " + ", ".join(sorted(t.name for t in allowed)),
         hint=f"{argument}.astype(...)",
     )
+
+
+def as_wide_integers(x: Any) -> Any:
+    """Integers of fewer than 64 bits, and bools, as int64, which holds their differences."""
+    narrow = x.dtype in BOOL | INTEGERS and x.dtype.itemsize < default_dtype(int).itemsize
+    return astype(x, default_dtype(int)) if narrow else x
 
 
 def floating(x: Any, argument: str = "x", allowed: Any = FLOATS) -> Any:

@@ -3,6 +3,7 @@
 Also those that the dtype of the tensor does not have, or int64: Python's integers have no limit.
 """
 
+import functools
 import operator
 import warnings
 
@@ -194,3 +195,66 @@ def test_results_that_no_integer_holds():
     assert square(2**40) == 2**80
     with pytest.raises(ZeroDivisionError):
         ef.function(lambda k: 3 // k)(0)
+
+
+OPS_WITH_ATTRIBUTES = {
+    "sort": (ef.sort, (), {}),
+    "softmax": (ef.softmax, (), {"axis": 0}),
+    "var": (ef.var, (), {"correction": 1}),
+    "vector_norm": (ef.linalg.vector_norm, (), {"ord": 3}),
+    "cross": (ef.cross, (ef.ones((4, 3)),), {}),
+    "pad": (ef.pad, (2,), {"constant_values": 1.5}),
+    "roll": (ef.roll, (1,), {"axis": 0}),
+    "top_k": (ef.top_k, (2,), {}),
+    "multiply": (ef.multiply, (2.5,), {}),
+    "partial": (functools.partial(ef.sum, axis=1), (), {}),
+}
+
+
+@pytest.mark.parametrize("name", OPS_WITH_ATTRIBUTES)
+def test_ops_are_captured_as_they_are(name):
+    op, args, attributes = OPS_WITH_ATTRIBUTES[name]
+    x = ef.tensor(np.arange(12.0, dtype="f4").reshape(4, 3)[::-1])
+    for found, wanted in zip(
+        ef.tree.flatten(ef.function(op)(x, *args, **attributes))[0],
+        ef.tree.flatten(op(x, *args, **attributes))[0],
+        strict=True,
+    ):
+        np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6)
+
+
+def test_each_value_of_an_attribute_has_its_graph():
+    total = ef.function(ef.sum)
+    x = ef.ones((2, 3))
+    for axis in (0, 1, -1, 0):
+        assert total(x, axis=axis).tolist() == ef.sum(x, axis=axis).tolist()
+    assert len(total.graphs) == 3
+
+
+@pytest.mark.parametrize("value", [0, 255, 256, -1])
+def test_constants_of_pads(value):
+    def padded(x, k):
+        return ef.pad(x, 1, constant_values=k)
+
+    x = ef.tensor(np.array([1, 3], np.uint8))
+    assert outcome(ef.function(padded), x, value)[0] == outcome(padded, x, value)[0]
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+@pytest.mark.parametrize("value", [-(2**33), 1e300, -1e300, float("inf")])
+def test_floors_of_quotients_with_numbers_that_the_dtype_has_as_infinite(value, dtype):
+    x = ef.tensor(np.array([1, 3], dtype))
+    for f in (lambda x, k: x // k, lambda x, k: k // x):
+        wanted = f(x, ef.tensor(value, dtype="float64").astype(dtype))
+        for numerics in ("fast", "exact"):
+            way = ef.function(f, numerics=numerics)
+            np.testing.assert_array_equal(way(x, value).numpy(), wanted.numpy())
+        np.testing.assert_array_equal(f(x, value).numpy(), wanted.numpy())
+
+
+def test_functions_of_no_module_are_captured():
+    def scaled(x, k):
+        return x * k
+
+    scaled.__module__ = None
+    assert float(ef.function(scaled)(ef.tensor(3.0), 2.0)) == 6.0

@@ -223,3 +223,31 @@ def test_extremes_of_what_a_kernel_computes_have_their_gradients(extreme, dtype)
     step = ef.function(gradient)
     step(w, s)
     np.testing.assert_array_equal(step(w, s).numpy(), gradient(w, s).numpy())
+
+
+POINTS = {
+    "trapezoid along points": lambda y, x: ef.trapezoid(y, x),
+    "trapezoid along an axis": lambda y, x: ef.trapezoid(ef.stack([y, y]), ef.stack([x, x])),
+    "gradient along points": lambda y, x: ef.gradient(y, x),
+    "rotary_embedding": lambda y, x: ef.nn.rotary_embedding(ef.stack([y, x])),
+}
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16"])
+@pytest.mark.parametrize("name", POINTS)
+def test_points_in_small_integers_have_their_distances(name, dtype):
+    ends = np.iinfo(dtype)
+    y = np.array([1, 2, 4, 7]).astype(dtype)
+    x = np.array([ends.max, ends.max - 1, ends.max - 3, ends.min]).astype(dtype)
+    wanted = POINTS[name](*(ef.tensor(v.astype("f8")) for v in (y, x))).numpy()
+    for way in (POINTS[name], ef.function(POINTS[name])):
+        found = way(ef.tensor(y), ef.tensor(x)).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint8", "int32"])
+def test_powers_of_small_integers_in_a_vandermonde_matrix(dtype):
+    x = np.array([0, 1, 100]).astype(dtype)
+    found = ef.vander(ef.tensor(x), 4)
+    assert found.dtype == "int64"
+    np.testing.assert_array_equal(found.numpy(), np.vander(x.astype("i8"), 4))

@@ -12,6 +12,7 @@ from eagerflow.nn.arguments import Count, TensorLike, number
 from eagerflow.nn.configured import arguments
 from eagerflow.nn.initializers import Initializer, InitializerLike
 from eagerflow.nn.layer import Layer, LayerOptions
+from eagerflow.ops.operands import floating
 from eagerflow.spec import normalize_axis
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -72,17 +73,17 @@ def rotary_embedding(
 ) -> Tensor:
     """Vectors turned by angles that grow with their positions.
 
-    ``x`` is a tensor of floats; each number of the first half of its last axis is turned together
-    with that of the second half. ``positions`` are those along ``axis``, shape (length) or (batch,
-    length), by default 0, 1, 2 ...; they are divided by ``scaling_factor``. Products of queries and
-    keys then depend on how far apart they are. Raises ShapeError for an odd last axis. Source: Su
-    and others, "RoFormer", 2021.
+    ``x`` is a tensor of floats, as which integers are taken; each number of the first half of its
+    last axis is turned together with that of the second half. ``positions`` are those along
+    ``axis``, shape (length) or (batch, length), by default 0, 1, 2 ...; they are divided by
+    ``scaling_factor``. Products of queries and keys then depend on how far apart they are. Raises
+    ShapeError for an odd last axis. Source: Su and others, "RoFormer", 2021.
 
     >>> ef.nn.rotary_embedding(ef.tensor([[1.0, 0.0], [1.0, 0.0]]))
     Tensor([[1.    , 0.    ],
             [0.5403, 0.8415]], shape=(2, 2), float32, cpu:0)
     """
-    x = as_tensor(x)
+    x = floating(as_tensor(x))
     width, at = x.shape[-1], normalize_axis(axis, x.ndim)
     if width % 2:
         raise ShapeError(

@@ -11,7 +11,7 @@ import numpy as np
 from eagerflow.codegen import generated
 from eagerflow.codegen.generated import MIN_COMPILED_ELEMENTS
 from eagerflow.codegen.instructions import is_float
-from eagerflow.dtypes import REAL, DType, is_complex
+from eagerflow.dtypes import REAL, DType, as_dtype, is_complex
 from eagerflow.ops.elementwise.complexes import conj, real
 from eagerflow.ops.family import (
     FLOATS,
@@ -225,13 +225,20 @@ def _divided(w: Any, a: Any, b: Any) -> tuple[Any, Any]:
     return tuple(w.either(by_zero, zero, x) for x in (found, rest))
 
 
+def _is_infinite_number(x: Any, dtype: str) -> bool:
+    """Whether this is a Python number that is infinite in the dtype of the result."""
+    if not isinstance(x, int | float):
+        return False
+    with np.errstate(over="ignore"):
+        return math.isinf(np.asarray(x, np.float64).astype(as_dtype(dtype)))
+
+
 def _of_infinities(s: Any, x1: Any, x2: Any) -> Any:
     """The quotient rounded down, with the standard's values where one of two floats is infinite."""
     down = s.floor_divide(x1, x2)
     if not is_float(str(down.dtype)):
         return down
-    numbers = [x for x in (x1, x2) if isinstance(x, int | float)]
-    if any(map(math.isinf, numbers)):
+    if any(_is_infinite_number(x, str(down.dtype)) for x in (x1, x2)):
         return s.floor(s.divide(x1, x2))
     infinite = [s.isinf(x) for x in (x1, x2) if not isinstance(x, int | float)]
     return s.select(reduce(s.logical_or, infinite), s.floor(s.divide(x1, x2)), down)
@@ -260,14 +267,11 @@ def floor_divide(xp: Namespace, x1: Array, x2: Array, /) -> Array:
     down = xp.floor_divide(x1, x2)
     if down.dtype.kind in "iu":
         return down
+    x1, x2 = (xp.asarray(x, down.dtype) if isinstance(x, int | float) else x for x in (x1, x2))
     if xp is np and math.isfinite(np.add.reduce(down, None) + np.add.reduce(x2, None)):
         return down  # nothing is infinite, or NaN
-    infinite = xp.logical_or(_infinite(xp, x1), _infinite(xp, x2))
+    infinite = xp.logical_or(xp.isinf(x1), xp.isinf(x2))
     return xp.where(infinite, xp.floor(x1 / x2), down) if xp.any(infinite) else down
-
-
-def _infinite(xp: Namespace, x: Any) -> Any:
-    return math.isinf(x) if isinstance(x, int | float) else xp.isinf(x)
 
 
 @ufunc(

@@ -14,7 +14,7 @@ from eagerflow.ops.creation.filled import ones_like, zeros_like
 from eagerflow.ops.elementwise.arithmetic import add, multiply, subtract
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.linear_algebra.contraction import matmul, tensordot
-from eagerflow.ops.operands import floating, vector, whole_number
+from eagerflow.ops.operands import as_wide_integers, floating, vector, whole_number
 from eagerflow.ops.reductions.cumulative import cumulative_prod
 from eagerflow.ops.reductions.norms import vector_norm
 from eagerflow.ops.samples import make
@@ -216,7 +216,7 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
 
     ``x`` is a numeric vector, or a stack of them, shape (..., rows); ``N`` is the number of
     columns, by default that of rows; powers fall to 0 from left to right, or rise from it with
-    ``increasing``. Raises ShapeError for a tensor without axes.
+    ``increasing``. Integers give int64. Raises ShapeError for a tensor without axes.
 
     >>> ef.vander(ef.tensor([1.0, 2.0, 3.0]), increasing=True)
     Tensor([[1., 1., 1.],
@@ -226,6 +226,7 @@ def vander(x: Any, /, N: int | None = None, increasing: bool = False) -> Any:
     if x.ndim == 0:
         raise ShapeError("there is no axis with elements", argument="x")
     count = x.shape[-1] if N is None else whole_number(N, "N", 0)
+    x = as_wide_integers(x)
     column = expand_dims(x, -1)
     first = ones_like(column)
     if type(count) is int and count < 2:

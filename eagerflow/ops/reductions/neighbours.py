@@ -17,7 +17,7 @@ from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.gathering import take
-from eagerflow.ops.operands import chosen, floating, vector, wide
+from eagerflow.ops.operands import as_wide_integers, chosen, floating, vector, wide
 from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.accumulation import part_of
 from eagerflow.ops.reductions.cumulative import diff
@@ -51,6 +51,7 @@ def _curves(rng: np.random.Generator, dtype: DType) -> list[Sample]:
 def _trapezoid(y: Any, x: Any, dx: Any, axis: int) -> Any:
     at = normalize_axis(axis, y.ndim)
     width = dx
+    x = None if x is None else as_wide_integers(x)
     if x is not None and x.ndim == 1:
         width = reshape(diff(x), tuple(-1 if i == at else 1 for i in range(y.ndim)))
     elif x is not None:
@@ -191,7 +192,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         )
     found = []
     for at, distance in zip(axes, given, strict=True):
-        size, spacing = f.shape[at], as_operand(distance, f)
+        size, spacing = f.shape[at], as_wide_integers(as_operand(distance, f))
         if type(size) is int and size < edge_order + 1:
             raise ShapeError(
                 f"axis {at} has {size} points",

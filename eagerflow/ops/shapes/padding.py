@@ -11,11 +11,19 @@ from eagerflow.dims import Dim, product
 from eagerflow.display import summary
 from eagerflow.dtypes import COMPLEX, FLOATS, promote
 from eagerflow.errors import AxisError, CaptureError, DTypeError, ShapeError
+from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Sample, Split
 from eagerflow.ops.attributes import Axes, NumberLike, Sizes, Widths
 from eagerflow.ops.creation.filled import ones_like
 from eagerflow.ops.elementwise.selection import where
-from eagerflow.ops.family import ANY, FLOAT8, batch_along_axes, define, split_others
+from eagerflow.ops.family import (
+    ANY,
+    FLOAT8,
+    as_operand,
+    batch_along_axes,
+    define,
+    split_others,
+)
 from eagerflow.ops.indexing.indexing import index_scatter
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.plain import plain
@@ -257,7 +265,10 @@ def pad(x: Any, /, pad_width: Any, mode: str = "constant", constant_values: Any 
     if mode != "constant" or not isinstance(constant_values, _ARRAYS):
         return _pad(x, pad_width, mode, constant_values)
     x = as_tensor(x)
-    value = as_tensor(constant_values, device=x.device)
+    if type(constant_values) is Number:
+        value = as_operand(constant_values, x)
+    else:
+        value = as_tensor(constant_values, device=x.device)
     if value.ndim or promote(x.dtype, value.dtype) != x.dtype:
         raise DTypeError(
             "this is not one value of the tensor's dtype",
