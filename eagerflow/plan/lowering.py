@@ -46,9 +46,9 @@ from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
-from eagerflow.plan.lifetimes import Buffer, Lifetimes, Pool, own_result, whole_of
+from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, own_result, whole_of
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
-from eagerflow.plan.rings import is_loop, native_steps
+from eagerflow.plan.rings import is_loop, native_steps, scan_length
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
@@ -162,6 +162,13 @@ class _Pending:
         self.last = (0, "", "")
         self.roots: set[Value] = set()  # what stands for the values that they make
         self.gone: list[str] = []  # names of arrays that can go when the segment is over
+
+
+def _is_view(lifetimes: Lifetimes, value: Value) -> bool:
+    """Whether a value may be in the memory of another one."""
+    if value.node is None or lifetimes.root(value) is not value:
+        return True
+    return value.node.op.family in ("control", "custom")
 
 
 class Lowering:
@@ -378,13 +385,19 @@ class Lowering:
         return f"{self.text(value)}.copy()" if is_constant else self.text(value)
 
     def _is_part(self, value: Value) -> bool:
-        """Whether a value may be a view of memory that is not all its own."""
-        if value.node is None:
-            return value.constant is not None
+        """Whether a result may be a constant, or a view of memory that is not all its own."""
         node = value.node
-        if node.op.name == "scan":  # its last states may lie behind those of all iterations
-            return value in node.outputs[: node.attributes["carries"]]
-        return self.lifetimes.root(value) is not value or node.op.family in ("control", "custom")
+        if node is None:
+            return value.constant is not None
+        if node.op.name != "scan":
+            return _is_view(self.lifetimes, value)
+        number, body = node.outputs.index(value), node.attributes["body"]
+        if number >= node.attributes["carries"]:
+            return False
+        rows, inner = scan_length(node), Lifetimes(body.nodes, body.inputs, body.outputs)
+        # Its last states may lie behind those of all iterations, or be what the body was given.
+        is_large = rows * nbytes(value) > MAX_SPARE_BYTES
+        return is_large or not rows or _is_view(inner, body.outputs[number])
 
     def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""
