@@ -18,6 +18,7 @@ from functools import cache
 import pytest
 
 import eagerflow as ef
+from eagerflow import dispatch
 from eagerflow.capture import history
 from eagerflow.capture.control import bodies
 from eagerflow.codegen import generated
@@ -44,6 +45,7 @@ BOUNDS = [
     (joint_steps, "MAX_KNOWN"),
     (compiled_scans._plans, "bound"),
     (history, "TOLD"),
+    (dispatch, "MAX_PASSED"),
 ]
 
 
