@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from eagerflow.codegen.builder import Builder
@@ -12,7 +12,7 @@ from eagerflow.codegen.region import Region
 __all__ = ["region_of"]
 
 
-@cache
+@lru_cache(1024)  # attributes are numbers of the user's
 def region_of(
     body: Callable[..., Any],
     axes: str,

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from functools import partial, wraps
 from inspect import unwrap
 from typing import Any, TypedDict
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -31,8 +32,8 @@ from eagerflow.tensor import Operators, Tensor
 
 __all__ = ["Layer", "LayerOptions", "layer_classes"]
 
-layer_classes: dict[str, type[Layer]] = {}
-"""Every class of layers, by the name under which configurations know it."""
+layer_classes: WeakValueDictionary[str, type[Layer]] = WeakValueDictionary()
+"""Every class of layers that is alive, by the name under which configurations know it."""
 
 _NAMED: Any = object()  # stands for inputs that are given by another name, as ``query=x``
 _training = ContextVar("eagerflow_training", default=False)  # what the call around was told

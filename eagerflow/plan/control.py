@@ -125,6 +125,7 @@ def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     steps, last = lowering.attribute("steps", steps), lowering.attribute("last", steps - 1)
     order = f"range({last}, -1, -1)" if more["reverse"] else f"range({steps})"
     program.write(f"for {i} in {order}:", node, depth)
+    begin = len(program.lines)
     parts = []
     body = more["body"]
     for value, name in zip(body.inputs[carries:], given[carries : carries + sequences]):  # noqa: B905
@@ -134,6 +135,8 @@ def _scan(lowering: Any, node: Node, given: Sequence[str]) -> None:
     for name, row in zip(made[carries:], found[carries:], strict=True):
         program.write(f"{name}[{i}] = {row}", node, depth + 1)
     _same(lowering, node, made[:carries], found[:carries], depth + 1)
+    if len(program.lines) == begin:  # the states stay as they are
+        program.write("pass", node, depth + 1)
 
 
 CONTROL = {"cond": _cond, "scan": _scan, "switch": _switch, "while_loop": _while_loop}

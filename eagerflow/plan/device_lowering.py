@@ -275,4 +275,4 @@ class DeviceLowering(Lowering):
                 copied, name = self.outgoing(value), program.local(value)
                 program.write(f"{name} = {copied}", None, self.depth)
                 found[value] = name
-        return [found.get(v) or self.text(v) for v in self.graph.all_outputs()]
+        return [found.get(v) or self.unshared(v) for v in self.graph.all_outputs()]

@@ -27,15 +27,23 @@ MAX_SPARE_BYTES = 4096
 """Of memory around a result that is a view, beyond four times its own size; else it is copied."""
 
 
-def compact(array: Any) -> Any:
-    """A result of a plan, or a copy of it where it would keep much more memory than its own.
+def whole_of(array: Any) -> Any:
+    """The array whose memory a view is a part of."""
+    while isinstance(array.base, np.ndarray):
+        array = array.base
+    return array
+
+
+def own_result(array: Any, constants: frozenset[int]) -> Any:
+    """A result of a plan, or a copy of it where its memory is not to leave the plan.
 
     A view keeps all of the array that it is a part of: the last row of 100,000 that of all rows.
+    And ``constants``, by the identities of their arrays, are the results of all calls: what
+    writes to one of these, as PyTorch may through DLPack, must not change another.
     """
-    whole = array
-    while isinstance(whole.base, np.ndarray):
-        whole = whole.base
-    return array.copy() if whole.nbytes > 4 * array.nbytes + MAX_SPARE_BYTES else array
+    whole = whole_of(array)
+    large = whole.nbytes > 4 * array.nbytes + MAX_SPARE_BYTES
+    return array.copy() if large or id(whole) in constants else array
 
 
 @dataclass(eq=False)

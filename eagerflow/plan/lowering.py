@@ -46,7 +46,7 @@ from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
-from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, compact
+from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, own_result, whole_of
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
 from eagerflow.plan.rings import is_loop, native_steps, scan_length
 from eagerflow.plan.segments import Segment, SegmentStep
@@ -86,6 +86,7 @@ class Program:
         self.arrays: dict[str, tuple[Buffer, tuple[int, ...], Any, Order]] = {}
         self.renewals: dict[str, tuple[tuple[int, ...], Any]] = {}  # shapes and dtypes by name
         self.names: dict[Value, str] = {}
+        self.constants: list[Any] = []  # the arrays whose memory those of the graph are in
         self.kernels: list[FusedKernel] = []
         self.shared: tuple[int, ...] = ()  # entries that may share memory with results
         self.updates: list[Update] = []  # of Variables, in place
@@ -161,6 +162,13 @@ class _Pending:
         self.last = (0, "", "")
         self.roots: set[Value] = set()  # what stands for the values that they make
         self.gone: list[str] = []  # names of arrays that can go when the segment is over
+
+
+def _is_view(lifetimes: Lifetimes, value: Value) -> bool:
+    """Whether a value may be in the memory of another one."""
+    if value.node is None or lifetimes.root(value) is not value:
+        return True
+    return value.node.op.family in ("control", "custom")
 
 
 class Lowering:
@@ -268,7 +276,9 @@ class Lowering:
         if found is None:
             if x.constant is None:
                 raise CaptureError(f"{x.name} is used before it is computed", op=self.graph.name)
-            found = self.program.known(x.name.lstrip("_"), x.constant._array, ("constant", x))
+            array = x.constant._array
+            found = self.program.known(x.name.lstrip("_"), array, ("constant", x))
+            self.program.constants.append(whole_of(array))
             self.program.names[x] = found
         return found
 
@@ -357,24 +367,37 @@ class Lowering:
         return Segment(steps)
 
     def results(self) -> list[str]:
-        """What the program gives; a small part of a large array is copied out of it."""
-        found = []
-        for value in self.graph.all_outputs():
-            text = self.text(value)
-            if self.program.device.backend.host and self._is_part(value):
-                text = f"{self.program.known('_compact', compact)}({text})"
-            found.append(text)
-        return found
+        """What the program gives: copies of constants, and of small parts of large arrays."""
+        program, finals = self.program, self.graph.all_outputs()
+        if not program.device.backend.host:
+            return list(map(self.unshared, finals))
+        texts = list(map(self.text, finals))
+        parts = [self._is_part(v) for v in finals]
+        if not any(parts):
+            return texts
+        own = program.known("_own_result", own_result)
+        known = program.known("constants", frozenset(map(id, program.constants)))
+        return [f"{own}({t}, {known})" if p else t for t, p in zip(texts, parts, strict=True)]
+
+    def unshared(self, value: Value) -> str:
+        """How a result on a device is written: as a copy, where all calls would give one array."""
+        is_constant = self.lifetimes.root(value).constant is not None
+        return f"{self.text(value)}.copy()" if is_constant else self.text(value)
 
     def _is_part(self, value: Value) -> bool:
-        """Whether a value may be a view of memory that is not all its own."""
-        if value.node is None:
-            return False
+        """Whether a result may be a constant, or a view of memory that is not all its own."""
         node = value.node
-        if node.op.name == "scan":  # its last states may lie behind those of all iterations
-            rows = scan_length(node) if value in node.outputs[: node.attributes["carries"]] else 0
-            return rows * nbytes(value) > MAX_SPARE_BYTES
-        return self.lifetimes.root(value) is not value or node.op.family in ("control", "custom")
+        if node is None:
+            return value.constant is not None
+        if node.op.name != "scan":
+            return _is_view(self.lifetimes, value)
+        number, body = node.outputs.index(value), node.attributes["body"]
+        if number >= node.attributes["carries"]:
+            return False
+        rows, inner = scan_length(node), Lifetimes(body.nodes, body.inputs, body.outputs)
+        # Its last states may lie behind those of all iterations, or be what the body was given.
+        is_large = rows * nbytes(value) > MAX_SPARE_BYTES
+        return is_large or not rows or _is_view(inner, body.outputs[number])
 
     def waits(self, x: Any) -> bool:
         """Whether an input of a step is made by a segment that is not written yet."""

@@ -184,7 +184,8 @@ def _gradient(
     none = xp.zeros((*outer, units), dtype=state.dtype)
     if 0 in state.shape:
         shapes = (*outer, steps, cell.values * units), (*outer, cell.values * units)
-        return (*(xp.zeros(shape, dtype=state.dtype) for shape in shapes), *[none] * cell.states)
+        shapes = (*shapes, *[none.shape] * cell.states)
+        return tuple(xp.zeros(shape, dtype=state.dtype) for shape in shapes)
     back = xp.matrix_transpose(recurrent_kernel)
     first = (none if start is None else start)[..., None, :]
     kept = state[..., 1:, :] if reverse else state[..., :-1, :]

@@ -93,7 +93,7 @@ _STEADY = (
 _MEMORY = ctypes.c_int.__mro__[2:3]  # what all types of ctypes are made from
 _RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator)
 _ARRAY_PROTOCOLS = frozenset(("__array__", "__dlpack__", "__array_interface__", "__array_struct__"))
-_kinds: dict[type, str] = {}
+_kinds: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 
 CANNOT = {
     "iterator": (

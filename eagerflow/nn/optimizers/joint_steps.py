@@ -8,7 +8,7 @@ are taken whose instructions round exactly, so that NumPy's and machine code's a
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -76,7 +76,7 @@ def _part(region: Region, size: int) -> SegmentStep:
     return SegmentStep(region, len(region.inputs), call, native)
 
 
-@cache
+@lru_cache(MAX_KNOWN)
 def _is_exact(region: Region) -> bool:
     return all(statement.instruction in SAME_BITS for statement in region.body)
 

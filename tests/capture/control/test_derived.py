@@ -275,3 +275,17 @@ def test_gradients_by_constants_are_not_computed():
     )
     back = [n for n in graph.nodes if n.op.name == "scan"][-1]
     assert [tuple(v.shape) for v in back.outputs] == [()]
+
+
+def test_a_loop_whose_states_stay_as_they_are_has_a_program():
+    def f(x):
+        y = ef.while_loop(lambda s: s[0] < 3, lambda s: (s[0] + 1, s[1] * x), (0, x), 5)[1]
+        y = ef.fori_loop(0, 3, lambda k, y: y + x * 0, y)
+        return ef.scan(lambda c, e: (c, None), y, length=3)[0]
+
+    x = ef.tensor([1.0, 2.0])
+    gradient = lambda x: ef.grad(lambda x: ef.sum(f(x)))(x)
+    assert ef.function(gradient)(x).tolist() == gradient(x).tolist()
+    assert ef.function(f)(x).tolist() == f(x).tolist()
+    still = lambda x: ef.scan(lambda c, e: (c, None), x * 2.0, length=3)[0]
+    assert ef.function(still, numerics="exact")(x).tolist() == [2.0, 4.0]
