@@ -42,15 +42,15 @@ def test_a_seed_gives_one_program():
 
 def planted(way, seeds, monkeypatch, wrong):
     """Whether one of the programs fails whose captured functions give results through ``wrong``."""
-    captures = ways.captures
+    decorators_of = ways.decorators_of
 
     def changed(name, counts):
-        capture, nested = captures(name, counts)
+        capture, nested = decorators_of(name, counts)
         if name != way:
             return capture, nested
         return (lambda f: Through(capture(f), wrong)), nested
 
-    monkeypatch.setattr(ways, "captures", changed)
+    monkeypatch.setattr(ways, "decorators_of", changed)
     for seed in seeds:
         try:
             check(generate(seed), [way])
