@@ -279,8 +279,9 @@ class Judge:
             yield self.eager.after(moment, state, (x, *rest))
 
     def dtypes(self):
-        """The dtypes that the model computes in."""
+        """The dtypes that the model computes in; schedules compute the learning rate in float32."""
         named = re.findall(r", dtype='(?:mixed_)?(\w+)'\)", self.fit.text())
+        named += ["float32"] * ("schedules." in self.fit.optimizer)
         return {self.fit.policy.removeprefix("mixed_"), *named} - {"int64"}
 
 

@@ -1,8 +1,11 @@
-"""A whole program from a seed: Variables, layers, an optimizer, steps, and a user's behaviour.
+"""Generates a random program from a seed: Variables, layers, an optimizer, steps, user actions.
 
-A program is a list of definitions, the statements of each function, and a script of statements
-that are run one after the other. Statements of functions are tried eagerly when they are made, and
-kept where they work and their numbers stay moderate.
+A program has definitions, captured functions (``Body``), and a script of statements that call the
+functions and do what users do between calls. Candidate statements of functions are executed
+eagerly, and kept if they raise nothing and give numbers of moderate size.
+
+To add an expression, a layer or an action between steps, add a line to the table of its kind in
+``tables.py``. To add a kind of action, add a table there and name it in ``ProgramBuilder.action``.
 """
 
 import dataclasses
@@ -111,14 +114,14 @@ def generate(seed):
     for attempt in range(50):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            made = Maker(seed, attempt).program()
+            made = ProgramBuilder(seed, attempt).program()
         if made is not None:
             return made
     raise AssertionError(f"no program for seed {seed}")
 
 
-class Maker:
-    """Makes one program, and has the values of its names at hand."""
+class ProgramBuilder:
+    """Builds one program; ``env`` has the eager values of its names."""
 
     def __init__(self, seed, attempt):
         self.seed, self.r = seed, random.Random(f"{seed}/{attempt}")
@@ -186,7 +189,7 @@ class Maker:
 
     def start(self):
         """The names of helpers and definitions, in a module of their own."""
-        env = world(plain, plain)
+        env = namespace(identity, identity)
         text = [
             f'F, H, TORCH = "{self.floats}", "{self.half}", getattr(torch, "{self.floats}", None)',
             f"ef.random.seed({self.seed})",
@@ -238,7 +241,7 @@ class Maker:
         value = self.env.get(name.replace("$", ""))
         return getattr(value, "ndim", 0)
 
-    def try_line(self, line, names):
+    def try_statement(self, line, names):
         """Whether a statement works and what it makes is moderate."""
         before = {n: self.env.get(n) for n in names}
         try:
@@ -252,7 +255,7 @@ class Maker:
                 return False
         return True
 
-    def grow(self, pool, count, weights):
+    def add_statements(self, pool, count, weights):
         """Statements that make new values of the pool."""
         lines, kinds = (
             [],
@@ -280,7 +283,7 @@ class Maker:
                 line, names = text.format(r=r, s=s), [r, s]
             else:
                 line, names = f"{r} = {text}", [r]
-            if self.try_line(line, names):
+            if self.try_statement(line, names):
                 lines.append(line)
                 pool += names
                 self.outputs += names if kind in (tables.REDUCTIONS, tables.PAIRS) else []
@@ -297,9 +300,9 @@ class Maker:
             if "BatchNormalization" in text:
                 call += ", training=True"
             define = f"{name} = {text}"
-            if not self.try_line(define, []) or not self.try_line(f"{name}({call})", []):
+            if not self.try_statement(define, []) or not self.try_statement(f"{name}({call})", []):
                 continue
-            if self.try_line(f"filled({name}, rng, F)\n{made} = {name}({call})", [made]):
+            if self.try_statement(f"filled({name}, rng, F)\n{made} = {name}({call})", [made]):
                 shape = self.shape_of(a)
                 example = f"ef.zeros({shape}, dtype=F)"
                 both = f"{example}, {example}" if "MultiHead" in text else example
@@ -329,9 +332,9 @@ class Maker:
         define += [call.replace(ids, ids.replace("i", "i0").replace("i0nt", "int"))]
         define[-1] = define[-1].replace("ef.abs(i0.", "ef.abs(ef.asarray(i0).")
         define += [f"filled({name}, rng, F)" for name, _ in layers]
-        if self.ints == "bool" or not all(self.try_line(line, []) for line in define):
+        if self.ints == "bool" or not all(self.try_statement(line, []) for line in define):
             return []
-        if not self.try_line(f"{made} = {call}", [made]):
+        if not self.try_statement(f"{made} = {call}", [made]):
             return []
         self.definitions += define
         self.layers += [name for name, _ in layers]
@@ -358,17 +361,17 @@ class Maker:
                 (2, 1, 1, 6, 1, 1),
             )
         )
-        first = self.grow(["x", self.variables[0]], 1, (1, 0, 0, 0, 0, 0))
+        first = self.add_statements(["x", self.variables[0]], 1, (1, 0, 0, 0, 0, 0))
         if not first:
             first = ["v0 = x * 1.0"]
-            self.try_line(first[0], ["v0"])
+            self.try_statement(first[0], ["v0"])
         pool.append(re.match(r"\w+", first[0]).group())
-        lines = first + self.grow(pool, r.choice((1, 2, 3, 4, 6)), weights)
+        lines = first + self.add_statements(pool, r.choice((1, 2, 3, 4, 6)), weights)
         if r.random() < 0.12:
             lines += self.masked(pool)
         elif r.random() < 0.3:
             lines += self.layer(pool)
-            lines += self.grow(pool, r.choice((0, 1, 2)), weights)
+            lines += self.add_statements(pool, r.choice((0, 1, 2)), weights)
         results = []
         if r.random() < 0.7:
             lines, results = self.training(pool, lines)
@@ -397,14 +400,14 @@ class Maker:
             "$w0.value.T",
         )
         results += [
-            m for m in r.sample(more, r.choice((0, 1, 1, 2))) if self.try_line(f"_ = {m}", [])
+            m for m in r.sample(more, r.choice((0, 1, 1, 2))) if self.try_statement(f"_ = {m}", [])
         ]
         if not results:
             results = [names[-1] if "$" not in names[-1] else "x"]
         if r.random() < 0.15:
             results.append(r.choice(results))
         r.shuffle(results)
-        return Body("step", "x, i, k", lines, nested(r, results))
+        return Body("step", "x, i, k", lines, structured(r, results))
 
     def training(self, pool, lines):
         """The statements under a tape, with gradients that are used."""
@@ -412,7 +415,7 @@ class Maker:
         chosen = []
         for _ in range(12):
             text = self.fill(r.choice(tables.LOSSES), pool)
-            if self.try_line(f"loss = {text}", ["loss"]) and self.env["loss"].ndim == 0:
+            if self.try_statement(f"loss = {text}", ["loss"]) and self.env["loss"].ndim == 0:
                 chosen = [f"loss = {text}"]
                 break
         if not chosen:
@@ -447,7 +450,7 @@ class Maker:
                 text = self.fill(r.choice(tables.TWO), pool)
             else:
                 text = self.fill(r.choice(tables.UPDATES), pool)
-            if self.try_line(text, []):
+            if self.try_statement(text, []):
                 lines.append(text)
         return lines
 
@@ -456,7 +459,7 @@ class Maker:
         for _ in range(r.choice((0, 0, 1, 2))):
             text = self.fill(r.choice(tables.INTEGERS), ["x"])
             name = self.fresh("n")
-            if self.try_line(f"{name} = {text}", []):
+            if self.try_statement(f"{name} = {text}", []):
                 lines.append(f"{name} = {text}")
                 found.append(name)
         return found
@@ -468,28 +471,30 @@ class Maker:
         for name in ("i", "k"):  # which it does not get
             self.env.pop(name)
         pool = ["x", *self.variables]
-        lines = self.grow(pool, r.choice((1, 2)), (5, 3, 2, 2, 1, 1)) + self.updates(pool)
+        lines = self.add_statements(pool, r.choice((1, 2)), (5, 3, 2, 2, 1, 1)) + self.updates(pool)
         results = [pool[-1]] if "$" not in pool[-1] else [f"{pool[-1]}.value"]
-        return Body("other", "x", lines, nested(r, results))
+        return Body("other", "x", lines, structured(r, results))
 
     # The script ---------------------------------------------------------------------------------
 
     def script(self, steps):
         r, lines = self.r, []
         self.rows = "x0"
-        calm = r.random() < 0.15
-        often = 0.0 if calm else r.choice((0.3, 0.7, 1.2))
+        without_actions = r.random() < 0.15
+        actions_per_step = 0.0 if without_actions else r.choice((0.3, 0.7, 1.2))
         usual = r.sample(
             ("hold", "copy", "foreign", "share", "call", "size", "other", "same", "bad", "more"), 3
         )
         kept = r.random() < 0.5
         for _ in range(steps):
             result = self.fresh("r") if kept and r.random() < 0.6 else "r"
-            for _ in range(int(often + r.random())):
-                lines += self.behaviour(r.choice(usual))
+            for _ in range(int(actions_per_step + r.random())):
+                lines += self.action(r.choice(usual))
             f, args = self.call()
-            if r.random() < 0.12 and not calm and "call" in usual:
-                lines += self.written(r.choice(tables.CALLS), r=result, f=f, args=args).split("\n")
+            if r.random() < 0.12 and not without_actions and "call" in usual:
+                lines += self.fill_action(r.choice(tables.CALLS), r=result, f=f, args=args).split(
+                    "\n"
+                )
             else:
                 lines.append(f"{result} = {f}({args})")
         return lines
@@ -503,7 +508,7 @@ class Maker:
             k = r.choice((300, 2**40, -1, 0, 2**63, -(2**31), 1e10, True, 255))
         return "$step", f"{r.choice((self.rows, self.rows, 'x1'))}, i0, {k}"
 
-    def written(self, template, **more):
+    def fill_action(self, template, **more):
         r = self.r
         like = [v for v in self.variables if self.shape_of(v) == self.shape_of(self.variables[0])]
         pairs = (r.choice(like), r.choice(like))
@@ -512,7 +517,7 @@ class Maker:
         made = {"n": self.fresh(""), "w": w, "u": u, "p": r.choice((0.1, 0.25, 0.5, 0.3))}
         return template.format_map(made | more)
 
-    def behaviour(self, kind):
+    def action(self, kind):
         r = self.r
         table = {
             "hold": tables.HOLD,
@@ -523,14 +528,14 @@ class Maker:
             "size": tables.SIZES,
             "other": tables.OTHER,
             "bad": tables.BAD,
-            "more": self.more(),
+            "more": self.special_actions(),
             "same": ("same",),
         }[kind]
         template = r.choice(table)
         if kind == "same":
             drawn = any("ef.random." in x for b in self.bodies for x in b.lines)
             if not self.is_object or drawn:
-                return statements_of(self.written(r.choice(tables.HOLD)))
+                return statements_of(self.fill_action(r.choice(tables.HOLD)))
             n = self.fresh("")
             how = r.choice(("copy.deepcopy(me)", "pickle.loads(pickle.dumps(me, 5))"))
             f, args = self.call()
@@ -543,7 +548,7 @@ class Maker:
             ]
         if kind == "bad" and self.random:
             return []  # what a call draws before its error is drawn by eager code alone
-        text = self.written(template)
+        text = self.fill_action(template)
         if kind == "size":
             if r.random() < 0.5:
                 self.rows = re.match(r"x\d+", text).group()
@@ -552,8 +557,8 @@ class Maker:
                 return []
         return statements_of(text)
 
-    def more(self):
-        """What is done with optimizers, tapes, files and ``trainable`` between steps."""
+    def special_actions(self):
+        """Actions with optimizers, tapes, files and ``trainable`` that this program allows."""
         found = list(tables.MORE)
         if self.layers and "= ef.nn.Sequential" in "".join(self.definitions):
             found += tables.FILES * 2
@@ -613,7 +618,7 @@ SCALED = (
 )
 
 
-def nested(r, results):
+def structured(r, results):
     """Results as a tuple, a dict, or a nest of both."""
     if len(results) == 1 and r.random() < 0.7:
         return results[0]
@@ -640,7 +645,7 @@ def moderate(value):
         return bool(np.isfinite(wide).all()) and float(np.abs(wide).max()) < LARGEST
 
 
-def plain(f):
+def identity(f):
     return f
 
 
@@ -656,7 +661,7 @@ def filled(layer, rng, dtype):
         weight.assign(rng.uniform(low, 1, weight.shape).astype("float16").astype(weight.dtype))
 
 
-def world(capture, nest):
+def namespace(capture, nest):
     """The names that the text of a program finds."""
     found = {k: v for k, v in vars(helpers).items() if not k.startswith("__")}
     found |= {"capture": capture, "nested": nest, "numbers": numbers, "filled": filled}

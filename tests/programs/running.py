@@ -26,7 +26,7 @@ _numbers = itertools.count()
 ef.set_logical_devices("cpu", 2)
 
 
-class Moment(NamedTuple):
+class Snapshot(NamedTuple):
     """What is there after a statement: how it ended, what it bound, and the Variables."""
 
     statement: str
@@ -86,12 +86,12 @@ def variables_in(name, thing, seen):
 
 
 class Run:
-    """A program that runs in one way; ``moments`` gives what is there after each statement."""
+    """A program that runs in one way; ``snapshots`` gives what is there after each statement."""
 
     def __init__(self, program, way, noise=None):
         self.program, self.way = program, way
         self.counts = {}
-        self.capture = ways.captures(way, self.counts)
+        self.capture = ways.decorators_of(way, self.counts)
         self.module = types.ModuleType(f"program_{next(_numbers)}")
         self.names = vars(self.module)
         self.noise = noise
@@ -108,12 +108,12 @@ class Run:
         return text
 
     def setup(self):
-        self.names.update(generate.world(*self.capture))
+        self.names.update(generate.namespace(*self.capture))
         if self.way in ways.EXPORTED:
             self.names["same"] = lambda a, b: None  # of the copies only some calls are exported
         self.known = set(self.names)
         if self.noise:
-            self.names["numbers"] = noisy(self.noise, epsilon(self.program))
+            self.names["numbers"] = numbers_with_noise(self.noise, epsilon(self.program))
         sys.modules[self.module.__name__] = self.module
         self.names["__name__"] = self.module.__name__
         self.execute(self.setup_text(), "setup")
@@ -171,13 +171,13 @@ class Run:
                 self.objects[label] = variable
         return found
 
-    def moments(self):
+    def snapshots(self):
         try:
-            yield from self._moments()
+            yield from self._snapshots()
         finally:  # the module was there for pickles of the program's objects
             sys.modules.pop(self.module.__name__, None)
 
-    def _moments(self):
+    def _snapshots(self):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             ef.random.seed(self.program.seed)
@@ -200,7 +200,7 @@ class Run:
             if raised is not None:
                 before = {n: a for n, a in before.items() if objects[n] is self.objects.get(n)}
                 state = self.undone(at, before, state, raised)
-            yield Moment(statement, raised, bound, state)
+            yield Snapshot(statement, raised, bound, state)
             before, objects = state, self.objects
 
     def undone(self, at, before, state, raised):
@@ -233,7 +233,7 @@ def bound_names(statement):
     return found
 
 
-def noisy(noise, eps):
+def numbers_with_noise(noise, eps):
     """As ``numbers``, but for errors of rounding: ``noise()`` gives a function of eps and shape."""
     error = noise()
 
@@ -244,27 +244,29 @@ def noisy(noise, eps):
     return numbers
 
 
-def rounding(seed):
+def rounding_noise(seed):
     """Two last places, up or down."""
     r = np.random.default_rng(seed)
     return lambda eps, shape: eps * r.uniform(-2, 2, shape)
 
 
-def shaking(seed):
+def strong_noise(seed):
     """Some places more, so that values close to where a function jumps get to the other side."""
     r = np.random.default_rng(seed)
     return lambda eps, shape: max(2 * eps, min(64 * eps, 2**-7)) * r.uniform(-1, 1, shape)
 
 
-NEAR = (
-    ("perturbed", functools.partial(rounding, 1)),
-    ("perturbed", functools.partial(rounding, 2)),
+SMALL_PERTURBATIONS = (
+    ("perturbed", functools.partial(rounding_noise, 1)),
+    ("perturbed", functools.partial(rounding_noise, 2)),
     ("perturbed", lambda: lambda eps, shape: 2 * eps),  # what rounds to one side adds up in sums
     ("perturbed", lambda: lambda eps, shape: -2 * eps),
     ("wide", None),
 )
-FEW = 0.01  # the share of elements that may be by chance exactly where a function jumps
-SHAKEN = tuple(("perturbed", functools.partial(shaking, seed)) for seed in range(3, 9))
+JUMP_SHARE = 0.01  # the share of elements that may be by chance exactly where a function jumps
+STRONG_PERTURBATIONS = tuple(
+    ("perturbed", functools.partial(strong_noise, seed)) for seed in range(3, 9)
+)
 
 
 def place_of(array):
@@ -279,11 +281,11 @@ NO_REFUSALS = ("is used before it is computed", "is missing from")
 """What errors say that a right plan never gives."""
 
 
-def parts(moment):
-    for name, arrays in moment.bound.items():
+def parts(snapshot):
+    for name, arrays in snapshot.bound.items():
         for k, array in enumerate(arrays):
             yield (name, k), array
-    for name, array in moment.state.items():
+    for name, array in snapshot.state.items():
         yield (name, "state"), array
 
 
@@ -297,36 +299,36 @@ def expected_error(error, way):
 
 def compare(reference, run, suspect):
     """Raise a Failure where a run differs; ``suspect`` says how far beyond rounding it may be."""
-    moments = run.moments()
+    snapshots = run.snapshots()
     for at, expected in enumerate(reference):
-        moment = next(moments)
-        if (moment.raised is None) != (expected.raised is None):
-            if moment.raised is not None and expected_error(moment.raised, run.way):
-                raise Refused(str(moment.raised).splitlines()[0])
+        snapshot = next(snapshots)
+        if (snapshot.raised is None) != (expected.raised is None):
+            if snapshot.raised is not None and expected_error(snapshot.raised, run.way):
+                raise Refused(str(snapshot.raised).splitlines()[0])
             if run.way == "wide":
                 return
             raise Failure(
-                run.way, at, "raised", f"{moment.raised!r} where eager has {expected.raised!r}"
+                run.way, at, "raised", f"{snapshot.raised!r} where eager has {expected.raised!r}"
             )
         if (
-            moment.raised is not None
-            and not isinstance(moment.raised, EagerflowError)
-            and type(moment.raised) is not type(expected.raised)
+            snapshot.raised is not None
+            and not isinstance(snapshot.raised, EagerflowError)
+            and type(snapshot.raised) is not type(expected.raised)
         ):
             raise Failure(
-                run.way, at, "error", f"{moment.raised!r} where eager has {expected.raised!r}"
+                run.way, at, "error", f"{snapshot.raised!r} where eager has {expected.raised!r}"
             )
         theirs = dict(parts(expected))
         if run.way != "wide":
-            for name in moment.bound:
-                if len(moment.bound[name]) != len(expected.bound[name]):
+            for name in snapshot.bound:
+                if len(snapshot.bound[name]) != len(expected.bound[name]):
                     raise Failure(
                         run.way,
                         at,
                         "number of results",
-                        f"{name}: {len(moment.bound[name])} for {len(expected.bound[name])}",
+                        f"{name}: {len(snapshot.bound[name])} for {len(expected.bound[name])}",
                     )
-        for key, array in parts(moment):
+        for key, array in parts(snapshot):
             if key in theirs and not agree(theirs[key], array, run):
                 suspect(at, key, theirs[key], array)
 
@@ -397,7 +399,7 @@ class Judge:
             if kind not in self.made:
                 found = []
                 with contextlib.suppress(Failure):
-                    found.extend(map(dict, map(parts, Run(self.program, *kind).moments())))
+                    found.extend(map(dict, map(parts, Run(self.program, *kind).snapshots())))
                 self.made[kind] = found
             yield kind[0], self.made[kind]
 
@@ -422,7 +424,7 @@ class Judge:
         if run.way in ways.EXACT or expected.shape != found.shape:
             return False
         spread = 0.0
-        for value in self.values(NEAR, at, key, run.way):
+        for value in self.values(SMALL_PERTURBATIONS, at, key, run.way):
             if value is None:
                 return True
             spread = max(spread, distance(expected, value))
@@ -433,21 +435,21 @@ class Judge:
         if (differences <= limit).all():
             return True
         spread = np.zeros(expected.shape)
-        for value in self.values(SHAKEN, at, key, run.way):
+        for value in self.values(STRONG_PERTURBATIONS, at, key, run.way):
             if value is None:
                 return True
             spread = np.maximum(spread, distances(expected, value))
         beyond = differences > np.maximum(3 * spread, limit)
         if not beyond.any():
             return True
-        return bool(beyond.mean() <= FEW) and self.by_chance(at, key, found, run, limit)
+        return bool(beyond.mean() <= JUMP_SHARE) and self.by_chance(at, key, found, run, limit)
 
     def by_chance(self, at, key, found, run, limit):
         """Whether a difference comes again in the same run, but in none with other rounding."""
         (again,) = (values for _, values in self.runs([(run.way, None)]))
         if at >= len(again) or not same_bits(again[at][key], found):
             return False
-        for way, noise in SHAKEN[:3]:
+        for way, noise in STRONG_PERTURBATIONS[:3]:
             pair = [v[at].get(key) for _, v in self.runs([(way, noise), (run.way, noise)])]
             if any(x is None for x in pair) or distance(*pair) > limit:
                 return False
@@ -463,8 +465,8 @@ class Judge:
 
 
 def reference_of(program):
-    """The moments of the eager run."""
-    return list(Run(program, "eager").moments())
+    """The snapshots of the eager run."""
+    return list(Run(program, "eager").snapshots())
 
 
 def choose(program):

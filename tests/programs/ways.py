@@ -198,7 +198,7 @@ def by_onnx(graph, inputs):
     return outputs, after
 
 
-def captures(way, counts):
+def decorators_of(way, counts):
     """What stands for ``capture`` and for ``nested`` in the text, for a way to run."""
     if way in ("eager", "wide", "perturbed"):
         return (lambda f: f), (lambda f: f)
