@@ -32,7 +32,11 @@ for _part in _REACHES.split("-- ")[1:]:
     REACHES[_head.split(" @ ")[0]] = _head.split(" @ ")[1], _body
 BY_CLASS = {"type", "string %"}
 """Things read by the class or the text of a number."""
-ARGUMENTS = {name for name in REACHES if re.match("argument|default|kw default|partial kw", name)}
+ARGUMENTS = {
+    name
+    for name in REACHES
+    if re.fullmatch(r"argument( dict| kw)?|(kw )?default.*|partial kw", name)
+}
 """Reaches through arguments, whose numbers are inputs: the function gets tensors for them."""
 PAIRS = [
     (thing, reach)
