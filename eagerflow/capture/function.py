@@ -75,6 +75,8 @@ class BoundArguments(NamedTuple):
     structure: tree.Structure
     literal: bool = False
     """Whether numbers are taken for what they are, as no graph for others is right for them."""
+    omitted: frozenset[str] = frozenset()
+    """Arguments left out whose defaults are numbers: they are taken for what they are as well."""
 
 
 class NumbersNeededError(Exception):
@@ -231,6 +233,7 @@ class Function:
         parameters = self._signature.parameters
         self._steady = all(_is_steady(p.default) for p in parameters.values())
         self._names = list(parameters)
+        self._number_defaults = {n for n, p in parameters.items() if type(p.default) in NUMBERS}
         self._fixed = all(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters.values()
         )
@@ -333,14 +336,17 @@ class Function:
                 bound = self._signature.bind(*args, **kwargs)
             except raised_here(TypeError) as error:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
+            omitted = frozenset(self._number_defaults.difference(bound.arguments))
             bound.apply_defaults()
             args, kwargs = bound.args, bound.kwargs
+        else:
+            omitted = frozenset()
         if known_masks:
             self._refuse_masks(args, kwargs)
             args, kwargs = opened((args, kwargs))
         leaves, structure = tree.flatten((args, kwargs))
         tensors = [as_tensor(x, copy=True) if is_foreign_array(type(x)) else x for x in leaves]
-        return BoundArguments(args, kwargs, tensors, structure, self._literal)
+        return BoundArguments(args, kwargs, tensors, structure, self._literal, omitted)
 
     def _refuse_masks(self, *given: Any) -> None:
         if self.input_signature is not None and has_masks(given):
@@ -441,7 +447,9 @@ class Function:
             told = {i for i, spec in enumerate(self._specs(given.leaves)) if spec is not None}
         else:
             told = _NONE
-        static = self._static_leaves(given) if self._static or given.literal else ()
+        static = (
+            self._static_leaves(given) if self._static or given.literal or given.omitted else ()
+        )
         for i, x in enumerate(given.leaves):
             cls = type(x)
             if i in told:  # values fit it or are refused
@@ -477,7 +485,7 @@ class Function:
         at = 0
         for name, value in self._labelled(given):
             count = len(tree.flatten(value)[0])
-            if name in self._static:
+            if name in self._static or name in given.omitted:
                 found.update(range(at, at + count))
             at += count
         if given.literal:

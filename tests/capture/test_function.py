@@ -1,6 +1,7 @@
 """Functions: methods, arguments, numbers, signatures, threads, and what people read of them."""
 
 import copy
+import functools
 import gc
 import pickle
 import threading
@@ -123,11 +124,33 @@ def test_models_are_copied_and_pickled_with_captured_steps():
 # Arguments ---------------------------------------------------------------------------------------
 
 
-def test_defaults_and_keywords_share_a_graph():
-    step = ef.function(lambda x, y=2.0, *, z=3.0: x * y + z)
-    results = [step(X), step(X, 2.0), step(X, y=2.0), step(x=X, z=3.0), step(X, 2.0, z=3.0)]
-    assert all(r.tolist() == [5.0, 7.0, 9.0] for r in results)
+def test_keywords_and_positions_share_a_graph():
+    step = ef.function(lambda x, y, *, z=X: x * y + z)
+    results = [step(X, 2.0), step(X, y=2.0), step(x=X, y=2.0), step(X, 2.0, z=X), step(X, 3.0)]
+    assert all(r.tolist() == [3.0, 6.0, 9.0] for r in results[:4])
     assert len(step.graphs) == 1
+
+
+def test_defaults_that_are_numbers_are_known_while_tracing():
+    step = ef.function(lambda x, axis=-1, *, scale=2.0: ef.sum(x, axis=axis) * scale)
+    assert step(X).item() == 12.0
+    assert step(X, scale=3.0).item() == 18.0
+    assert step(X, scale=4.0).item() == 24.0
+    assert len(step.graphs) == 2  # a number that is passed is an input
+    mean = functools.partial(ef.mean, axis=0)
+    assert ef.function(mean)(X).item() == 2.0
+
+
+def test_defaults_that_change_are_noticed():
+    def repeated(x, count=2):
+        for _ in range(count):
+            x = x * 2
+        return x
+
+    step = ef.function(repeated)
+    assert step(X).tolist() == [4.0, 8.0, 12.0]
+    repeated.__defaults__ = (3,)
+    assert step(X).tolist() == [8.0, 16.0, 24.0]
 
 
 def test_star_arguments():
