@@ -18,10 +18,15 @@ JOINS = {
 }
 """Reduction to the scalar instruction that makes one of two partial results."""
 
-ADDED_IN_TURN = 256
-"""Numbers of a sum that are added one after the other: their sums are added up in the same way.
+ADDED_IN_TURN = 32
+"""Vectors of a row that are added one after the other: their sums are added up in the same way.
 
-The rounding error of a sum of n numbers is so that of some 256 + n / 256 additions, not of n.
+The rounding error of a sum of n numbers is so that of some 32 + n / 32 additions, not of n.
+"""
+ROWS_OF_A_LINE = 256
+"""Rows that are added up in one line of a column reduction, and lines that are joined at once.
+
+Fewer would round less, but what the lines need is this part of the data.
 """
 
 
@@ -52,7 +57,7 @@ def ufunc(reduction: str) -> Any:
 def joined(reduction: str, parts: Any) -> Any:
     """The result of partial results (parts, ...), joined in groups and then these."""
     function = ufunc(reduction)
-    if len(parts) > ADDED_IN_TURN:
-        starts = np.arange(0, len(parts), ADDED_IN_TURN)
+    if len(parts) > ROWS_OF_A_LINE:
+        starts = np.arange(0, len(parts), ROWS_OF_A_LINE)
         parts = function.reduceat(parts, starts, 0, parts.dtype)
     return function.reduce(parts, 0, parts.dtype)

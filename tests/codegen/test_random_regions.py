@@ -16,7 +16,7 @@ from hypothesis import given
 
 from eagerflow.codegen import kernel
 from eagerflow.codegen.builder import Builder
-from eagerflow.codegen.llvm import launch, nest
+from eagerflow.codegen.llvm import lanes, launch, nest
 from eagerflow.codegen.numpy import tiles
 from eagerflow.errors import EagerflowError
 from eagerflow.runtime import threads
@@ -44,9 +44,10 @@ SMALL_PIECES = {
         "MAX_OWN_WIDTH": 256,
         "BLOCK_ELEMENTS": 128,
         "MAX_COLUMN_PIECES": 4,
-        "ADDED_IN_TURN": 4,
+        "ROWS_OF_A_LINE": 4,
     },
-    nest: {"ADDED_IN_TURN": 2},
+    nest.Nest: {"turn": 2},
+    lanes.SideNest: {"turn": 3},
     tiles: {
         "TILE_ELEMENTS": 64,
         "MIN_CUT_ROW_ELEMENTS": 256,

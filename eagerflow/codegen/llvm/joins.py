@@ -12,7 +12,7 @@ from eagerflow.codegen.llvm.instructions import Code, Emitter, Operand
 from eagerflow.codegen.llvm.jobs import Job, Operands
 from eagerflow.codegen.llvm.memory import Memory, Span
 from eagerflow.codegen.llvm.team import library
-from eagerflow.codegen.reductions import ADDED_IN_TURN, JOINS, identity
+from eagerflow.codegen.reductions import JOINS, ROWS_OF_A_LINE, identity
 from eagerflow.runtime import machine_code
 
 KINDS = ("float32", "float64", "int32", "int64")
@@ -33,8 +33,8 @@ def _text(instruction: str, dtype: str, clears: bool, lanes: int, triple: str) -
         with code.loop("element", 0, size, lanes) as (i, _):
             left = Operand(code.value(f"sub i64 {size}, {i}"), "uint64", 0)
             mask = s.less(memory.iota, left).text
-            with code.loop("group", 0, count, ADDED_IN_TURN, [none]) as (first, total):
-                after = Operand(code.number("add", first, ADDED_IN_TURN), "uint64", 0)
+            with code.loop("group", 0, count, ROWS_OF_A_LINE, [none]) as (first, total):
+                after = Operand(code.number("add", first, ROWS_OF_A_LINE), "uint64", 0)
                 end = s.minimum(after, Operand(count, "uint64", 0)).text
                 with code.loop("part", first, end, 1, [none]) as (k, carried):
                     at = code.value(f"add i64 {code.value(f'mul i64 {k}, {size}')}, {i}")

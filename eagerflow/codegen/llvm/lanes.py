@@ -10,12 +10,15 @@ from __future__ import annotations
 from eagerflow.codegen.llvm.instructions import Operand
 from eagerflow.codegen.llvm.memory import Span
 from eagerflow.codegen.llvm.nest import Nest, Place
+from eagerflow.codegen.reductions import ROWS_OF_A_LINE
 from eagerflow.codegen.region import Input, Output, Statement
 from eagerflow.codegen.schedule import Pass
 
 
 class SideNest(Nest):
     """Writes a kernel whose columns are rows of the region, side by side."""
+
+    turn = ROWS_OF_A_LINE
 
     def kernel(self) -> str:
         """The module of one function, ``kernel``; its columns are places along the side."""

@@ -32,7 +32,7 @@ from eagerflow.codegen.llvm.groups import GroupNest
 from eagerflow.codegen.llvm.lanes import SideNest
 from eagerflow.codegen.llvm.nest import Nest, frame_slots, homes, reduces_outer_axes
 from eagerflow.codegen.llvm.team import Team
-from eagerflow.codegen.reductions import ADDED_IN_TURN, identity, joined
+from eagerflow.codegen.reductions import ROWS_OF_A_LINE, identity, joined
 from eagerflow.codegen.region import Input, Region, Statement
 from eagerflow.codegen.schedule import schedule
 from eagerflow.handlers import raised_here
@@ -420,7 +420,7 @@ class Launch:
         across = self.width if self.plan.varies(str(part.operands[0])) else 1
         outer = self.region.axes[: -len(self.region.row_axes)]
         middle = prod(self.sizes[a] for a in outer if a not in part.over)
-        block = min(self.height, _power_of_two(middle * ADDED_IN_TURN))
+        block = min(self.height, _power_of_two(middle * ROWS_OF_A_LINE))
         self._set(f"shift_{name}", block.bit_length() - 1)
         self._set(f"middle_{name}", max(middle, 1))
         self.column_shapes[name] = (max(1, -(-self.rows // block)), middle, across)

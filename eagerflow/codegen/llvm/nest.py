@@ -106,7 +106,7 @@ class Place:
 class Nest:
     """Writes the functions of a region's kernel."""
 
-    long_rows = True  # rows may have many elements
+    turn = ADDED_IN_TURN  # 0 where rows are too short for turns
 
     def __init__(self, region: Region, layout: Layout, lanes: int, target: Target) -> None:
         self.region, self.layout, self.lanes = region, layout, lanes
@@ -308,22 +308,20 @@ class Nest:
     ) -> list[Operand]:
         """The sums after a loop from a first place to an end by a step, written by ``each``.
 
-        Where rounding matters, no more than ``ADDED_IN_TURN`` numbers are added one after the
+        Where rounding matters, no more numbers than those of a ``turn`` are added one after the
         other; their sums are added up in an outer loop.
         """
         code, (first, end, step) = self.code, counted
-        if not self.long_rows or not any(rounds(p.instruction, p.dtype) for p in own.reductions):
+        if not self.turn or not any(rounds(p.instruction, p.dtype) for p in own.reductions):
             with code.loop("vector", first, end, step, sums) as (c, found):
                 each(c, found)
             return found
-        unroll, turn = len(sums) // len(own.reductions), step * ADDED_IN_TURN
+        unroll, turn = len(sums) // len(own.reductions), step * self.turn
         with code.loop("turn", first, end, turn, sums) as (start, totals):
             after = Operand(code.value(f"add i64 {start}, {turn}"), "uint64", 0)
             until = self.emit.minimum(after, Operand(end, "uint64", 0)).text
-            with code.loop("vector", start, until, step, self._identities(own, unroll)) as (
-                c,
-                found,
-            ):
+            none = self._identities(own, unroll)
+            with code.loop("vector", start, until, step, none) as (c, found):
                 each(c, found)
             for i, (total, new) in enumerate(zip(totals, found, strict=True)):
                 reduction = own.reductions[i // unroll].instruction

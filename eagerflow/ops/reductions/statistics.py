@@ -130,11 +130,15 @@ def _var(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) ->
 
 
 def _var_body(s: Any, x: Any, correction: float) -> Any:
-    squares = s.square(s.subtract(x, s.mean(x, "n")))
+    middle = s.subtract(x, s.mean(x, "n"))
+    # The mean is rounded: by the mean of the differences from it, the squares are corrected.
+    error = s.square(s.mean(middle, "n"))
+    variance = s.maximum(s.subtract(s.mean(s.square(middle), "n"), error), 0.0)
     if correction == 0:
-        return s.mean(squares, "n")
-    free = s.maximum(s.subtract(s.extent("n", x.dtype), float(correction)), 0.0)
-    return s.divide(s.sum(squares, "n"), free)
+        return variance
+    count = s.extent("n", x.dtype)
+    free = s.maximum(s.subtract(count, float(correction)), 0.0)
+    return s.divide(s.multiply(variance, count), free)
 
 
 def _std_body(s: Any, x: Any, correction: float) -> Any:
