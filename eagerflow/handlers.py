@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import os
 import signal
 import sys
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from typing import Any, TypeVar
 
 E = TypeVar("E", bound=BaseException)
 
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 SIGNALS = sorted(map(int, signal.valid_signals()))
 # What is inside of ``signal.getsignal``, which turns numbers into names: for each of 64 signals
 # that would take as long as to trace an op.
@@ -59,12 +61,13 @@ def _is_of_handler(error: BaseException) -> bool:
     trace = error.__traceback__ and error.__traceback__.tb_next
     codes: list[Any] | None = None
     while trace is not None:
-        frame = trace.tb_frame
+        frame, trace = trace.tb_frame, trace.tb_next
+        if frame.f_code.co_filename.startswith(_PACKAGE):  # handlers are the user's
+            continue
         if codes is None:
             codes = [code_of(handler_of(number)) for number in SIGNALS]
         if frame.f_code in codes or _interrupts(frame):
             return True
-        trace = trace.tb_next
     return False
 
 

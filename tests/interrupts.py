@@ -5,13 +5,14 @@ signals, which come at any moment, also in code of others, and whose handlers ma
 """
 
 import contextlib
+import dis
 import random
 import signal
 import sys
 import threading
 import time
 from contextvars import copy_context
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import eagerflow
@@ -28,10 +29,24 @@ def interrupt(place):
     raise Interrupted(place)
 
 
-class _Counter:
-    """Counts the bytecodes of eagerflow's functions, and acts at one of them, once."""
+RUNNING = ("CALL", "PRECALL", "JUMP_BACKWARD", "POP_JUMP_BACKWARD", "RESUME", "BINARY_OP")
+RUNNING += ("COMPARE_OP", "FOR_ITER", "BEFORE_WITH", "SEND")
 
-    def __init__(self, at, act, within):
+
+@cache
+def _runs_handlers(code):
+    """For each bytecode of a function, whether a signal handler may be called in it."""
+    return [dis.opname[op].startswith(RUNNING) for op in code.co_code]
+
+
+class _Counter:
+    """Counts the bytecodes of eagerflow's functions, and acts at one of them, once.
+
+    With ``for_signals`` only those count in which Python looks for signals.
+    """
+
+    def __init__(self, at, act, within, for_signals=False):
+        self.for_signals = for_signals
         self.count = 0
         self.within = within
         self.at = at
@@ -39,6 +54,8 @@ class _Counter:
         self.place = None
 
     def reached(self, code, offset):
+        if self.for_signals and not _runs_handlers(code)[offset]:
+            return
         self.count += 1
         if self.count == self.at:
             self.place = code.co_filename, code.co_qualname, offset
@@ -88,22 +105,22 @@ def _by_monitoring(counter, call):
         monitoring.free_tool_id(tool)
 
 
-def at_bytecode(call, at, act=interrupt, within=PACKAGE):
+def at_bytecode(call, at, act=interrupt, within=PACKAGE, for_signals=False):
     """Call, and act at that bytecode: where it was, or None where the call ended before.
 
     ``within`` says in which folder or file bytecodes count. What the call itself raises in answer,
     such as a note added to the exception, is its own.
     """
-    return _counted(call, at, act, within).place
+    return _counted(call, at, act, within, for_signals).place
 
 
-def count_bytecodes(call, within=PACKAGE):
+def count_bytecodes(call, within=PACKAGE, for_signals=False):
     """How many bytecodes of eagerflow's a call runs."""
-    return _counted(call, 0, interrupt, within).count
+    return _counted(call, 0, interrupt, within, for_signals).count
 
 
-def _counted(call, at, act, within):
-    counter = _Counter(at, act, within)
+def _counted(call, at, act, within, for_signals=False):
+    counter = _Counter(at, act, within, for_signals)
     run = _by_monitoring if hasattr(sys, "monitoring") else _by_trace
     with contextlib.suppress(Interrupted):
         next(_handling_apart(partial(run, counter, call)))
