@@ -78,6 +78,9 @@ WAYS = {
     "exact": lambda f: ef.function(f, numerics="exact"),
     "graph": lambda f: ef.capture.trace(f, ef.TensorSpec((2, 3), "float32")),
     "session": lambda f: _session(ef.capture.trace(f, ef.TensorSpec((2, 3), "float32"))),
+    "partition": lambda f: ef.capture.partition(
+        ef.capture.trace(f, ef.TensorSpec((2, 3), "float32")), ["cpu:0"]
+    ),
 }
 
 

@@ -10,6 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
+from eagerflow.backends.numpy import is_shared
 from eagerflow.capture.gradient import find_source
 from eagerflow.capture.placement.calibration import calibrate
 from eagerflow.capture.placement.cost_model import TYPICAL, CostModel, shares_memory
@@ -29,6 +30,7 @@ from eagerflow.graph.sizes import concrete
 from eagerflow.graph.text import call_text, line_name, type_text
 from eagerflow.graph.walk import renewed
 from eagerflow.locks import Locked, reentrant_lock
+from eagerflow.plan.lifetimes import Lifetimes
 from eagerflow.plan.part_writes import PartWrite, copied, part_write_of, put_with_parts
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import Replay, call_watched, leaves_of, replay_of
@@ -45,13 +47,15 @@ MAX_KEPT_RUNS = 64  # whose times are kept
 class _Ready(NamedTuple):
     """A graph in pieces for given sizes, and the program of them.
 
-    ``known`` are the arrays of finals that are constants, which are given after the entries.
+    ``known`` are the arrays of finals that are constants, which are given after the entries, and
+    ``shared`` the numbers of inputs that results may share memory with.
     """
 
     division: Division
     program: Program
     arrows: list[tuple[int, int, str, int]]
     known: list[Any]
+    shared: list[int]
 
 
 class Partition:
@@ -263,10 +267,12 @@ class Partition:
         """
         cells = self.graph.cells
         tensors = read_together([cell.variable for cell in cells])
-        # Arrays of the user's own may change later, and a result may share their memory.
-        arrays = [x._array if type(x) is Tensor else x.copy() for x in inputs]
+        arrays = [x._array if type(x) is Tensor else x for x in inputs]
         arrays += [t._array for t in tensors]
         ready = self._ready(self.sizes_of(arrays))
+        for i in ready.shared:  # arrays of callers may change later
+            if type(inputs[i]) is not Tensor or is_shared(arrays[i]):
+                arrays[i] = arrays[i].copy()
         self._receive(arrays)
         begin = perf_counter()
         found, events = ready.program.run([*arrays, *[a.copy() for a in ready.known]])
@@ -417,7 +423,10 @@ def _program(division: Division, devices: Sequence[Device]) -> _Ready:
         for cut in division.cuts
         if cut.given in program.makers and cut.arrived in readers
     ]
-    return _Ready(division, program, arrows, [v.constant._array for v in known])
+    lifetimes = Lifetimes(division.graph.nodes, division.graph.all_inputs(), finals)
+    inputs = enumerate(division.graph.inputs)
+    shared = [i for i, v in inputs if lifetimes.root(v) in lifetimes.leaving]
+    return _Ready(division, program, arrows, [v.constant._array for v in known], shared)
 
 
 def piece_task(piece: Piece, inputs: tuple[Hashable, ...], outputs: tuple[Hashable, ...]) -> Task:
