@@ -5,14 +5,17 @@ prints the program. ``EAGERFLOW_GUARDED_SEED`` is the first seed, today's number
 ``EAGERFLOW_GUARDED_COUNTS`` tells how many programs and how many models there are, as in "20,6".
 """
 
+import ctypes
 import datetime
 import os
+import signal
 
 import numpy as np
 import pytest
 
 from tests.codegen.guards import Guarded
 from tests.fits.__main__ import FITS
+from tests.guard_pages.planted import ending
 from tests.programs import helpers
 from tests.programs.__main__ import PROGRAMS
 
@@ -33,16 +36,16 @@ def memory_of_others(request, monkeypatch):
 
     for name in MEMORY_OF_OTHERS:
         monkeypatch.setattr(helpers, name, guarded)
-    return guarded
 
 
-def test_memory_of_others_is_at_its_guard(request, memory_of_others):
+@pytest.mark.parametrize("name", MEMORY_OF_OTHERS)
+def test_memory_of_others_meets_its_guard(name, request):
     x = np.arange(5000, dtype="f4").reshape(50, 100)
-    for name in MEMORY_OF_OTHERS:
-        found = getattr(helpers, name)(x)
-        begin, end = found.ctypes.data, found.ctypes.data + found.nbytes
-        assert (begin if request.config.option.guard == "before" else end) % 4096 == 0
-        np.testing.assert_array_equal(found, x)
+    found = getattr(helpers, name)(x)
+    np.testing.assert_array_equal(found, x)
+    before = request.config.option.guard == "before"
+    beside = found.ctypes.data + (-4 if before else found.nbytes)
+    assert ending(lambda: ctypes.c_float.from_address(beside).value) == signal.SIGSEGV
 
 
 @pytest.mark.parametrize("seed", range(SEED, SEED + PROGRAM_COUNT))
