@@ -24,7 +24,7 @@ from tests.guard_pages import memory
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = [f"tests/{name}" for name in ("codegen", "contract", "fusion", "plan", "primitives")]
-FOLDERS += ["tests/guard_pages/unwritten.py"]
+FOLDERS += [f"tests/guard_pages/{name}.py" for name in ("unwritten", "whole_programs")]
 WAYS = [f"{mode}-{contents}" for mode in memory.MODES for contents in ("nan", "denormal")]
 COUNTED = ("passed", "skipped", "expected", "failed", "died", "guarded", "unguarded")
 TOLD_LINES = 30

@@ -12,12 +12,14 @@ pytestmark = pytest.mark.skipif(bool(memory.why_not()), reason=str(memory.why_no
 
 PLANTED = "tests/guard_pages/planted.py"
 UNWRITTEN = "tests/guard_pages/unwritten.py"
+WHOLE = "tests/guard_pages/whole_programs.py"
 SELECTION = [
     "tests/plan/test_segments.py",
     f"{UNWRITTEN}::test_denormal_numbers_are_noted",
     f"{UNWRITTEN}::test_products[(3, 200, 5)-float32]",
     f"{UNWRITTEN}::test_packed_rows_of_an_incomplete_block",
     f"{UNWRITTEN}::test_convolutions[1-valid-((4, 13, 9, 23), (3, 2, 23, 65))]",
+    f"{WHOLE}::test_memory_of_others_meets_its_guard",
 ]
 
 

@@ -46,7 +46,9 @@ def check(function, *inputs):
         with ef.GradientTape() as tape:
             for x in inputs:
                 tape.watch(x)
-            total = ef.sum(function(*inputs) * 0.5)
+            results = function(*inputs)
+            results = results if isinstance(results, tuple) else (results,)
+            total = sum(ef.sum(result * 0.5) for result in results)
         return tape.gradient(total, inputs)
 
     for call in (function, ef.function(function), gradients, ef.function(gradients)):
@@ -91,6 +93,19 @@ def test_regions(shape, dtype):
     (x,) = numbers(shape, dtype=dtype)
     for axis in range(len(shape)):
         check(partial(softmax_and_mean, axis), x)
+
+
+@pytest.mark.parametrize("shape", [(257,), (600, 7), (7, 600), (513, 33), (3, 300, 5)], ids=str)
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_sums_in_groups(shape, dtype):
+    (x,) = numbers(shape, dtype=dtype)
+    for axis in (*range(len(shape)), tuple(range(len(shape))), tuple(range(len(shape)))[-2:]):
+        check(partial(sums, axis), x)
+
+
+def sums(axis, x):
+    y = ef.tanh(x)
+    return ef.sum(y, axis=axis) + ef.logsumexp(x, axis=axis), ef.sum(x * y, axis=axis)
 
 
 def softmax_and_mean(axis, x):
