@@ -11,7 +11,6 @@ import numpy as np
 from eagerflow.backends.numpy import is_shared, lend, quietly
 from eagerflow.devices import Device, as_device, device_of
 from eagerflow.dtypes import (
-    BOOL,
     FLOAT8,
     STANDARD,
     DType,
@@ -92,13 +91,9 @@ def _from_tensor(
         if copy is False:
             raise ArgumentError(f"copy=False, but {tensor.dtype} to {dtype} needs a copy")
         tensor = ops["astype"].call(tensor, dtype)
-    array = tensor._array
-    if not copy or type(array) is not np.ndarray or not is_shared(array):
-        return tensor  # immutable, so a copy could not be told from the original
-    if tensor.dtype in BOOL:
-        return new_tensor(array.copy(), tensor._kind)
-    copied: Tensor = ops["positive"].call(tensor)  # through which gradients pass
-    return copied
+    if copy and type(tensor._array) is np.ndarray and is_shared(tensor._array):
+        tensor = ops["where"].call(True, tensor, tensor)  # a copy through which gradients pass
+    return tensor  # immutable, so a copy could not be told from the original
 
 
 def _leaf_types(items: Any, depth: int = 0) -> set[type]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow import display
-from eagerflow.backends.numpy import is_shared, lent
+from eagerflow.backends.numpy import unshared
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, SymbolicKind
 from eagerflow.dtypes import DType, is_inexact, join_scalar
@@ -99,16 +99,10 @@ class Variable(Operators):
         self._current = made
 
     def own(self, tensor: Tensor) -> Tensor:
-        """A Tensor of its own, so that its key means "this Variable's value" to every tape.
-
-        Its memory is not that of an array of the caller's, who may change it.
-        """
-        array = tensor._array
+        """A Tensor of its own, whose key means "this Variable's value" to every tape."""
         if type(tensor._kind) is SymbolicKind:
-            array.refuse("assign")
-        if lent and is_shared(array):
-            array = array.copy()
-        made = new_tensor(array, tensor._kind)
+            tensor._array.refuse("assign")
+        made = new_tensor(unshared(tensor._array), tensor._kind)
         if self.trainable:
             made._key = next_key()
         return made

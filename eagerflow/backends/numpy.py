@@ -152,6 +152,11 @@ def is_shared(array: Any) -> bool:
     return id(owner_of(array)) in lent
 
 
+def unshared(array: Any) -> Any:
+    """An array, or a copy of it where its memory came from outside."""
+    return array.copy() if lent and type(array) is np.ndarray and is_shared(array) else array
+
+
 def is_foreign(array: Any) -> bool:
     """Whether the memory of an array was made by something else than NumPy or the pool.
 
