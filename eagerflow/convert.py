@@ -91,7 +91,7 @@ def _from_tensor(
         if copy is False:
             raise ArgumentError(f"copy=False, but {tensor.dtype} to {dtype} needs a copy")
         tensor = ops["astype"].call(tensor, dtype)
-    if copy and type(tensor._array) is np.ndarray and is_shared(tensor._array):
+    if copy and is_shared(tensor._array):
         tensor = ops["where"].call(True, tensor, tensor)  # a copy through which gradients pass
     return tensor  # immutable, so a copy could not be told from the original
 

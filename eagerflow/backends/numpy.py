@@ -149,12 +149,12 @@ def lend(array: Any) -> None:
 
 def is_shared(array: Any) -> bool:
     """Whether the memory of an array is that of one that came from outside."""
-    return id(owner_of(array)) in lent
+    return isinstance(array, np.ndarray) and id(owner_of(array)) in lent
 
 
 def unshared(array: Any) -> Any:
     """An array, or a copy of it where its memory came from outside."""
-    return array.copy() if lent and type(array) is np.ndarray and is_shared(array) else array
+    return array.copy() if lent and is_shared(array) else array
 
 
 def is_foreign(array: Any) -> bool:

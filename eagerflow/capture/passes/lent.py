@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.numpy import lent, owner_of
+from eagerflow.backends.numpy import is_shared, owner_of
 from eagerflow.devices import as_device
 from eagerflow.tensor import Tensor, new_tensor
 
@@ -21,7 +21,7 @@ def is_lent(tensor: Tensor) -> bool:
     >>> is_lent(ef.asarray(array)), is_lent(ef.asarray(np.ones(3))), is_lent(ef.tensor(array))
     (True, False, False)
     """
-    if type(tensor._array) is not np.ndarray or id(owner_of(tensor._array)) not in lent:
+    if not is_shared(tensor._array):
         return False
     foreign = owner_of(tensor._array).base is not None  # another library's memory, or a buffer
     return foreign or _holders(tensor) > (_WHOLE if tensor._array.base is None else _VIEW)
@@ -29,7 +29,7 @@ def is_lent(tensor: Tensor) -> bool:
 
 def owned(tensor: Tensor) -> Tensor:
     """A tensor of the same values, laid out alike, whose memory is its own."""
-    if type(tensor._array) is not np.ndarray or id(owner_of(tensor._array)) not in lent:
+    if not is_shared(tensor._array):
         return tensor
     return new_tensor(np.array(tensor._array), tensor._kind)
 
