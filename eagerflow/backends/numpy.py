@@ -154,7 +154,7 @@ def is_shared(array: Any) -> bool:
 
 def unshared(array: Any) -> Any:
     """An array, or a copy of it where its memory came from outside."""
-    return array.copy() if lent and is_shared(array) else array
+    return array.copy() if is_shared(array) else array
 
 
 def is_foreign(array: Any) -> bool:

@@ -47,14 +47,18 @@ def like(*arrays: Any) -> list[Like]:
 
 @dataclass(frozen=True)
 class Layout:
-    """What code is written for: the number of outer axes, and each operand's inner stride."""
+    """What code is written for: the number of outer axes, and each operand's inner stride.
+
+    Rows are ``long`` where the rounding of sums along them matters.
+    """
 
     outer: int
     inner: tuple[int, ...]
+    long: bool = False
 
     def __str__(self) -> str:
         kinds = "".join("01s"[kind] for kind in self.inner)
-        return f"{self.outer} outer axes, inner strides {kinds}"
+        return f"{self.outer} outer axes, inner strides {kinds}{', long rows' * self.long}"
 
 
 @dataclass

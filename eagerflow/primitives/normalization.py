@@ -143,25 +143,11 @@ def norm_body(
     s: Any, x: Any, epsilon: Any, *parameters: Any, center: bool, scaled: bool, shifted: bool
 ) -> Any:
     """Rows standardized, scaled and shifted, in scalar instructions."""
-    middle, variance = _moments(s, x, center)
-    y = s.multiply(middle, s.rsqrt(s.add(variance, epsilon)))
+    middle = s.subtract(x, s.mean(x, "n")) if center else x
+    y = s.multiply(middle, s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon)))
     if scaled:
         y = s.multiply(y, parameters[0])
     return s.add(y, parameters[-1]) if shifted else y
-
-
-def _moments(s: Any, x: Any, center: bool) -> tuple[Any, Any]:
-    """The differences from the mean of a row, if it is to be its ``center``, and their variance.
-
-    The mean is rounded, which is much where all numbers are nearly equal: the mean of the
-    differences from it corrects both, without another walk along the row.
-    """
-    if not center:
-        return x, s.mean(s.square(x), "n")
-    middle = s.subtract(x, s.mean(x, "n"))
-    error = s.mean(middle, "n")
-    variance = s.maximum(s.subtract(s.mean(s.square(middle), "n"), s.square(error)), 0.0)
-    return s.subtract(middle, error), variance
 
 
 # The gradient ------------------------------------------------------------------------------------
@@ -205,9 +191,9 @@ def gradient_body(
     ``early`` sums up what needs the factor of a row before that is known, so that all sums take
     one pass.
     """
-    middle, variance = _moments(s, x, center)
+    middle = s.subtract(x, s.mean(x, "n")) if center else x
     u = s.multiply(g, scale[0]) if scale else g
-    factor = s.rsqrt(s.add(variance, epsilon))
+    factor = s.rsqrt(s.add(s.mean(s.square(middle), "n"), epsilon))
     h = s.multiply(middle, factor)
     of_scale = s.multiply(g, h)
     if early:

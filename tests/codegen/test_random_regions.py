@@ -45,6 +45,7 @@ SMALL_PIECES = {
         "BLOCK_ELEMENTS": 128,
         "MAX_COLUMN_PIECES": 4,
         "ROWS_OF_A_LINE": 4,
+        "MAX_SHORT_WIDTH": 8,
     },
     nest.Nest: {"turn": 2},
     lanes.SideNest: {"turn": 3},

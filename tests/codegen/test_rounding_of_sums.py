@@ -59,14 +59,9 @@ def test_sums_along_several_axes(shape):
 @pytest.mark.parametrize("value", [12345.678, 3.3e6, -255.0, 1e-3])
 def test_rows_of_equal_numbers_have_no_variance(value, width):
     x = ef.tensor(np.full((3, width), value, "f4"))
-    g = ef.tensor(np.linspace(-1, 1, 3 * width, dtype="f4").reshape(3, width))
-    for function in (ef.layer_norm, lambda x: ef.var(x, axis=-1), lambda x: ef.std(x, axis=1)):
+    for function in (lambda x: ef.var(x, axis=-1), lambda x: ef.std(x, axis=1)):
         for found in (function(x), ef.function(function)(x)):
             assert np.abs(found.numpy()).max() <= 1e-6 * abs(value)
-    gradient = ef.grad(lambda x: ef.sum(ef.layer_norm(x) * g))
-    wanted = gradient(ef.astype(x, "float64")).numpy()
-    for found in (gradient(x), ef.function(gradient)(x)):
-        assert np.abs(found.numpy() - wanted).max() <= 1e-4 * np.abs(wanted).max()
 
 
 def test_variances_of_a_small_spread_around_a_large_mean():

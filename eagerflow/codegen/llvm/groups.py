@@ -20,8 +20,6 @@ from eagerflow.codegen.schedule import Pass
 class GroupNest(Nest):
     """Writes a kernel that takes as many rows at a time as a vector has lanes."""
 
-    turn = 0
-
     def kernel(self, single: bool) -> str:
         """The module of one function, ``kernel``; ``single``: a row fits into one vector."""
         with self._function("kernel"):

@@ -12,6 +12,7 @@ import os
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 from math import prod
 from typing import Any
@@ -44,6 +45,7 @@ from eagerflow.runtime.compilation import Compilation
 
 TASK_ELEMENTS = 1 << 15  # of one piece; threads take pieces by a counter in machine code
 MIN_SHARED_ELEMENTS = 1 << 17  # from which waking another thread pays
+MAX_SHORT_WIDTH = 2048  # elements of a row whose sum takes no turns
 MAX_OWN_WIDTH = 1 << 16  # elements of a row up to which one thread has all of it
 MAX_GROUPED_WIDTH = 256  # elements of a row up to which rows go through each pass in groups
 BLOCK_ELEMENTS = 1 << 15  # of a block of a longer row
@@ -339,7 +341,9 @@ class Launch:
             binding = sideways(binding, [a.itemsize for a, _ in operands])
         self.variant, self.binding = variant, binding
         self.rows, self.width, self.side = binding.rows, binding.width, binding.side
-        self.code = prepare(region, binding.layout, variant)
+        longest = ROWS_OF_A_LINE if variant == "side" else MAX_SHORT_WIDTH
+        layout = replace(binding.layout, long=binding.width > longest)
+        self.code = prepare(region, layout, variant)
         self.at = self.code.at
         self.frame_type = ctypes.c_int64 * len(self.code.slots)
         self.template = self.frame_type()

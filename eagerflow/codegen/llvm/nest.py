@@ -106,7 +106,7 @@ class Place:
 class Nest:
     """Writes the functions of a region's kernel."""
 
-    turn = ADDED_IN_TURN  # 0 where rows are too short for turns
+    turn = ADDED_IN_TURN
 
     def __init__(self, region: Region, layout: Layout, lanes: int, target: Target) -> None:
         self.region, self.layout, self.lanes = region, layout, lanes
@@ -308,11 +308,11 @@ class Nest:
     ) -> list[Operand]:
         """The sums after a loop from a first place to an end by a step, written by ``each``.
 
-        Where rounding matters, no more numbers than those of a ``turn`` are added one after the
-        other; their sums are added up in an outer loop.
+        In long rows, no more numbers than those of a ``turn`` are added one after the other; their
+        sums are added up in an outer loop.
         """
         code, (first, end, step) = self.code, counted
-        if not self.turn or not any(rounds(p.instruction, p.dtype) for p in own.reductions):
+        if not self.layout.long or not any(rounds(p.instruction, p.dtype) for p in own.reductions):
             with code.loop("vector", first, end, step, sums) as (c, found):
                 each(c, found)
             return found
