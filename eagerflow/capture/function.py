@@ -76,7 +76,8 @@ class BoundArguments(NamedTuple):
     literal: bool = False
     """Whether numbers are taken for what they are, as no graph for others is right for them."""
     omitted: frozenset[str] = frozenset()
-    """Arguments left out whose defaults are numbers: they are taken for what they are as well."""
+    """Arguments left out whose defaults are numbers or have some: these are taken for what they
+    are as well."""
 
 
 class NumbersNeededError(Exception):
@@ -233,7 +234,11 @@ class Function:
         parameters = self._signature.parameters
         self._steady = all(_is_steady(p.default) for p in parameters.values())
         self._names = list(parameters)
-        self._number_defaults = {n for n, p in parameters.items() if type(p.default) in NUMBERS}
+        self._number_defaults = {
+            name
+            for name, p in parameters.items()
+            if any(type(x) in NUMBERS for x in tree.flatten(p.default)[0])
+        }
         self._fixed = all(
             p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters.values()
         )

@@ -137,6 +137,8 @@ def test_defaults_that_are_numbers_are_known_while_tracing():
     assert step(X, scale=3.0).item() == 18.0
     assert step(X, scale=4.0).item() == 24.0
     assert len(step.graphs) == 2  # a number that is passed is an input
+    shaped = ef.function(lambda x, shape=(3, 1): ef.reshape(x, shape) + len(str(shape[0])))
+    assert shaped(X).shape == (3, 1)
     mean = functools.partial(ef.mean, axis=0)
     assert ef.function(mean)(X).item() == 2.0
 
