@@ -153,8 +153,8 @@ def is_shared(array: Any) -> bool:
 
 
 def unshared(array: Any) -> Any:
-    """An array, or a copy of it where its memory came from outside."""
-    return array.copy() if is_shared(array) else array
+    """An array, or a copy of it, laid out alike, where its memory came from outside."""
+    return np.array(array) if is_shared(array) else array
 
 
 def is_foreign(array: Any) -> bool:

@@ -413,7 +413,7 @@ class TaskServer:
             found = [run.values[x] for x in (*part.finals, *part.assigned)]
             try:
                 run.send_copies()
-            except raised_here(Exception) as problem:  # whoever keeps them has gone
+            except raised_here(Exception) as problem:  # the task that keeps them has gone
                 error = problem
         count = len(part.finals)
         with self._lock:

@@ -54,10 +54,10 @@ def ufunc(reduction: str) -> Any:
     return getattr(np, JOINS[reduction])
 
 
-def joined(reduction: str, parts: Any) -> Any:
-    """The result of partial results (parts, ...), joined in groups and then these."""
+def joined(reduction: str, parts: Any, out: Any = None) -> Any:
+    """The result of partial results (parts, ...), joined in groups and then these, in ``out``."""
     function = ufunc(reduction)
     if len(parts) > ROWS_OF_A_LINE:
         starts = np.arange(0, len(parts), ROWS_OF_A_LINE)
         parts = function.reduceat(parts, starts, 0, parts.dtype)
-    return function.reduce(parts, 0, parts.dtype)
+    return function.reduce(parts, 0, parts.dtype, out)

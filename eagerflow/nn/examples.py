@@ -150,7 +150,7 @@ class Making:
         try:
             return tree.map_leaves(_plain, self._made(job))
         except raised_here(StopIteration) as error:
-            # which would end the loop of who takes the batch
+            # which would end the loop that takes the batch
             raise RuntimeError("StopIteration in the middle of the data") from error
 
     def _made(self, job: Job) -> Any:

@@ -14,8 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
+from eagerflow.backends.numpy import owner_of
 from eagerflow.fusion.groups import IsLoop, into_of
 from eagerflow.fusion.kernels import Step
 from eagerflow.graph.ir import Node, Value
@@ -27,13 +26,6 @@ MAX_SPARE_BYTES = 4096
 """Of memory around a result that is a view, beyond four times its own size; else it is copied."""
 
 
-def whole_of(array: Any) -> Any:
-    """The array whose memory a view is a part of."""
-    while isinstance(array.base, np.ndarray):
-        array = array.base
-    return array
-
-
 def own_result(array: Any, constants: frozenset[int]) -> Any:
     """A result of a plan, or a copy of it where its memory is not to leave the plan.
 
@@ -41,7 +33,7 @@ def own_result(array: Any, constants: frozenset[int]) -> Any:
     And ``constants``, by the identities of their arrays, are the results of all calls: what
     writes to one of these, as PyTorch may through DLPack, must not change another.
     """
-    whole = whole_of(array)
+    whole = owner_of(array)
     large = whole.nbytes > 4 * array.nbytes + MAX_SPARE_BYTES
     return array.copy() if large or id(whole) in constants else array
 

@@ -28,7 +28,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.numpy import is_shared
+from eagerflow.backends.numpy import is_shared, owner_of
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.devices import Device, Kind
 from eagerflow.dtypes import default_dtype
@@ -46,7 +46,7 @@ from eagerflow.op import Into
 from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
-from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, own_result, whole_of
+from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, own_result
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
 from eagerflow.plan.rings import is_loop, native_steps, scan_length
 from eagerflow.plan.segments import Segment, SegmentStep
@@ -278,7 +278,7 @@ class Lowering:
                 raise CaptureError(f"{x.name} is used before it is computed", op=self.graph.name)
             array = x.constant._array
             found = self.program.known(x.name.lstrip("_"), array, ("constant", x))
-            self.program.constants.append(whole_of(array))
+            self.program.constants.append(owner_of(array))
             self.program.names[x] = found
         return found
 

@@ -226,7 +226,7 @@ class _Folder(ScopeGuard):
                     continue
                 try:
                     status = item.stat(follow_symlinks=False)
-                except raised_here(FileNotFoundError):  # deleted by somebody else since
+                except raised_here(FileNotFoundError):  # deleted by another process
                     continue
                 if stat.S_ISREG(status.st_mode):
                     yield item.name, status
@@ -330,7 +330,7 @@ def _write(folder: _Folder, name: str, packed: bytes) -> None:
         os.replace(
             folder.at(temporary), folder.at(name), src_dir_fd=folder.fd, dst_dir_fd=folder.fd
         )
-    except raised_here(FileExistsError):  # somebody else's
+    except raised_here(FileExistsError):  # another process has made it
         raise
     except BaseException:
         folder.discard(temporary)
@@ -400,9 +400,8 @@ class ObjectCache:
                     content = _read(folder, _name(encoded), encoded)
             except raised_here(FileNotFoundError):
                 pass  # no folder yet, or none any more: a miss like others
-            except raised_here(
-                OSError, ValueError
-            ) as error:  # ValueError: a path that no system takes
+            except raised_here(OSError, ValueError) as error:
+                # ValueError: a path that no system takes
                 _complain_of(error, path)
         if content is None:
             self.misses += 1

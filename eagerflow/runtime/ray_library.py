@@ -160,7 +160,7 @@ def address_of(address: str, extra: str, feature: str) -> str:
     services = extras.load("ray._private.services", extra, feature)
     try:
         return str(services.get_ray_address_from_environment(address, None))
-    except raised_here(ConnectionError):  # which says to who wants to join what is not there
+    except raised_here(ConnectionError):  # no Ray cluster runs at the address
         return address
 
 

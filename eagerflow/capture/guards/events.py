@@ -286,7 +286,7 @@ class _Monitoring:
                 partial(registered.extend, starmap(register, callbacks)),
                 partial(_monitoring.set_events, tool, events.PY_START | events.PY_RESUME),
             ]
-            with suppress(ValueError):  # somebody else has it
+            with suppress(ValueError):  # another tool has it
                 in_one_call(calls)
         if not self._tool:
             raise CaptureError(

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.backends.numpy import is_shared, owner_of
+from eagerflow.backends.numpy import is_shared, owner_of, unshared
 from eagerflow.devices import as_device
 from eagerflow.tensor import Tensor, new_tensor
 
@@ -29,9 +29,8 @@ def is_lent(tensor: Tensor) -> bool:
 
 def owned(tensor: Tensor) -> Tensor:
     """A tensor of the same values, laid out alike, whose memory is its own."""
-    if not is_shared(tensor._array):
-        return tensor
-    return new_tensor(np.array(tensor._array), tensor._kind)
+    array = unshared(tensor._array)
+    return tensor if array is tensor._array else new_tensor(array, tensor._kind)
 
 
 def _holders(tensor: Tensor) -> int:

@@ -242,6 +242,6 @@ class FixedCall:
             if not result.flags.c_contiguous:
                 call._join_one(job.partial, outputs, number)
             else:
-                result[...] = joined(part.instruction, lines).reshape(result.shape)
+                joined(part.instruction, lines, result.reshape(lines.shape[1:]))
 
         return join
