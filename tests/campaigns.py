@@ -11,6 +11,7 @@ import importlib
 import json
 import os
 import pkgutil
+import resource
 import select
 import signal
 import time
@@ -20,7 +21,8 @@ from typing import Any
 import numpy as np
 
 BATCH = 30  # programs of one process
-LIMIT = 120.0  # seconds without a word from a process
+LIMIT = 120  # seconds of a core for one program
+SILENCE = 900.0  # seconds without a message from a process, on a machine that has other work, too
 IMPORTED = [
     f"eagerflow.{name}"
     for name in ("capture", "codegen", "fusion", "graph", "nn", "ops", "plan", "primitives")
@@ -59,7 +61,7 @@ def address(array):
 
 
 def same_bits(a, b):
-    """Whether arrays are equal to the last bit, but for signs of zeros."""
+    """Whether arrays are equal to the last bit, but for signs of zeros and kinds of NaN."""
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     if a.nbytes < SMALL or not (a.flags.c_contiguous and b.flags.c_contiguous):
@@ -67,7 +69,10 @@ def same_bits(a, b):
             return True
     elif not _memory_differs(address(a), address(b), a.nbytes):
         return True
-    return a.dtype.kind not in "biu" and np.array_equal(a, b)
+    if a.dtype.kind in "biu":
+        return False
+    with np.errstate(all="ignore"):
+        return bool(((a == b) | ((a != a) & (b != b))).all())
 
 
 def first(a, b):
@@ -156,6 +161,7 @@ def batch(subject, seeds, out):
     gc.freeze()  # programs collect garbage, which should not walk through all modules
     for seed in seeds:
         tell(begin=seed)
+        limit_core()
         try:
             found, steps = subject.check(subject.generate(seed))
             tell(seed=seed, steps=steps, ways=[(w, how, counts) for w, how, counts in found])
@@ -169,6 +175,13 @@ def batch(subject, seeds, out):
             )
         except Exception as error:
             tell(seed=seed, way="-", kind="tester", at=-1, text=repr(error)[:400])
+
+
+def limit_core():
+    """End the process by SIGXCPU where the next program takes too long."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    end = int(used.ru_utime + used.ru_stime) + LIMIT
+    resource.setrlimit(resource.RLIMIT_CPU, (end, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
 def import_all():
@@ -234,7 +247,7 @@ class Campaign:
                     else:
                         for message in found:
                             self.take(job, message)
-                elif time.monotonic() - job.time > LIMIT:
+                elif time.monotonic() - job.time > SILENCE:
                     os.kill(job.pid, signal.SIGKILL)
         return self.failures
 
@@ -263,7 +276,7 @@ class Campaign:
         _, status = os.waitpid(job.pid, 0)
         os.close(job.read)
         if os.WIFSIGNALED(status) and job.current is not None:
-            hung = os.WTERMSIG(status) == signal.SIGKILL
+            hung = os.WTERMSIG(status) in (signal.SIGKILL, signal.SIGXCPU)
             kind, name = (
                 ("hang", "no end") if hung else ("crash", signal.strsignal(os.WTERMSIG(status)))
             )
