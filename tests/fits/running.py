@@ -198,6 +198,13 @@ def few_units(expected, found, *others):
     return TIGHT * max(eps_of(expected), eps_of(found)) * max(finite) + 1e-30
 
 
+def rounded_size(array):
+    """The size of what was rounded once: the largest value, or 1 where all has cancelled."""
+    with np.errstate(all="ignore"):
+        sizes = np.abs(array.astype("f8"))
+    return float(sizes[np.isfinite(sizes)].max(initial=0.0)) or 1.0
+
+
 def same_but_nans(a, b):
     """Whether arrays have the same bits where they are numbers; which NaN there is may differ."""
     numbers = ~np.isnan(a)
@@ -258,8 +265,7 @@ class Judge:
                 raise Failure(way, at, "value", f"{name}: {found!r} for {array!r}")
             apart, spread = distance(array, found), 0.0
             near = few_units(array, found, begin.get(name, array))
-            if not array.any():  # values of about 1 that cancel leave their rounding
-                near = max(near, self.eps)
+            near = max(near, self.eps * rounded_size(array))
             for other in itertools.chain(known, kept(others, known)):
                 if apart <= near + NEAR * spread:
                     break

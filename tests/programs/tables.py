@@ -83,7 +83,7 @@ ef.conv({a}[None, :, :, None], $kernel)[0] | ef.sum(ef.sum(ef.square({a}[..., No
 """)
 
 CONTROL = listed("""
-ef.cond(ef.sum({a}) > -1e6, lambda v: ef.tanh(v) * {w}, lambda v: v * 2.0, {a})
+ef.cond(ef.sum({a}) > -1e6, lambda v: ef.tanh(v) * {w}, lambda v: v * {w}, {a})
 ef.cond(ef.mean({w}) > 0, lambda: {a} * 2.0, lambda: {a} - 1.5)
 ef.switch(ef.sum(i) % 3, [lambda v: v + 1.0, lambda v: ef.sin(v), lambda v: v * 0.5], {a} * 1.0)
 ef.fori_loop(0, 3, lambda j, c: ef.tanh(c * 0.9 + {b}), {a} + {b})
