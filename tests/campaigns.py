@@ -33,7 +33,7 @@ class Failure(Exception):
 
 
 @dataclass
-class Tester:
+class ProgramTester:
     """The functions of one kind of random programs."""
 
     generate: Any  # seed -> program

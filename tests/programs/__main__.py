@@ -3,7 +3,7 @@
 import inspect
 import sys
 
-from tests.campaigns import Tester, run_from_command_line
+from tests.campaigns import ProgramTester, run_from_command_line
 from tests.programs import helpers
 from tests.programs.checking import check, choose_modes
 from tests.programs.generate import generate
@@ -17,7 +17,7 @@ def listing(program):
     return f"{source}\n\ncapture = nested = ef.function\n{program.text()}"
 
 
-PROGRAMS = Tester(generate, check, choose_modes, smaller, Program.text, listing)
+PROGRAMS = ProgramTester(generate, check, choose_modes, smaller, Program.text, listing)
 
 if __name__ == "__main__":
     sys.exit(run_from_command_line(PROGRAMS, __doc__))
