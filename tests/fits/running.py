@@ -7,6 +7,7 @@ the very state that the captured step began with, and what both give may differ 
 eager steps do that begin a rounding error beside it, or that compute in float64.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import re
@@ -282,11 +283,10 @@ class Judge:
         for n in range(NEIGHBOURS):
             rng = np.random.default_rng(n)
             state = {name: noisy(rng, array, self.eps) for name, array in begin.items()}
-            if n % 2:
-                state |= noisy_slots(rng, state, self.eps)
             x, *rest = moment.args
             x = tree.map_leaves(lambda a, r=rng: noisy(r, np.asarray(a), self.eps), x)
-            yield self.eager.after(moment, state, (x, *rest))
+            with noisy_gradients(self.eager.model.optimizer, rng, self.eps):
+                yield self.eager.after(moment, state, (x, *rest))
 
     def dtypes(self):
         """The dtypes that the model computes in; schedules compute the learning rate in float32."""
@@ -311,20 +311,33 @@ def noisy(rng, array, eps):
         return wide.astype(array.dtype)
 
 
-def noisy_slots(rng, state, eps):
-    """Slots of the optimizer with the rounding of the largest ones: of gradients that cancel."""
-    slots = {n: a for n, a in state.items() if "._state[" in n and is_floating(a)}
-    largest = {}
-    for name, array in slots.items():
-        kind, size = name.rpartition("[")[2], np.abs(array).max(initial=0.0)
-        largest[kind] = max(largest.get(kind, 0.0), float(size) if np.isfinite(size) else 0.0)
-    found = {}
-    for name, array in slots.items():
-        scale = eps * largest[name.rpartition("[")[2]]
-        moved = array + scale * rng.uniform(-2, 2, array.shape)
-        positive = array.min(initial=0.0) >= 0  # as second moments, whose root is taken
-        found[name] = (np.abs(moved) if positive else moved).astype(array.dtype)
-    return found
+@contextlib.contextmanager
+def noisy_gradients(optimizer, rng, eps):
+    """Give the optimizer gradients with the rounding errors of the largest one.
+
+    An exact gradient of 0 is computed as the rounding of terms that cancel, from which some
+    optimizers make a whole step.
+    """
+
+    def dense(gradient):
+        whole = gradient.to_dense() if isinstance(gradient, ef.IndexedSlices) else gradient
+        return None if whole is None else np.asarray(whole._array)
+
+    def apply(grads, variables):
+        arrays = [dense(g) for g in grads]
+        largest = max((rounded_size(a) for a in arrays if a is not None and a.any()), default=0.0)
+
+        def noisy(a):
+            return (a + eps * largest * rng.uniform(-2, 2, a.shape)).astype(a.dtype)
+
+        changed = [None if a is None else ef.asarray(noisy(a)) for a in arrays]
+        type(optimizer).apply(optimizer, changed, variables)
+
+    optimizer.apply = apply
+    try:
+        yield
+    finally:
+        del optimizer.apply
 
 
 def choose(fit):
