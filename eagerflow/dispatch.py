@@ -142,9 +142,15 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
                     if x1.__class__ is Tensor:
                         fn, kind = table[kind if x1._kind is kind else None]
                         out = _quick(fn, x1._array, x2._array)
+                    elif x1.__class__ is Variable:
+                        return call(x1.value, x2)
                     else:
                         fn, kind, numbers = table[kind, x1.__class__]
                         out = _quick(fn, numbers[x1], x2._array)
+                elif x1.__class__ is Variable:
+                    return call(x1.value, x2)
+                elif x2.__class__ is Variable:
+                    return call(x1, x2.value)
                 else:
                     fn, kind, numbers = table[x1._kind, x2.__class__]
                     out = _quick(fn, x1._array, numbers[x2])

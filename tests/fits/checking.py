@@ -6,6 +6,7 @@ with an eager step from the same state. Their difference is limited by that of e
 float64, and of eager steps from states with rounding errors.
 """
 
+import contextlib
 import re
 
 import ml_dtypes
@@ -117,17 +118,17 @@ class StepComparison:
                 raise Failure(self.mode, at, "value", f"{text}of eager steps {spread:.3g}")
 
     def other_steps(self, record, state):
-        """The states after eager steps in float64, and from states with rounding errors."""
+        """The states after eager steps in float64, and with rounding errors."""
         if self.wide is not None:
             yield self.wide.state_after(record, state, record.args)
         for n in range(PERTURBED_STEPS):
             rng = np.random.default_rng(n)
             changed = {name: perturbed(rng, array, self.epsilon) for name, array in state.items()}
-            if n % 2:
-                changed |= perturbed_slots(rng, changed, self.epsilon)
             x, *rest = record.args
             x = tree.map_leaves(lambda a, r=rng: perturbed(r, np.asarray(a), self.epsilon), x)
-            yield self.eager.state_after(record, changed, (x, *rest))
+            with perturbed_gradients(self.eager.model.optimizer, rng, self.epsilon):
+                after = self.eager.state_after(record, changed, (x, *rest))
+            yield after
 
 
 def iterate(known, others):
@@ -154,20 +155,34 @@ def perturbed(rng, array, eps):
         return wide.astype(array.dtype)
 
 
-def perturbed_slots(rng, state, eps):
-    """Slots of the optimizer with rounding errors of the largest slots, as gradients may cancel."""
-    slots = {n: a for n, a in state.items() if "._state[" in n and is_floating(a)}
-    largest = {}
-    for name, array in slots.items():
-        kind, size = name.rpartition("[")[2], np.abs(array).max(initial=0.0)
-        largest[kind] = max(largest.get(kind, 0.0), float(size) if np.isfinite(size) else 0.0)
-    found = {}
-    for name, array in slots.items():
-        scale = eps * largest[name.rpartition("[")[2]]
-        moved = array + scale * rng.uniform(-2, 2, array.shape)
-        positive = array.min(initial=0.0) >= 0  # second moments, whose root is taken
-        found[name] = (np.abs(moved) if positive else moved).astype(array.dtype)
-    return found
+@contextlib.contextmanager
+def perturbed_gradients(optimizer, rng, eps):
+    """Give the optimizer gradients with the rounding errors of the largest gradient.
+
+    A gradient of 0 may be computed as the rounding errors of terms that cancel, which some
+    optimizers amplify to a whole step.
+    """
+
+    def to_array(gradient):
+        dense = gradient.to_dense() if isinstance(gradient, ef.IndexedSlices) else gradient
+        return None if dense is None else np.asarray(dense._array)
+
+    def apply(gradients, variables):
+        arrays = [to_array(g) for g in gradients]
+        sizes = [largest_magnitude(a) or 1.0 for a in arrays if a is not None and a.any()]
+        error = eps * max(sizes, default=0.0)
+        errors = [None if a is None else error * rng.uniform(-2, 2, a.shape) for a in arrays]
+        changed = [
+            None if a is None else ef.asarray((a + e).astype(a.dtype))
+            for a, e in zip(arrays, errors, strict=True)
+        ]
+        type(optimizer).apply(optimizer, changed, variables)
+
+    optimizer.apply = apply
+    try:
+        yield
+    finally:
+        del optimizer.apply
 
 
 def choose_modes(fit):

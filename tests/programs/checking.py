@@ -100,6 +100,8 @@ def amplifies_rounding(program):
     text = program.setup()
     if "optimizers." in text and "optimizers.SGD" not in text:
         return True  # a gradient of nothing but rounding errors becomes a whole step
+    if "LBFGS" in "".join(program.script):
+        return True  # as does a change of gradients, from which LBFGS computes the curvature
     return any(x in text for x in ("view", "% 1.0", "argsort", "1e-9", "random.uniform", "dropout"))
 
 
