@@ -171,11 +171,11 @@ def perturbed_gradients(optimizer, rng, eps):
         arrays = [to_array(g) for g in gradients]
         sizes = [largest_magnitude(a) or 1.0 for a in arrays if a is not None and a.any()]
         error = eps * max(sizes, default=0.0)
-        errors = [None if a is None else error * rng.uniform(-2, 2, a.shape) for a in arrays]
-        changed = [
-            None if a is None else ef.asarray((a + e).astype(a.dtype))
-            for a, e in zip(arrays, errors, strict=True)
-        ]
+
+        def with_error(a):
+            return ef.asarray((a + error * rng.uniform(-2, 2, a.shape)).astype(a.dtype))
+
+        changed = [None if a is None else with_error(a) for a in arrays]
         type(optimizer).apply(optimizer, changed, variables)
 
     optimizer.apply = apply

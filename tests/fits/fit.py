@@ -54,9 +54,8 @@ class Fit:
         if self.form in ("functional", "sequential"):
             return []
         size = min(self.examples, int(self.fit[0].partition("=")[2]))
-        return [
-            f"model(x[:{size}])" if len(self.inputs) == 1 else f"model([a[:{size}] for a in x])"
-        ]
+        x = f"x[:{size}]" if len(self.inputs) == 1 else f"[a[:{size}] for a in x]"
+        return [f"model({x})"]
 
     def model(self):
         """Lines that create and compile the model."""

@@ -214,9 +214,7 @@ class ProgramBuilder:
             if "BatchNormalization" in text:
                 call += ", training=True"
             definition = f"{name} = {text}"
-            if not self.try_statement(definition, []):
-                continue
-            if not self.try_statement(f"{name}({call})", []):
+            if not all(self.try_statement(x, []) for x in (definition, f"{name}({call})")):
                 continue
             if self.try_statement(f"filled({name}, rng, F)\n{result} = {name}({call})", [result]):
                 example = f"ef.zeros({tuple(self.value(a).shape)}, dtype=F)"

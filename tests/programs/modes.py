@@ -23,19 +23,15 @@ EXPORTED = {"python", "onnx"}
 class FromGraph:
     """A captured function whose calls are computed by ``run(graph, inputs)``."""
 
-    def __init__(self, f, run, numerics):
-        self.function = ef.function(f, numerics=numerics)
-        self.run = run
+    def __init__(self, function, run):
+        self.function, self.run = function, run
 
     def __get__(self, instance, owner=None):
-        return functools.partial(self.call, self.function.__get__(instance, owner))
+        return FromGraph(self.function.__get__(instance, owner), self.run)
 
     def __call__(self, *args):
-        return self.call(self.function, *args)
-
-    def call(self, function, *args):
-        graph = function.graph(*args)
-        return self.run(graph, function.inputs_of(*args))
+        graph = self.function.graph(*args)
+        return self.run(graph, self.function.inputs_of(*args))
 
     def __deepcopy__(self, memo):
         return self
@@ -52,7 +48,7 @@ def from_graph(make, run, numerics):
                 made[id(graph)] = graph, make(graph)
             return run(*made[id(graph)], inputs)
 
-        return FromGraph(f, run_graph, numerics)
+        return FromGraph(ef.function(f, numerics=numerics), run_graph)
 
     return capture
 

@@ -146,10 +146,7 @@ class Run:
             if copy is None or not same_bits(array, copy):
                 copy = np.array(array)
             found.append((key, array, copy))
-        if found:
-            self.held[name] = found
-        else:
-            self.held.pop(name, None)
+        self.held[name] = found
         return [copy for _, _, copy in found]
 
     def check_held(self, at):
