@@ -304,13 +304,9 @@ def replace_values(
     return refused
 
 
-def put_together(
-    variables: Sequence[Variable],
-    tensors: Sequence[Tensor],
-    owners: Iterable[Tensor | None] | None = None,
-) -> None:
-    """Give Variables new values, which become theirs, all in one moment."""
-    while replace_values(variables, tensors, owners=owners):
+def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor], **more: Any) -> None:
+    """Give Variables new values, which become theirs, all in one moment, by ``replace_values``."""
+    while replace_values(variables, tensors, **more):
         writing.wait()
 
 

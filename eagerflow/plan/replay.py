@@ -172,7 +172,7 @@ class Replay:
         del made[count:]
         if commit is None:
             # Small values have no owners: a mark of one, if there is any, is of an older value.
-            put_together(self._assigned, new, None if self._reads else ())
+            put_together(self._assigned, new, owners=None if self._reads else ())
         else:
             commit.replace(self._assigned, old, new, self._reads)
 
