@@ -127,7 +127,8 @@ class Job:
     """A forked process that checks a batch of seeds."""
 
     def __init__(self, tester, seeds):
-        self.seeds, self.current, self.incomplete = list(seeds), None, b""
+        self.seeds, self.current, self.incomplete = list(seeds), seeds[0], b""
+        self.checked = False  # whether the current program is
         self.read, write = os.pipe()
         self.pid = os.fork()
         self.time = time.monotonic()
@@ -184,8 +185,9 @@ class Campaign:
         return self.failures
 
     def receive(self, job, message):
-        job.current = message.get("begin")
-        if job.current is not None:
+        job.checked = "begin" not in message
+        if not job.checked:
+            job.current = message["begin"]
             return
         self.programs += 1
         if "kind" in message:
@@ -204,14 +206,19 @@ class Campaign:
         """Record the crash or timeout of a process, and queue its remaining seeds."""
         _, status = os.waitpid(job.pid, 0)
         os.close(job.read)
-        if not os.WIFSIGNALED(status) or job.current is None:
+        if status == 0:
             return
         number = os.WTERMSIG(status)
-        if number in (signal.SIGKILL, signal.SIGXCPU):
+        if not number:
+            kind, text = "crash", f"exit status {os.WEXITSTATUS(status)}"
+        elif number in (signal.SIGKILL, signal.SIGXCPU):
             kind, text = "hang", "time limit exceeded"
         else:
             kind, text = "crash", signal.strsignal(number)
-        self.programs += 1
+        if job.checked:
+            text = f"{text}, after the program was checked"
+        else:
+            self.programs += 1
         self.fail({"seed": job.current, "mode": "?", "kind": kind, "statement": -1, "text": text})
         rest = range(job.current + 1, job.seeds[-1] + 1)
         if rest:
