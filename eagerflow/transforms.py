@@ -322,7 +322,7 @@ class _InputRecorder(Secluded):
         self.tape = tape
         self.external: dict[int, Tensor] = {}  # by key
         self.reads: dict[tuple[int, int], tuple[Variable, Tensor]] = {}
-        self.kept: list[Any] = []
+        self.kept: list[tuple[Op, Any]] = []
         self.assigned: Counter[int] = Counter()
         self._keep = keep
         self._first = next_key()  # what has an earlier key was there before
@@ -340,7 +340,7 @@ class _InputRecorder(Secluded):
         self.note(args)
         out = below(self.outer, op, args, attributes)
         if self._keep(op):
-            self.kept.append(out)
+            self.kept.append((op, out))
         return out
 
     def customized(
@@ -381,7 +381,9 @@ class _Recomputation(Secluded):
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         if not self._keep(op):
             return below(self.outer, op, args, attributes)
-        known = next(self._kept)
+        kept, known = next(self._kept)
+        if op is not kept:  # what the tape records in its place, which gives more
+            return below(self.outer, op, args, attributes)
         return tuple(map(same_value, known)) if isinstance(known, tuple) else same_value(known)
 
     def read(self, variable: Any) -> Any:
@@ -442,7 +444,8 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
             chosen = [x for x, moves in zip(results, smooth, strict=True) if moves]
             return again.gradient(chosen, external, list(gradients), unconnected="zero")
 
-        rule.kept = seen.kept  # type: ignore[attr-defined]  # for the memory report
+        # For the memory report.
+        rule.kept = [out for _, out in seen.kept]  # type: ignore[attr-defined]
         outs = [
             keeping_mask(x, with_recorder(tape.outer, same_value, x))
             for x, moves in zip(leaves, smooth, strict=True)

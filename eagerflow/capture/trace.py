@@ -518,8 +518,8 @@ def _trace(
         with recorder, located():
             result = f(*given)
         graph = recorder.finish(Values(inputs), opened(result), structure)
-        del result
-        refuse_leaks(recorder.name, recorder.leaks(), given)
+        del result, given
+        refuse_leaks(recorder.name, recorder.leaks())
     return graph
 
 
