@@ -281,9 +281,9 @@ def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Fu
 def custom_gradient(f: Function) -> Function:
     """A function with a gradient of your own.
 
-    ``f`` takes tensors by position and returns ``(y, backward)``: ``backward(g)`` gets the
-    gradient of ``y`` in its structure and returns one gradient for each argument (None where
-    there is none). ``backward`` is written with ops, so it can be differentiated again, also
+    ``f`` takes tensors or nests of them by position and returns ``(y, backward)``: ``backward(g)``
+    gets the gradient of ``y`` in its structure and returns one gradient for each argument, in its
+    nest (None where there is none). ``backward`` is written with ops, so it can be differentiated again, also
     through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors and have
     no gradient. Raises GradientError for tensors by name and another number of gradients, and
     ShapeError for a gradient of another shape than its argument.
@@ -297,8 +297,8 @@ def custom_gradient(f: Function) -> Function:
 
     @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
-        for name, value in kwargs.items():
-            if isinstance(value, Tensor | Variable):
+        for name, nest in kwargs.items():
+            for value in tree.instances(nest, (Tensor, Variable)):
                 raise GradientError(
                     "a tensor that is given by name has no gradient",
                     op=function_name(f),
@@ -306,7 +306,7 @@ def custom_gradient(f: Function) -> Function:
                     received=summary(value),
                     hint="give tensors by position",
                 )
-        values = tuple(x.value if isinstance(x, Variable) else x for x in args)
+        values = tree.map_leaves(lambda x: x.value if isinstance(x, Variable) else x, args)
         return custom_call(wraps(f)(partial(f, **kwargs)) if kwargs else f, values)
 
     return called

@@ -61,9 +61,17 @@ def save(model: Any, path: Any) -> None:
         missing = missing_in(compiled)
         if missing is None:
             facts["compile"] = compiled
+            facts |= _exclusions(model)
         else:
             _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
     write_state(state.snapshot(model), path, facts, {}, "save")
+
+
+def _exclusions(model: Any) -> dict[str, Any]:
+    """The names of weights that ``exclude_from_weight_decay`` was told of, if there are any."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    names = [name for name, w in named_weights(model).items() if optimizer.is_excluded(w)]
+    return {"no_decay": names} if names else {}
 
 
 def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
@@ -197,6 +205,9 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
         model(*args, **kwargs)
     if compile and "compile" in facts:
         model.compile(**facts["compile"])
+        if names := facts.get("no_decay"):
+            weights = named_weights(model)
+            model.optimizer.exclude_from_weight_decay([weights[name] for name in names])
     return model
 
 

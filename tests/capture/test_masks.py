@@ -25,6 +25,10 @@ def saved(graph, folder):
     return ef.capture.load(folder / "graph.ef")
 
 
+def by_value(graph, x):
+    return ef.capture.Session(graph).run("output", {graph.inputs[0]: x})
+
+
 def assert_same(found, wanted=WANTED):
     np.testing.assert_allclose(found.numpy(), wanted, 1e-5, 1e-6)
 
@@ -45,6 +49,9 @@ READERS = {  # what gets a tensor with a mask
     "a graph": lambda x: read.graph(x)(x),
     "a graph by name": lambda x: read.graph(x)(x=x),
     "a session": lambda x: ef.capture.Session(read.graph(x)).run("output", {"x": x}),
+    "a session by value": lambda x: by_value(read.graph(x), x),
+    "a trace": lambda x: ef.capture.trace(lambda x: lstm(x), x)(x),
+    "a partition": lambda x: ef.capture.partition(read.graph(x), ["cpu:0"])(x),
     "jvp": lambda x: ef.jvp(lstm, (x,), (ef.ones_like(x),))[0],
     "vjp": lambda x: ef.vjp(lstm, x)[0],
     "checkpoint": ef.checkpoint(lambda x: lstm(x)),
@@ -181,6 +188,41 @@ def test_what_takes_no_mask_refuses_one():
     with pytest.raises(ef.errors.ArgumentError, match="mask"):
         declared(SEQUENCE)
     assert_same(declared(SEQUENCE * 1), BARE)
+
+
+def test_an_input_that_is_named_like_a_mask_is_none():
+    def scaled(x, x_mask):
+        return lstm(x) * ef.sum(ef.astype(x_mask, "float32"))
+
+    own = ef.ones((3, 4), "bool")
+    plain = ef.capture.trace(scaled, SEQUENCE * 1, own)
+    session = ef.capture.Session(plain)
+    calls = (
+        lambda: plain(SEQUENCE, own),
+        lambda: plain(x=SEQUENCE, x_mask=own),
+        lambda: ef.capture.partition(plain, ["cpu:0"])(SEQUENCE, own),
+        lambda: session.run("output", {"x": SEQUENCE, "x_mask": own}),
+        lambda: session.run("output", {"x": SEQUENCE}),
+    )
+    for call in calls:
+        with pytest.raises(ef.errors.ArgumentError, match="mask"):
+            call()
+    graph = ef.capture.trace(scaled, SEQUENCE, own)
+    assert graph.inputs.names == ("x", "x_mask", "x_mask_1")
+    assert_same(graph(SEQUENCE, own), WANTED * 12)
+    assert_same(graph(x=SEQUENCE, x_mask_1=own), WANTED * 12)
+    session = ef.capture.Session(graph)
+    assert_same(session.run("output", {"x": SEQUENCE, "x_mask_1": own}), WANTED * 12)
+
+
+def test_a_feed_of_two_graphs_reaches_both_with_its_mask():
+    session = ef.capture.Session(ef.capture.trace(lambda x: {"first": lstm(x)}, SEQUENCE))
+    session.extend(ef.capture.trace(lambda x: {"second": lstm(x)}, SEQUENCE))
+    for found in session.run(["first", "second"], {"x": SEQUENCE}):
+        assert_same(found)
+    session.extend(ef.capture.trace(lambda x: {"third": lstm(x)}, SEQUENCE * 1, name="bare"))
+    with pytest.raises(ef.errors.ArgumentError, match="mask"):
+        session.run(["first", "third"], {"x": SEQUENCE})
 
 
 def test_a_carry_that_loses_its_mask_is_refused():
