@@ -67,7 +67,7 @@ def masks_of_inputs(graph: Any) -> dict[Any, Any]:
     """
     inputs, structure = graph.inputs, graph.argument_structure
     hidden = [] if structure is None else are_masks(structure)
-    if len(hidden) == len(inputs) or structure is not None and not any(hidden):
+    if len(hidden) == len(inputs) or (structure is not None and not any(hidden)):
         return {inputs[i - 1]: inputs[i] for i, is_mask in enumerate(hidden) if is_mask}
     named = dict(zip(inputs.names, inputs, strict=True))
     pairs = [(x, named.get(f"{name}_mask")) for name, x in named.items()]

@@ -283,10 +283,10 @@ def custom_gradient(f: Function) -> Function:
 
     ``f`` takes tensors or nests of them by position and returns ``(y, backward)``: ``backward(g)``
     gets the gradient of ``y`` in its structure and returns one gradient for each argument, in its
-    nest (None where there is none). ``backward`` is written with ops, so it can be differentiated again, also
-    through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors and have
-    no gradient. Raises GradientError for tensors by name and another number of gradients, and
-    ShapeError for a gradient of another shape than its argument.
+    nest (None where there is none). ``backward`` is written with ops, so it can be differentiated
+    again, also through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors
+    and have no gradient. Raises GradientError for tensors by name and another number or nest of
+    gradients, and ShapeError for a gradient of another shape than its argument.
 
     >>> @ef.custom_gradient
     ... def clipped(x):

@@ -312,7 +312,8 @@ class Session:
 
     def _masks_fed(self, given: dict[tuple[Value, ...], Any]) -> dict[tuple[Value, ...], Any]:
         """Masks of what is fed, by the inputs that take them; ArgumentError where none does."""
-        masks, found = self._tables.taken_masks, {}
+        masks = self._tables.taken_masks
+        found: dict[tuple[Value, ...], Any] = {}
         fed = {v for values in given for v in values}
         for values, x in given.items():
             if mask_of(x) is None:

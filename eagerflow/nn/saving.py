@@ -61,17 +61,20 @@ def save(model: Any, path: Any) -> None:
         missing = missing_in(compiled)
         if missing is None:
             facts["compile"] = compiled
-            facts |= _exclusions(model)
         else:
             _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
-    write_state(state.snapshot(model), path, facts, {}, "save")
+    write_state(state.snapshot(model), path, facts | _of_weights(model), {}, "save")
 
 
-def _exclusions(model: Any) -> dict[str, Any]:
-    """The names of weights that ``exclude_from_weight_decay`` was told of, if there are any."""
+def _of_weights(model: Any) -> dict[str, list[str]]:
+    """The names of weights that are not trained, and of those that weight decay leaves alone."""
     optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
-    names = [name for name, w in named_weights(model).items() if optimizer.is_excluded(w)]
-    return {"no_decay": names} if names else {}
+    weights = named_weights(model).items()
+    told = {
+        "frozen": [name for name, w in weights if not w.trainable],
+        "no_decay": [name for name, w in weights if optimizer and optimizer.is_excluded(w)],
+    }
+    return {key: names for key, names in told.items() if names}
 
 
 def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
@@ -203,11 +206,15 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
     if not model.built and "built_for" in facts:
         args, kwargs = arguments_from(facts["built_for"], model.name)
         model(*args, **kwargs)
+    weights = named_weights(model).items()
+    for name, weight in weights:
+        if name in facts.get("frozen", ()):
+            weight.trainable = False
     if compile and "compile" in facts:
         model.compile(**facts["compile"])
-        if names := facts.get("no_decay"):
-            weights = named_weights(model)
-            model.optimizer.exclude_from_weight_decay([weights[name] for name in names])
+        if "no_decay" in facts:
+            excluded = [weight for name, weight in weights if name in facts["no_decay"]]
+            model.optimizer.exclude_from_weight_decay(excluded)
     return model
 
 

@@ -233,3 +233,11 @@ def test_a_carry_that_loses_its_mask_is_refused():
         with pytest.raises(ef.errors.CaptureError, match="mask"):
             f(SEQUENCE)
         assert_same(f(SEQUENCE * 1), (SEQUENCE / 4).numpy())
+
+
+def test_composed_graphs_hand_masks_on():
+    makes, reads = make.graph(IDS), read.graph(SEQUENCE)
+    assert_same(makes.compose(reads, {"x": "output"})(IDS))
+    assert_same(makes.compose(reads, {"x": "output", "x_mask": "output_mask"})(IDS))
+    with pytest.raises(ef.errors.CaptureError, match="mask"):
+        makes.compose(ef.capture.trace(lambda x: lstm(x), SEQUENCE * 1), {"x": "output"})

@@ -208,10 +208,14 @@ def test_frozen_layers_and_numbers_of_other_dtypes(tmp_path):
 
     model = ef.nn.Sequential([ef.nn.Input((4,)), Spectrum(), ef.nn.Dense(2)])
     model.layers[0].table.assign([1.0 + 2.0j, 3.0, -0.0])
+    model.layers[0].small.trainable = False
     model.layers[1].trainable = False
     model.save(tmp_path / "model.ef")
     again = ef.nn.load_model(tmp_path / "model.ef")
     assert bits_of(again) == bits_of(model)
+    assert [w.trainable for w in again.weights] == [w.trainable for w in model.weights]
+    for one in (model, again):
+        one.trainable = True
     assert [w.trainable for w in again.weights] == [w.trainable for w in model.weights]
 
 
