@@ -2,12 +2,15 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
 from eagerflow.masks import mask_of
+from tests.structure.sources import ROOT
 
 IDS = ef.tensor([[1, 2, 0, 0], [3, 0, 0, 0], [1, 1, 1, 2]])
 embedding = ef.nn.Embedding(5, 3, mask_zero=True)
@@ -241,3 +244,17 @@ def test_composed_graphs_hand_masks_on():
     assert_same(makes.compose(reads, {"x": "output", "x_mask": "output_mask"})(IDS))
     with pytest.raises(ef.errors.CaptureError, match="mask"):
         makes.compose(ef.capture.trace(lambda x: lstm(x), SEQUENCE * 1), {"x": "output"})
+
+
+def test_tensors_with_masks_are_let_go_at_the_end_of_a_process():
+    """Python sets the names of modules to None then, in no order that is told."""
+    text = (
+        "import sys, eagerflow as ef\n"
+        "sequence = ef.nn.Embedding(5, 3, mask_zero=True)(ef.tensor([[1, 0]]))\n"
+        "sys.modules['eagerflow.tensor'].known_masks = None\n"
+        "del sequence\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""
