@@ -285,8 +285,9 @@ def custom_gradient(f: Function) -> Function:
     gets the gradient of ``y`` in its structure and returns one gradient for each argument, in its
     nest (None where there is none). ``backward`` is written with ops, so it can be differentiated
     again, also through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors
-    and have no gradient, nor have Variables that ``f`` reads: give them by position. Raises GradientError for tensors by name and another number or nest of
-    gradients, and ShapeError for a gradient of another shape than its argument.
+    and have no gradient, nor have Variables that ``f`` reads: give them by position. Raises
+    GradientError for tensors by name and another number or nest of gradients, and ShapeError for a
+    gradient of another shape than its argument.
 
     >>> @ef.custom_gradient
     ... def clipped(x):
