@@ -20,7 +20,7 @@ from eagerflow.tensor import Tensor, new_tensor
 
 
 class Rule:
-    """A backward function of flat gradients: one for each result in, one for each argument out."""
+    """A backward function of flat gradients: one for each result in, one for each leaf of args."""
 
     def __init__(
         self,
@@ -29,24 +29,44 @@ class Rule:
         structure: tree.Structure,
         backward: Callable[..., Any],
     ) -> None:
-        self._name, self._args = name, args
+        self._name = name
+        leaves, self._nest = tree.flatten(args)
+        self.args = tuple(leaves)
         self._structure, self._backward = structure, backward
         self.takes_none = getattr(backward, "takes_none", False)
         self.kept = getattr(backward, "kept", ())  # for the memory report
 
     def __call__(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients by the arguments, None where there is none."""
+        """The gradients by the leaves of the arguments, None where there is none."""
         parts = self._backward(tree.unflatten(self._structure, gradients))
         parts = tuple(parts) if isinstance(parts, tuple | list) else (parts,)
-        if len(parts) != len(self._args):
+        nests = self._nest.children
+        if len(parts) != len(nests):
             raise GradientError(
                 f"backward gave {len(parts)} gradients",
                 op=self._name,
-                expected=f"{len(self._args)}, one for each argument (None where there is none)",
+                expected=f"{len(nests)}, one for each argument (None where there is none)",
             )
         if self.takes_none:  # a rule of our own, which may give slices
             return parts
-        return tuple(map(self._fitting, range(len(parts)), parts, self._args))
+        flat = [pair for i, nest in enumerate(nests) for pair in self._by_leaf(i, nest, parts[i])]
+        return tuple([self._fitting(*pair, x) for pair, x in zip(flat, self.args, strict=True)])
+
+    def _by_leaf(self, position: int, nest: tree.Structure, part: Any) -> list[tuple[int, Any]]:
+        """The gradient of each leaf of an argument, with the argument's position."""
+        if nest.container is None:
+            return [(position, part)]
+        paths = tree.paths(nest, "g")
+        leaves, own = tree.flatten(part)
+        found = dict(zip(tree.paths(own, "g"), leaves, strict=True))
+        if part is not None and found.keys() != set(paths):
+            raise GradientError(
+                f"backward gave a gradient of another nest for argument {position}",
+                op=self._name,
+                received=", ".join(found),
+                expected=", ".join(paths),
+            )
+        return [(position, found.get(path)) for path in paths]
 
     def _fitting(self, position: int, part: Any, x: Any) -> Tensor | None:
         if part is None or type(x) is not Tensor:
@@ -77,7 +97,7 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     name = function_name(f)
     rule = Rule(name, args, structure, backward)
     results = tuple([same(as_tensor(leaf)) for leaf in leaves])
-    results = recorder.customized(name, args, results, rule)
+    results = recorder.customized(name, rule.args, results, rule)
     return tree.unflatten(structure, map(keeping_mask, leaves, results))
 
 

@@ -7,7 +7,7 @@ its mask again where the nest is rebuilt; so a mask is an input or an output lik
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from eagerflow import tree
@@ -38,12 +38,6 @@ def opened(nest: T) -> T:
     return found
 
 
-def with_masks_fed(feeds: Mapping[Any, Any], names: Container[str]) -> dict[Any, Any]:
-    """Values by the names of a graph's inputs, and masks of theirs that it takes besides."""
-    masks = {f"{name}_mask": mask_of(value) for name, value in feeds.items()}
-    return {n: m for n, m in masks.items() if m is not None and n in names} | dict(feeds)
-
-
 def keeping_mask(old: Any, new: Tensor) -> Tensor:
     """The tensor ``new``, which has the value of ``old``, with its mask."""
     mask = mask_of(old)
@@ -64,6 +58,20 @@ def masks_among(leaves: Sequence[Any], structure: tree.Structure | None) -> dict
     """The masks among the leaves of an opened nest, by what they belong to."""
     hidden = [] if structure is None else are_masks(structure)
     return {leaves[i - 1]: leaves[i] for i, is_mask in enumerate(hidden) if is_mask}
+
+
+def masks_of_inputs(graph: Any) -> dict[Any, Any]:
+    """The inputs of a graph that are masks, by the inputs that they belong to.
+
+    The arguments' structure tells; names do where it is not known, as of a part of a graph.
+    """
+    inputs, structure = graph.inputs, graph.argument_structure
+    hidden = [] if structure is None else are_masks(structure)
+    if len(hidden) == len(inputs) or (structure is not None and not any(hidden)):
+        return {inputs[i - 1]: inputs[i] for i, is_mask in enumerate(hidden) if is_mask}
+    named = dict(zip(inputs.names, inputs, strict=True))
+    pairs = [(x, named.get(f"{name}_mask")) for name, x in named.items()]
+    return {x: mask for x, mask in pairs if mask is not None and mask.dtype == "bool"}
 
 
 def with_mask(values: Any, mask: Any) -> Any:

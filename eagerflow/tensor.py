@@ -275,11 +275,11 @@ known_masks: dict[int, tuple[ref[Tensor], Any]] = {}
 
 def set_mask(tensor: Any, mask: Any) -> None:
     """Give a tensor this mask, bools of its first axes; None takes its own away."""
-    key = id(tensor)
+    key, pop = id(tensor), known_masks.pop  # at the end of the process the module's name is gone
     if mask is None:
-        known_masks.pop(key, None)
+        pop(key, None)
     elif type(tensor) is Tensor:
-        known_masks[key] = ref(tensor, lambda _: known_masks.pop(key, None)), mask
+        known_masks[key] = ref(tensor, lambda _: pop(key, None)), mask
 
 
 def mask_of(tensor: Any) -> Any:

@@ -281,12 +281,13 @@ def hessian(f: Function, argnums: Argnums = 0, unconnected: str = "raise") -> Fu
 def custom_gradient(f: Function) -> Function:
     """A function with a gradient of your own.
 
-    ``f`` takes tensors by position and returns ``(y, backward)``: ``backward(g)`` gets the
-    gradient of ``y`` in its structure and returns one gradient for each argument (None where
-    there is none). ``backward`` is written with ops, so it can be differentiated again, also
-    through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors and have
-    no gradient. Raises GradientError for tensors by name and another number of gradients, and
-    ShapeError for a gradient of another shape than its argument.
+    ``f`` takes tensors or nests of them by position and returns ``(y, backward)``: ``backward(g)``
+    gets the gradient of ``y`` in its structure and returns one gradient for each argument, in its
+    nest (None where there is none). ``backward`` is written with ops, so it can be differentiated
+    again, also through what ``f`` computed and ``backward`` uses. Arguments by name are no tensors
+    and have no gradient, nor have Variables that ``f`` reads: give them by position. Raises
+    GradientError for tensors by name and another number or nest of gradients, and ShapeError for a
+    gradient of another shape than its argument.
 
     >>> @ef.custom_gradient
     ... def clipped(x):
@@ -297,8 +298,8 @@ def custom_gradient(f: Function) -> Function:
 
     @wraps(f)
     def called(*args: Any, **kwargs: Any) -> Any:
-        for name, value in kwargs.items():
-            if isinstance(value, Tensor | Variable):
+        for name, nest in kwargs.items():
+            for value in tree.instances(nest, (Tensor, Variable)):
                 raise GradientError(
                     "a tensor that is given by name has no gradient",
                     op=function_name(f),
@@ -306,7 +307,7 @@ def custom_gradient(f: Function) -> Function:
                     received=summary(value),
                     hint="give tensors by position",
                 )
-        values = tuple(x.value if isinstance(x, Variable) else x for x in args)
+        values = tree.map_leaves(lambda x: x.value if isinstance(x, Variable) else x, args)
         return custom_call(wraps(f)(partial(f, **kwargs)) if kwargs else f, values)
 
     return called
@@ -322,7 +323,7 @@ class _InputRecorder(Secluded):
         self.tape = tape
         self.external: dict[int, Tensor] = {}  # by key
         self.reads: dict[tuple[int, int], tuple[Variable, Tensor]] = {}
-        self.kept: list[Any] = []
+        self.kept: list[tuple[Op, Any]] = []
         self.assigned: Counter[int] = Counter()
         self._keep = keep
         self._first = next_key()  # what has an earlier key was there before
@@ -340,7 +341,7 @@ class _InputRecorder(Secluded):
         self.note(args)
         out = below(self.outer, op, args, attributes)
         if self._keep(op):
-            self.kept.append(out)
+            self.kept.append((op, out))
         return out
 
     def customized(
@@ -381,7 +382,9 @@ class _Recomputation(Secluded):
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         if not self._keep(op):
             return below(self.outer, op, args, attributes)
-        known = next(self._kept)
+        kept, known = next(self._kept)
+        if op is not kept:  # what the tape records in its place, which gives more
+            return below(self.outer, op, args, attributes)
         return tuple(map(same_value, known)) if isinstance(known, tuple) else same_value(known)
 
     def read(self, variable: Any) -> Any:
@@ -442,7 +445,8 @@ def checkpoint(f: Function, policy: str | None = None) -> Function:
             chosen = [x for x, moves in zip(results, smooth, strict=True) if moves]
             return again.gradient(chosen, external, list(gradients), unconnected="zero")
 
-        rule.kept = seen.kept  # type: ignore[attr-defined]  # for the memory report
+        # For the memory report.
+        rule.kept = [out for _, out in seen.kept]  # type: ignore[attr-defined]
         outs = [
             keeping_mask(x, with_recorder(tape.outer, same_value, x))
             for x, moves in zip(leaves, smooth, strict=True)

@@ -154,6 +154,48 @@ def test_arguments_by_name_are_static_and_no_tensors():
         scaled(ef.tensor(1.0), by=ef.tensor(2.0))
 
 
+@ef.custom_gradient
+def of_nests(scales, pair):
+    y = {"first": scales["a"] * pair[0], "others": [scales["b"] + pair[1]]}
+
+    def backward(g):
+        first, (other,) = g["first"], g["others"]
+        return {"b": other, "a": first * pair[0]}, (first * scales["a"], other)
+
+    return y, backward
+
+
+def by_nests(f):
+    def called(x):
+        y = f({"a": x, "b": ef.sin(x)}, (ef.cos(x), x))
+        return y["first"] * y["others"][0]
+
+    return called
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_nests_of_arguments_have_gradients(captured):
+    x = ef.tensor([0.4, 0.7])
+    own = by_nests(of_nests)
+    plain = by_nests(lambda d, p: {"first": d["a"] * p[0], "others": [d["b"] + p[1]]})
+    for name, transform in TRANSFORMS.items():
+        f = transform(transform(own))
+        found = ef.function(f)(x) if captured else f(x)
+        wanted = transform(transform(plain))(x).numpy()
+        np.testing.assert_allclose(found.numpy(), wanted, 2e-4, 1e-4, err_msg=name)
+
+
+def test_gradients_of_other_nests_are_refused():
+    def scaled(weights, *, by=1.0):
+        return weights["w"] * 2.0, lambda g: ({"v": g},)
+
+    call = ef.custom_gradient(scaled)
+    with pytest.raises(GradientError, match="another nest"):
+        ef.grad(lambda x: call({"w": x}))(1.0)
+    with pytest.raises(GradientError, match="given by name"):
+        call({"w": 1.0}, by=[ef.tensor(1.0)])
+
+
 def test_a_gradient_of_another_shape_is_refused():
     @ef.custom_gradient
     def wide(x):
@@ -180,6 +222,26 @@ def test_a_checkpoint_trains_what_is_read_inside(policy, captured):
     found = run(x, lambda f: ef.checkpoint(f, policy=policy))
     for a, b in zip(found, gradients(x, lambda f: f), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_checkpoint_keeps_contractions_beside_recurrences(kind, captured):
+    """A tape records another op in place of a recurrence, with more results."""
+    layer, dense = getattr(ef.nn, kind)(3, return_sequences=True), ef.nn.Dense(2)
+    x = ef.tensor(np.random.default_rng(0).normal(size=(2, 4, 3)).astype("float32"))
+    f = lambda x: dense(layer(x) @ ef.ones((3, 3)))
+    f(x)
+
+    def gradients(x, wrap):
+        with ef.GradientTape() as tape:
+            loss = (wrap(f)(x) ** 2).sum()
+        return tape.gradient(loss, [*layer.trainable_weights, *dense.trainable_weights])
+
+    run = ef.function(gradients, static="wrap") if captured else gradients
+    found = run(x, lambda f: ef.checkpoint(f, policy="contractions"))
+    for a, b in zip(found, gradients(x, lambda f: f), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_a_checkpoint_returns_arguments_integers_and_other_objects():

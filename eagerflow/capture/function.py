@@ -589,7 +589,7 @@ class Function:
             ledger = monitor.ledger()
             recorder.on_created = None
             del result, monitor, own, as_given, made
-            refuse_leaks(recorder.name, recorder.leaks(), ())
+            refuse_leaks(recorder.name, recorder.leaks())
         return recorder, graph, ledger, places
 
     def _specs(self, leaves: list[Any]) -> list[Any]:

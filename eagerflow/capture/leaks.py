@@ -7,21 +7,18 @@ import inspect
 from typing import Any
 from weakref import ref
 
-from eagerflow import tree
 from eagerflow.display import summary
 from eagerflow.errors import CaptureError
-from eagerflow.number import Number
 from eagerflow.tensor import Tensor
 
 
-def refuse_leaks(name: str, tensors: list[Tensor], own: Any) -> None:
+def refuse_leaks(name: str, tensors: list[Tensor]) -> None:
     """Raise CaptureError if somebody outside still holds ``tensors`` of a trace that has ended.
 
     Cycles of objects that nobody can reach are no leak. What was made within ``young`` is found
     among the young objects; only what is still there then is looked for in all of memory.
     """
-    known = {id(x.tensor if isinstance(x, Number) else x) for x in tree.flatten(own)[0]}
-    held = [t for t in tensors if id(t) not in known]
+    held = tensors[:]
     tensors.clear()
     # Asked for by hand, the collector forgets that the next generation is due.
     due = gc.get_count()[1] > gc.get_threshold()[1]

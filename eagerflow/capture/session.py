@@ -17,9 +17,9 @@ from eagerflow.graph.ir import Cell, Node, Value, Values
 from eagerflow.graph.names import values_by_name
 from eagerflow.graph.walk import as_inputs, substituted
 from eagerflow.locks import Locked, reentrant_lock
-from eagerflow.masks import masks_among, with_mask, with_masks_fed
-from eagerflow.plan.replay import Replay, check_inputs
-from eagerflow.tensor import known_masks
+from eagerflow.masks import masks_among, masks_of_inputs, with_mask
+from eagerflow.plan.replay import Replay, check_inputs, lost_mask
+from eagerflow.tensor import known_masks, mask_of
 from eagerflow.variable import Variable
 
 SHOWN = 12  # names in an error
@@ -55,6 +55,7 @@ class _Tables:
         self.cells: dict[Value, Cell] = {}  # by their values on entry
         self.inputs: dict[Value, str] = {}
         self.masks: dict[Value, Value] = {}  # of results that have one
+        self.taken_masks: dict[Value, Value] = {}  # of inputs
         self.variables: dict[str, Variable] = {}
         self.parts: dict[Any, Part] = {}
 
@@ -76,6 +77,7 @@ class _Tables:
             made.cells[cell.value] = own
         made.inputs = self.inputs | dict(zip(graph.inputs, graph.inputs.names, strict=True))
         made.masks = self.masks | masks_among(graph.results, graph.structure)
+        made.taken_masks = self.taken_masks | masks_of_inputs(graph)
         label = self._label(graph)
         made.names = _with_names(self.names, label, values_by_name(graph))
         made.feeds = _with_names(self.feeds, label, values_by_name(graph, True))
@@ -231,9 +233,9 @@ class Session:
         masks = self._tables.masks
         masked = [i for i, v in enumerate(wanted) if v in masks] if masks else []
         wanted += [masks[wanted[i]] for i in masked]
-        if feeds and known_masks:
-            feeds = with_masks_fed(feeds, self._tables.feeds)
         given = {self._fed(key): value for key, value in (feeds or {}).items()}
+        if given and known_masks:
+            given = self._masks_fed(given) | given
         asked = self._asked(leaves, wanted, given, targets)
         part = self._part(asked)
         flat = [value for keys, value in given.items() for _ in keys]
@@ -307,6 +309,21 @@ class Session:
         found = self._find(name, "feeds")
         inputs = tuple(v for v in found if v in self._tables.inputs)
         return inputs or (self._value(name, "feeds"),)
+
+    def _masks_fed(self, given: dict[tuple[Value, ...], Any]) -> dict[tuple[Value, ...], Any]:
+        """Masks of what is fed, by the inputs that take them; ArgumentError where none does."""
+        masks = self._tables.taken_masks
+        found: dict[tuple[Value, ...], Any] = {}
+        fed = {v for values in given for v in values}
+        for values, x in given.items():
+            if mask_of(x) is None:
+                continue
+            for v in values:
+                if v not in masks:
+                    raise lost_mask("Session.run", self._tables.inputs.get(v, v.name), x)
+                if masks[v] not in fed:
+                    found[(masks[v],)] = mask_of(x)
+        return found
 
     def _find(self, name: Any, argument: str) -> list[Value]:
         tables = self._tables

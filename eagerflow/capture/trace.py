@@ -452,7 +452,8 @@ def _output_names(leaves: list[Any], structure: tree.Structure) -> list[str]:
     count = sum(type(x) is Value for x in shown)
     if structure.container is not Masked and structure.keys and len(structure.keys) == len(shown):
         keyed = zip(structure.keys, shown, strict=True)
-        names = [str(key) for key, x in keyed if type(x) is Value]
+        taken = FreeNames()  # as 1 and "1" are two keys
+        names = [taken.take(str(key)) for key, x in keyed if type(x) is Value]
     else:
         names = ["output"] if count == 1 else [f"output_{n}" for n in range(count)]
     free, found = FreeNames(names).take, iter(names)
@@ -518,8 +519,8 @@ def _trace(
         with recorder, located():
             result = f(*given)
         graph = recorder.finish(Values(inputs), opened(result), structure)
-        del result
-        refuse_leaks(recorder.name, recorder.leaks(), given)
+        del result, given
+        refuse_leaks(recorder.name, recorder.leaks())
     return graph
 
 

@@ -15,6 +15,7 @@ from eagerflow.graph.names import FreeNames, value
 from eagerflow.graph.sizes import Sizes, with_sizes
 from eagerflow.graph.text import type_text
 from eagerflow.graph.walk import all_values, needed, renewed
+from eagerflow.masks import masks_among, masks_of_inputs
 
 # Less --------------------------------------------------------------------------------------------
 
@@ -49,7 +50,7 @@ def prune(self: Graph, outputs: Any, assignments: bool = False) -> Graph:
 def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any) -> list[str]:
     """Names of outputs: the keys of a dict, else the names that were asked for."""
     if structure.container is not None and structure.keys and len(structure.keys) == len(leaves):
-        return [str(key) for key in structure.keys]
+        return list(map(FreeNames().take, map(str, structure.keys)))  # 1 and "1" are two keys
     known = dict(zip(graph.outputs, graph.outputs.names, strict=True))
     labels = [
         known.get(v, v.name) if type(leaf) is Value else str(leaf)
@@ -165,6 +166,7 @@ def compose(
     """See ``Graph.compose``."""
     feeds = _feeds(self, other, feeds)
     fed = {name: value(self, source) for name, source in feeds.items()}
+    fed |= _masks_fed(self, other, fed)
     other = _fitted(other, fed)
     copy = _Copy(_labels_inside(self) | {v.name for v in self.inputs}, scope)
     shared = dict(zip(self.inputs.names, self.inputs, strict=True))
@@ -222,6 +224,26 @@ def _feeds(graph: Graph, other: Graph, feeds: Mapping[str, str] | None) -> dict[
         f"inputs {', '.join(other.inputs.names)}",
         hint="graph.compose(other, {'input': 'output'})",
     )
+
+
+def _masks_fed(graph: Graph, other: Graph, fed: Mapping[str, Value]) -> dict[str, Value]:
+    """Masks of what ``other`` is fed with, for its inputs; CaptureError where it takes none."""
+    have, take = masks_among(graph.results, graph.structure), masks_of_inputs(other)
+    names = dict(zip(other.inputs, other.inputs.names, strict=True))
+    found = {}
+    for v, name in names.items():
+        mask = have.get(fed.get(name))
+        if mask is None:
+            continue
+        if v not in take:
+            raise CaptureError(
+                f"the input {name} of {other.name} is for tensors without a mask",
+                received=f"{fed[name].name} of {graph.name}, which has one",
+                hint=f"trace {other.name} with such a tensor, or give x * 1, which has no mask",
+            )
+        if names[take[v]] not in fed:
+            found[names[take[v]]] = mask
+    return found
 
 
 def _fitted(other: Graph, fed: Mapping[str, Value]) -> Graph:

@@ -63,7 +63,18 @@ def save(model: Any, path: Any) -> None:
             facts["compile"] = compiled
         else:
             _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
-    write_state(state.snapshot(model), path, facts, {}, "save")
+    write_state(state.snapshot(model), path, facts | _of_weights(model), {}, "save")
+
+
+def _of_weights(model: Any) -> dict[str, list[str]]:
+    """The names of weights that are not trained, and of those that weight decay leaves alone."""
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
+    weights = named_weights(model).items()
+    told = {
+        "frozen": [name for name, w in weights if not w.trainable],
+        "no_decay": [name for name, w in weights if optimizer and optimizer.is_excluded(w)],
+    }
+    return {key: names for key, names in told.items() if names}
 
 
 def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
@@ -195,8 +206,15 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
     if not model.built and "built_for" in facts:
         args, kwargs = arguments_from(facts["built_for"], model.name)
         model(*args, **kwargs)
+    weights = named_weights(model).items()
+    for name, weight in weights:
+        if name in facts.get("frozen", ()):
+            weight.trainable = False
     if compile and "compile" in facts:
         model.compile(**facts["compile"])
+        if "no_decay" in facts:
+            excluded = [weight for name, weight in weights if name in facts["no_decay"]]
+            model.optimizer.exclude_from_weight_decay(excluded)
     return model
 
 

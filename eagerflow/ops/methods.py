@@ -206,7 +206,8 @@ def _dlpack(
 
 def _dlpack_device(self: Any) -> tuple[int, int]:
     """DLPack's type and number of the device that holds the values."""
-    device: tuple[int, int] = as_tensor(self)._array.__dlpack_device__()
+    array = as_tensor(self)._leave("__dlpack_device__")
+    device: tuple[int, int] = array.__dlpack_device__()
     return device
 
 

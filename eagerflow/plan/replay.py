@@ -29,7 +29,7 @@ from eagerflow.graph.ir import Value
 from eagerflow.graph.run import evaluate
 from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.handlers import raised_here
-from eagerflow.masks import are_masks, opened, with_masks_fed
+from eagerflow.masks import are_masks, masks_of_inputs, opened
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.owners import begin_run, owned
 from eagerflow.plan.plan import Plan
@@ -192,6 +192,8 @@ class Replay:
                 op=graph.name,
                 expected=", ".join(f"{n}: {v.spec}" for n, v in named(graph)),
             )
+        if known_masks:
+            _refuse_lost_masks(graph, inputs)
         return check_inputs(graph, inputs)
 
 
@@ -233,8 +235,6 @@ def _late_sizes(graph: Graph) -> dict[str, Any]:
 
 def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
     """Tensors of the graph's dtypes; ShapeError or DTypeError names what does not fit."""
-    if known_masks:
-        _refuse_lost_masks(graph, inputs)
     made = []
     sizes: dict[str, int] = {}
     for (name, value), given in zip(named(graph), inputs, strict=True):
@@ -270,17 +270,29 @@ def _with_masks(graph: Graph, args: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def _refuse_lost_masks(graph: Graph, inputs: Sequence[Any]) -> None:
     """Raise ArgumentError for a tensor with a mask that the graph does not take."""
-    names = graph.inputs.names
-    for name, given in zip(names, inputs, strict=False):
-        if mask_of(given) is not None and f"{name}_mask" not in names:
-            raise ArgumentError(
-                "it has a mask, and the graph was made for a tensor without one",
-                op=graph.name,
-                argument=name,
-                received=summary(given),
-                expected="a tensor that no layer has given a mask",
-                hint=f"trace the function with such a tensor, or leave the mask out: {name} * 1",
-            )
+    taken = masks_of_inputs(graph)
+    for (name, value), given in zip(named(graph), inputs, strict=True):
+        if mask_of(given) is not None and value not in taken:
+            raise lost_mask(graph.name, name, given)
+
+
+def lost_mask(op: str, name: str, given: Any) -> ArgumentError:
+    """The error for a tensor whose mask nothing would take."""
+    return ArgumentError(
+        "it has a mask, and the graph was made for a tensor without one",
+        op=op,
+        argument=name,
+        received=summary(given),
+        expected="a tensor that no layer has given a mask",
+        hint=f"trace the function with such a tensor, or leave the mask out: {name} * 1",
+    )
+
+
+def _with_masks_named(graph: Graph, values: dict[str, Any]) -> dict[str, Any]:
+    """Values by the names of inputs, and masks of theirs that the graph takes besides."""
+    names = dict(zip(graph.inputs, graph.inputs.names, strict=True))
+    masks = {names[m]: mask_of(values.get(names[x])) for x, m in masks_of_inputs(graph).items()}
+    return {name: mask for name, mask in masks.items() if mask is not None} | values
 
 
 def _as_input(given: Any, dtype: DType) -> Tensor:
@@ -305,9 +317,9 @@ def replay_of(graph: Graph, numerics: str = "fast") -> Replay:
 @graph_method
 def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
     """See ``Graph.__call__``."""
-    leaves = leaves_of(self, _with_masks(self, args) if known_masks else args)
+    leaves = leaves_of(self, args)
     if named and known_masks:
-        named = with_masks_fed(named, self.inputs.names)
+        named = _with_masks_named(self, named)
     if named:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
     if named:
@@ -325,6 +337,8 @@ def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
 
 def leaves_of(graph: Graph, args: tuple[Any, ...]) -> list[Any]:
     """The values for the inputs, from arguments in the nest of the traced function's."""
+    if known_masks:
+        args = _with_masks(graph, args)
     if len(args) == len(graph.inputs):
         plain = [tree.flatten(x)[0] for x in args]
         if any(len(leaves) != 1 for leaves in plain) and not any(

@@ -58,8 +58,8 @@ def dumps(value: Any, arrays: Iterable[Any] = ()) -> bytes:
 
 
 def _is_native(array: Any) -> bool:
-    """Whether orjson writes the finite numbers of an array as they are."""
-    return array.dtype in _NATIVE and array.flags.c_contiguous
+    """Whether orjson writes the finite numbers of an array as they are; it knows no single ones."""
+    return array.ndim > 0 and array.dtype in _NATIVE and array.flags.c_contiguous
 
 
 def plain(value: Any) -> Any:

@@ -2,12 +2,15 @@
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 import eagerflow as ef
 from eagerflow.masks import mask_of
+from tests.structure.sources import ROOT
 
 IDS = ef.tensor([[1, 2, 0, 0], [3, 0, 0, 0], [1, 1, 1, 2]])
 embedding = ef.nn.Embedding(5, 3, mask_zero=True)
@@ -23,6 +26,10 @@ make = ef.function(lambda ids: embedding(ids))
 def saved(graph, folder):
     graph.save(folder / "graph.ef")
     return ef.capture.load(folder / "graph.ef")
+
+
+def by_value(graph, x):
+    return ef.capture.Session(graph).run("output", {graph.inputs[0]: x})
 
 
 def assert_same(found, wanted=WANTED):
@@ -45,6 +52,9 @@ READERS = {  # what gets a tensor with a mask
     "a graph": lambda x: read.graph(x)(x),
     "a graph by name": lambda x: read.graph(x)(x=x),
     "a session": lambda x: ef.capture.Session(read.graph(x)).run("output", {"x": x}),
+    "a session by value": lambda x: by_value(read.graph(x), x),
+    "a trace": lambda x: ef.capture.trace(lambda x: lstm(x), x)(x),
+    "a partition": lambda x: ef.capture.partition(read.graph(x), ["cpu:0"])(x),
     "jvp": lambda x: ef.jvp(lstm, (x,), (ef.ones_like(x),))[0],
     "vjp": lambda x: ef.vjp(lstm, x)[0],
     "checkpoint": ef.checkpoint(lambda x: lstm(x)),
@@ -183,6 +193,41 @@ def test_what_takes_no_mask_refuses_one():
     assert_same(declared(SEQUENCE * 1), BARE)
 
 
+def test_an_input_that_is_named_like_a_mask_is_none():
+    def scaled(x, x_mask):
+        return lstm(x) * ef.sum(ef.astype(x_mask, "float32"))
+
+    own = ef.ones((3, 4), "bool")
+    plain = ef.capture.trace(scaled, SEQUENCE * 1, own)
+    session = ef.capture.Session(plain)
+    calls = (
+        lambda: plain(SEQUENCE, own),
+        lambda: plain(x=SEQUENCE, x_mask=own),
+        lambda: ef.capture.partition(plain, ["cpu:0"])(SEQUENCE, own),
+        lambda: session.run("output", {"x": SEQUENCE, "x_mask": own}),
+        lambda: session.run("output", {"x": SEQUENCE}),
+    )
+    for call in calls:
+        with pytest.raises(ef.errors.ArgumentError, match="mask"):
+            call()
+    graph = ef.capture.trace(scaled, SEQUENCE, own)
+    assert graph.inputs.names == ("x", "x_mask", "x_mask_1")
+    assert_same(graph(SEQUENCE, own), WANTED * 12)
+    assert_same(graph(x=SEQUENCE, x_mask_1=own), WANTED * 12)
+    session = ef.capture.Session(graph)
+    assert_same(session.run("output", {"x": SEQUENCE, "x_mask_1": own}), WANTED * 12)
+
+
+def test_a_feed_of_two_graphs_reaches_both_with_its_mask():
+    session = ef.capture.Session(ef.capture.trace(lambda x: {"first": lstm(x)}, SEQUENCE))
+    session.extend(ef.capture.trace(lambda x: {"second": lstm(x)}, SEQUENCE))
+    for found in session.run(["first", "second"], {"x": SEQUENCE}):
+        assert_same(found)
+    session.extend(ef.capture.trace(lambda x: {"third": lstm(x)}, SEQUENCE * 1, name="bare"))
+    with pytest.raises(ef.errors.ArgumentError, match="mask"):
+        session.run(["first", "third"], {"x": SEQUENCE})
+
+
 def test_a_carry_that_loses_its_mask_is_refused():
     def halved(x):
         return ef.while_loop(lambda s: s[0] < 2, lambda s: (s[0] + 1, s[1] / 2), (0, x))[1]
@@ -191,3 +236,25 @@ def test_a_carry_that_loses_its_mask_is_refused():
         with pytest.raises(ef.errors.CaptureError, match="mask"):
             f(SEQUENCE)
         assert_same(f(SEQUENCE * 1), (SEQUENCE / 4).numpy())
+
+
+def test_composed_graphs_hand_masks_on():
+    makes, reads = make.graph(IDS), read.graph(SEQUENCE)
+    assert_same(makes.compose(reads, {"x": "output"})(IDS))
+    assert_same(makes.compose(reads, {"x": "output", "x_mask": "output_mask"})(IDS))
+    with pytest.raises(ef.errors.CaptureError, match="mask"):
+        makes.compose(ef.capture.trace(lambda x: lstm(x), SEQUENCE * 1), {"x": "output"})
+
+
+def test_tensors_with_masks_are_let_go_at_the_end_of_a_process():
+    """Python sets the names of modules to None then, in no order that is told."""
+    text = (
+        "import sys, eagerflow as ef\n"
+        "sequence = ef.nn.Embedding(5, 3, mask_zero=True)(ef.tensor([[1, 0]]))\n"
+        "sys.modules['eagerflow.tensor'].known_masks = None\n"
+        "del sequence\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", text], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stderr == ""

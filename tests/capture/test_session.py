@@ -132,6 +132,15 @@ def test_a_gradient_is_added_later():
     assert session.run("gradient/x", feeds()).shape == (3,)
 
 
+def test_keys_of_results_that_are_alike_as_texts_are_two_names():
+    graph = ef.capture.trace(lambda x: {1: x + 1, "1": x * 2}, SPEC)
+    assert graph.outputs.names == ("1", "1_1")
+    assert list(graph(ef.ones(3))) == [1, "1"]
+    session = ef.capture.Session(graph)
+    found = session.run(["1", "1_1"], {"x": ef.tensor([1.0, 2.0, 5.0])})
+    assert [x.tolist() for x in found] == [[2.0, 3.0, 6.0], [2.0, 4.0, 10.0]]
+
+
 def test_variables_of_one_name_are_one(tmp_path):
     graph, w, _ = network()
     graph.save(tmp_path / "n.ef")

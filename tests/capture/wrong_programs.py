@@ -185,6 +185,15 @@ def a_value_given_to_another_library():
     f(X)
 
 
+@wrong(CaptureError, "dlpack", "return the value")
+def the_place_of_a_value_asked_for_by_another_library():
+    @ef.function
+    def f(x):
+        return x * x.__dlpack_device__()[1]  # here
+
+    f(X)
+
+
 @wrong(CaptureError, "value", "ef.")
 def shapes_that_depend_on_values():
     @ef.function

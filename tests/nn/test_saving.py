@@ -82,6 +82,27 @@ def test_training_goes_on_with_the_same_bits(tmp_path, eager, optimizer):
     assert again.run_eagerly is eager and again.to_json() == model.to_json()
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_weights_without_decay_stay_so(scaled, tmp_path):
+    """They may be told by names or by Variables, to the optimizer or the one inside of it."""
+    for how in ("var_names", "var_list"):
+        model = ef.nn.Sequential([ef.nn.Input((3,)), ef.nn.Dense(4), ef.nn.Dense(2)])
+        optimizer = ef.nn.optimizers.AdamW(0.01, weight_decay=0.5)
+        given = ["bias"] if how == "var_names" else [w for w in model.weights if w.ndim == 1]
+        optimizer.exclude_from_weight_decay(**{how: given})
+        if scaled:
+            optimizer = ef.nn.optimizers.LossScaleOptimizer(optimizer)
+        model.compile(optimizer, "mse")
+        x, y = np.ones((4, 3), "float32"), np.zeros((4, 2), "float32")
+        model.train_on_batch(x, y)
+        model.save(tmp_path / "model.ef")
+        again = ef.nn.load_model(tmp_path / "model.ef")
+        for one in (model, again):
+            one.train_on_batch(x, y)
+        for a, b in zip(model.weights, again.weights, strict=True):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 def test_another_process_goes_on_with_the_same_bits(tmp_path):
     ef.random.seed(1)
     model = trained(network(), False)
@@ -187,10 +208,14 @@ def test_frozen_layers_and_numbers_of_other_dtypes(tmp_path):
 
     model = ef.nn.Sequential([ef.nn.Input((4,)), Spectrum(), ef.nn.Dense(2)])
     model.layers[0].table.assign([1.0 + 2.0j, 3.0, -0.0])
+    model.layers[0].small.trainable = False
     model.layers[1].trainable = False
     model.save(tmp_path / "model.ef")
     again = ef.nn.load_model(tmp_path / "model.ef")
     assert bits_of(again) == bits_of(model)
+    assert [w.trainable for w in again.weights] == [w.trainable for w in model.weights]
+    for one in (model, again):
+        one.trainable = True
     assert [w.trainable for w in again.weights] == [w.trainable for w in model.weights]
 
 

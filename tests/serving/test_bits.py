@@ -94,3 +94,17 @@ def test_another_word_is_refused(tmp_path):
     traced(by_rows).save(tmp_path / "graph.ef")
     with pytest.raises(ef.errors.ArgumentError, match="is no value of it"):
         ef.serving.Server(tmp_path / "graph.ef", numerics="nearly")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "float16", "bfloat16"])
+def test_single_numbers(dtype, tmp_path):
+    def f(x):
+        return {"one": ef.astype(ef.max(x), dtype), "all": x}
+
+    ef.capture.trace(f, ef.TensorSpec((2, 3), "float32")).save(tmp_path / "graph.ef")
+    with ef.serving.Server(tmp_path / "graph.ef", port=0) as server:
+        client = Client(server)
+        rows = np.arange(6.0).reshape(2, 3).tolist()
+        told = client.json("/v1/models/graph:predict", {"inputs": {"x": rows}})
+        client.close()
+    assert told["outputs"] == {"one": True if dtype == "bool" else 5, "all": rows}

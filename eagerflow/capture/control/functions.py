@@ -172,7 +172,7 @@ def _refuse_leaks(recorder: Trace) -> None:
     while outer is not None and not isinstance(outer, Trace):
         outer = outer.outer
     if outer is None:
-        refuse_leaks(recorder.name, recorder.leaks(), ())
+        refuse_leaks(recorder.name, recorder.leaks())
     else:
         outer._tensors += recorder._tensors
         recorder._tensors.clear()
