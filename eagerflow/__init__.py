@@ -117,6 +117,16 @@ _CAPTURE = ("cond", "fori_loop", "function", "map", "scan", "switch", "while_loo
 
 
 def __getattr__(name: str) -> Any:
+    """What is loaded when it is first used; then the module has it.
+
+    Were this called at each use, ``getattr`` with a default would take the AttributeError of a
+    signal handler in here for a missing name.
+    """
+    found = globals()[name] = _loaded(name)
+    return found
+
+
+def _loaded(name: str) -> Any:
     if name in _LAZY:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _OPS:
@@ -127,10 +137,7 @@ def __getattr__(name: str) -> Any:
         return getattr(importlib.import_module(f"{__name__}.notebook.extension"), name)
     if name == "profile":
         return importlib.import_module(f"{__name__}.profiling.profile").profile
-    if name in ops.LATE:
-        found = globals()[name] = getattr(ops, name)
-        return found
-    return _missing(name)
+    return getattr(ops, name) if name in ops.LATE else _missing(name)
 
 
 __all__ = sorted(

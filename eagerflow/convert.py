@@ -160,8 +160,9 @@ def join_numbers(dtype: DType | None, numbers: Sequence[Any]) -> DType | None:
     if not numbers:
         return dtype
     if dtype is None:
-        own = [own_dtype(x) for x in numbers if type(x) not in SCALARS]
-        dtype = reduce(promote, own) if own else None
+        # One whose value is not known yet has an ``own`` dtype, or None.
+        firm = [x for x in numbers if type(x) not in SCALARS and getattr(x, "own", x) is not None]
+        dtype = reduce(promote, map(own_dtype, firm)) if firm else None
     kinds = {number_type(x) for x in numbers}
     for kind in filter(kinds.__contains__, _RANK):
         dtype = default_dtype(kind) if dtype is None else join_scalar(dtype, kind)

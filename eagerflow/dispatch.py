@@ -464,6 +464,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     home = _same_device(op, data, tensors) if tensors else home
     keep_scalars = bool(tensors) and op.family == "elementwise" and len(data) > 1
     group = [i for i in range(len(data)) if _in_group(op, i) and data[i] is not None]
+    meets = any(type(data[i]) is Tensor for i in group)  # else NumPy's numbers have their dtype
     dtype = _common(op, group, data)
     for i, x in enumerate(data):
         if x is None:
@@ -477,9 +478,9 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         if type(x) is Tensor:
             data[i] = x if x._kind.dtype == wanted else ops["astype"].call(x, wanted)
             continue
-        number = plain_number(x)
-        weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
-        keep = keep_scalars and weak and i in group and type(number) in SCALARS
+        number = plain_number(x) if meets else x
+        # NumPy knows how a scalar meets its own dtypes, which are built in.
+        keep = keep_scalars and wanted.isbuiltin == 1 and i in group and type(number) in SCALARS
         if keep and join_scalar(wanted, type(number)) == wanted:
             data[i] = number
         else:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from functools import partial
@@ -18,17 +19,29 @@ from eagerflow.guard import ScopeGuard
 from eagerflow.handlers import SIGNALS, code_of, handler_of
 from eagerflow.recorder import Recorder, with_recorder
 
+# What is inside of ``signal.signal``, which turns numbers into names, and takes a ValueError that a
+# handler raises meanwhile for the answer that a number has none.
+_set_handler: Callable[[int, Any], Any] = sys.modules["_signal"].signal
 
-def _visit(handler: Callable[..., Any], *args: Any) -> Any:
-    """Call a handler as if nobody recorded."""
-    return with_recorder(None, handler, *args)
+
+class _Visit:
+    """Calls a handler as if nobody recorded; its errors are known by the handler's own code."""
+
+    def __init__(self, handler: Callable[..., Any]) -> None:
+        self.handler = handler
+        while isinstance(handler, partial):
+            handler = handler.func
+        self.__func__ = handler  # whose code ``code_of`` gives
+
+    def __call__(self, *args: Any) -> Any:
+        return with_recorder(None, self.handler, *args)
 
 
 def _is_plain(handler: Any) -> bool:
     """Whether this is a handler that was written in Python and is called in Python's way."""
     if type(handler) is int or handler is None or handler is signal.default_int_handler:
         return False
-    return not (isinstance(handler, partial) and handler.func is _visit)
+    return type(handler) is not _Visit
 
 
 class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
@@ -38,21 +51,21 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
         self._handlers: dict[int, tuple[Any, Any]] = {}  # as they were, and as they are called
 
     def acquire(self) -> None:
-        """Call handlers by way of ``_visit`` from now on."""
+        """Call handlers by way of a ``_Visit`` from now on."""
         if threading.current_thread() is not threading.main_thread():
             return  # other threads handle no signals
         for number, handler in zip(SIGNALS, map(handler_of, SIGNALS), strict=True):
             if _is_plain(handler):
-                mine = partial(_visit, handler)
+                mine = _Visit(handler)
                 _received.add(self)
                 self._handlers[number] = handler, mine
-                signal.signal(number, mine)
+                _set_handler(number, mine)
 
     def release(self) -> None:
         """Call them as before, but for those that somebody has changed since."""
         for number, (handler, mine) in self._handlers.items():
             if handler_of(number) is mine:
-                signal.signal(number, handler)
+                _set_handler(number, handler)
         _received.discard(self)
 
 
@@ -81,7 +94,9 @@ _received: set[visited] = set()  # those that have changed how handlers are call
 
 def visitors() -> frozenset[Any]:
     """The code of visitors; empty where there are none, as in most programs."""
-    found = {code_of(f) for f in gc.callbacks} | ({_visit.__code__} if _received else set())
+    found = {code_of(f) for f in gc.callbacks} | (
+        {_Visit.__call__.__code__} if _received else set()
+    )
     return frozenset(found - {None})
 
 

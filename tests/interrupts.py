@@ -71,7 +71,9 @@ def _by_trace(counter, call):
             return None
         frame.f_trace_opcodes, frame.f_trace_lines = True, False
         if event == "opcode":
-            counter.reached(code, frame.f_lasti)
+            offset = frame.f_lasti
+            frame = None  # else this function would be taken for a signal's handler by it
+            counter.reached(code, offset)
         return trace
 
     before = sys.gettrace()

@@ -5,6 +5,7 @@ and raises errors of the kinds that functions take for answers: a missing key, a
 is not there. Afterwards all is as before.
 """
 
+import contextlib
 import signal
 import sys
 
@@ -122,14 +123,24 @@ def transformed():
     return [np.asarray(part) for part in found]
 
 
-@pytest.mark.parametrize(("call", "step"), [(eager, 47), (taped, 131), (transformed, 47)])
+def looped():
+    """Eager control flow, in which handlers run as visitors."""
+    last, ys = ef.scan(lambda total, row: (total + row, total * 2.0), X[0], X)
+    found = [last, ys, ef.cond(ef.sum(X) > 0, lambda: X * 2.0, lambda: X - 1.0)]
+    found += [ef.fori_loop(0, 3, lambda i, s: s * 0.5 + X, X), ef.map(lambda row: row @ row, X)]
+    return [np.asarray(part) for part in found]
+
+
+@pytest.mark.parametrize(
+    ("call", "step"), [(eager, 47), (taped, 131), (transformed, 47), (looped, 37)]
+)
 def test_eager_code(call, step):
     wanted = call()
     check(call, step, lambda: near(call(), wanted))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("call", [eager, taped, transformed])
+@pytest.mark.parametrize("call", [eager, taped, transformed, looped])
 @pytest.mark.parametrize("kind", KINDS)
 def test_eager_code_at_every_bytecode(call, kind):
     wanted = call()
@@ -164,6 +175,17 @@ def test_captured_calls():
     step, same = stepping()
     same()
     check(lambda: step(X), 11, same)
+
+
+def test_no_value_is_left_out_where_python_takes_an_error_for_the_end_of_an_iteration():
+    step, same = stepping()
+    same()
+    count = count_bytecodes(lambda: step(X), for_signals=True)
+    with Raising(StopIteration("of the handler")):
+        for at in range(1, count):
+            with contextlib.suppress(StopIteration, RuntimeError):
+                at_bytecode(lambda: step(X), at, lambda _: interrupted(), for_signals=True)
+            same()
 
 
 @pytest.mark.soak

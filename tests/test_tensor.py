@@ -309,6 +309,15 @@ def test_dlpack_with_numpy(dtype):
     assert t.tolist() == [[1, 0], [1, 1]]
 
 
+def test_dlpack_gives_out_no_strides_that_go_backward():
+    """PyTorch ends the process where it gets such ones."""
+    x = ef.flip(ef.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    assert min(x.numpy().strides) < 0
+    given = np.from_dlpack(x)
+    assert min(given.strides) > 0
+    np.testing.assert_array_equal(given, [[4, 3], [2, 1]])
+
+
 def test_dlpack_with_torch():
     torch = pytest.importorskip("torch")
     t = ef.tensor([[1.0, 2.0], [3.0, 4.0]])

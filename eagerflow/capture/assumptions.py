@@ -121,8 +121,9 @@ class Assumptions:
                 own is not None and getattr(value, "dtype", None) != own
             ):
                 return False
-        for at, (low, high) in self._limits.items():  # noqa: SIM110 - all() takes twice the time
-            if not low <= values[at] <= high:
+        for at, (low, high) in self._limits.items():
+            value = values[at]
+            if not low <= (value.item() if isinstance(value, np.generic) else value) <= high:
                 return False
         return True
 

@@ -9,11 +9,12 @@ from typing import Annotated, Any
 from eagerflow import ops
 from eagerflow.convert import as_tensor
 from eagerflow.display import summary
+from eagerflow.dtypes import INEXACT
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.nn.arguments import TensorLike, choice, number
 from eagerflow.nn.configured import Configured, arguments, from_config, named_classes
 from eagerflow.ops.nn.similarity import unit
-from eagerflow.ops.operands import wide
+from eagerflow.ops.operands import floating, wide
 from eagerflow.tensor import Tensor
 
 __all__ = [
@@ -64,7 +65,7 @@ class L1L2(Regularizer):
     def __init__(self, l1: Factor = 0.0, l2: Factor = 0.0) -> None: ...
 
     def __call__(self, x: TensorLike) -> Tensor:
-        found: Tensor = wide(self._cost, as_tensor(x))
+        found: Tensor = wide(self._cost, floating(as_tensor(x), allowed=INEXACT))
         return found
 
     def _cost(self, x: Tensor) -> Tensor:

@@ -197,9 +197,11 @@ def _dlpack(
     if not x.device.backend.host:
         return x._leave("__dlpack__").__dlpack__(**told)
     array = x._values("__dlpack__")
-    if max_version is not None and max_version >= (1,) and copy is not True:
+    told_read_only = max_version is not None and max_version >= (1,)  # not before version 1
+    backward = copy is None and min(array.strides, default=0) < 0  # ends PyTorch
+    if told_read_only and copy is not True and not backward:
         array.flags.writeable = False
-    else:  # before version 1, DLPack cannot say "read-only"
+    else:
         array = array.copy()
     return array.__dlpack__(**told)
 

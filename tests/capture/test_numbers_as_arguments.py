@@ -189,6 +189,62 @@ def test_numbers_within_the_range_share_one_graph():
     assert "is not right for" in below.explain()
 
 
+NUMBERS_ALONE = {  # where no tensor says a dtype
+    "add": lambda c, a, b: ef.add(a, b),
+    "maximum": lambda c, a, b: ef.maximum(a, b),
+    "stack": lambda c, a, b: ef.stack([a, b]),
+    "where": ef.where,
+    "ldexp": lambda c, a, b: ef.ldexp(a, c + 1),
+    "ldexp of one exponent": lambda c, a, b: ef.ldexp(b, ef.sum(c)),
+}
+PAIRS = [(np.int8(3), 4), (np.uint8(200), -1), (np.float16(3), 2.5), (2, np.float64(0.1))]
+PAIRS += [(np.float64(1e39), 2.0), (np.uint8(200), np.int8(1)), (2**31, 1), (1e39, np.float64(3))]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+@pytest.mark.parametrize("name", NUMBERS_ALONE)
+def test_numbers_that_meet_no_tensor_have_the_dtype_of_eager(name, pair):
+    f, mask = NUMBERS_ALONE[name], ef.tensor([True, False])
+    wanted = outcome(f, mask, *pair)
+    if name == "ldexp":
+        with np.errstate(over="ignore"):
+            numbers = (float(pair[0]) * np.array([4.0, 2.0])).astype(wanted[0])
+        np.testing.assert_allclose(wanted[1], numbers, rtol=1e-6)
+    for numerics in ("fast", "exact"):
+        found = outcome(ef.function(f, numerics=numerics), mask, *pair)
+        assert found[0] == wanted[0], (found, wanted)
+        if not isinstance(wanted, str):
+            np.testing.assert_allclose(found[1], wanted[1], rtol=2e-6)
+
+
+@pytest.mark.parametrize("value", [2.0, -2.5, float("inf"), -float("inf")])
+@pytest.mark.parametrize("kind", [np.float16, np.float32, np.float64])
+def test_quotients_of_numbers_of_numpy(kind, value):
+    def f(x, k):
+        return x * (7 // k) + 7 % k + k // 3
+
+    x, k = ef.tensor([1.0, 2.0]), kind(value)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(ef.function(f)(x, k).numpy(), f(x, k).numpy(), rtol=1e-3)
+
+
+OF_A_NUMBER = {  # functions that take a tensor first, and write or look into it
+    "index_set": lambda k: ef.index_set(k, 5, ()),
+    "index_add": lambda k: ef.index_add(k, k, ()),
+    "index_scatter": lambda k: ef.index_scatter(k, shape=(4,), index=1),
+    "gather": lambda k: ef.gather(ef.arange(4), k),
+}
+
+
+@pytest.mark.parametrize("k", [2, np.int64(2), True, 1.5], ids=repr)
+@pytest.mark.parametrize("name", OF_A_NUMBER)
+def test_numbers_are_taken_where_tensors_are(name, k):
+    wanted, found = (outcome(f, k) for f in (OF_A_NUMBER[name], ef.function(OF_A_NUMBER[name])))
+    assert wanted[0] == found[0]
+    if not isinstance(wanted, str):
+        np.testing.assert_array_equal(found[1], wanted[1])
+
+
 def test_results_that_no_integer_holds():
     square = ef.function(lambda k: k * k)
     assert int(square(3)) == 9

@@ -134,6 +134,9 @@ def row(*shape):
 
 ROWS, IMAGE = row(4, 6), row(1, 6, 6, 3)
 AVERAGE = ef.nn.Average()
+BATCH, RESPONSE = ef.nn.BatchNormalization(), ef.nn.LocalResponseNormalization(2)
+CONCAT, ADDITIVE = ef.nn.Attention(score_mode="concat"), ef.nn.AdditiveAttention()
+SINES = ef.nn.SinePositionEncoding()
 WIDE = {
     "pairwise_distance": ROWS(ef.pairwise_distance, 2),
     "cosine_similarity": ROWS(ef.cosine_similarity, 2),
@@ -156,6 +159,14 @@ WIDE = {
     "mean": ROWS(ef.mean),
     "var": ROWS(ef.var),
     "nn.Average": ROWS(lambda *x: AVERAGE(list(x)), 3),
+    "nn.BatchNormalization": ROWS(BATCH),
+    "nn.BatchNormalization in training": ROWS(lambda x: BATCH(x, training=True)),
+    "batch_norm": row(6)(lambda x, y: ef.batch_norm(x, None, None, y, ef.ones(6))[0], 2),
+    "nn.LocalResponseNormalization": ROWS(RESPONSE),
+    "nn.Attention of sums": row(2, 3, 4)(lambda *x: CONCAT(list(x)), 2),
+    "nn.AdditiveAttention": row(2, 3, 4)(lambda *x: ADDITIVE(list(x)), 2),
+    "nn.SinePositionEncoding": row(2, 3, 4)(SINES),
+    "regularizers.L1L2": ROWS(ef.nn.regularizers.L1L2(0.5, 0.25)),
     "mean_absolute_error": ROWS(ef.nn.losses.mean_absolute_error, 2),
     "mean_squared_error": ROWS(ef.nn.losses.mean_squared_error, 2),
     "trapezoid": ROWS(ef.trapezoid),
@@ -251,3 +262,42 @@ def test_powers_of_small_integers_in_a_vandermonde_matrix(dtype):
     found = ef.vander(ef.tensor(x), 4)
     assert found.dtype == "int64"
     np.testing.assert_array_equal(found.numpy(), np.vander(x.astype("i8"), 4))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "uint16", "float16"])
+def test_means_at_places_are_those_of_sums_that_do_not_fit(dtype):
+    if dtype == "float16":
+        x, more = np.full(3, 60_000, "f2"), np.full(3, 64_000, "f2")
+    else:
+        x, more = np.full(3, np.iinfo(dtype).max, dtype), np.full(3, np.iinfo(dtype).max - 2, dtype)
+    places = np.array([0, 0, 2])
+    wanted = x.astype("f8")
+    wanted[0] = (wanted[0] + 2 * float(more[0])) / 3
+    wanted[2] = (wanted[2] + float(more[2])) / 2
+    ways = {
+        "scatter_reduce": lambda x, more: ef.scatter_reduce(x, places, more, reduce="mean"),
+        "index_reduce": lambda x, more: ef.index_reduce(x, places, more, reduce="mean"),
+        "at": lambda x, more: x.at[places].mean(more),
+    }
+    for f in ways.values():
+        for way in (f, ef.function(f)):
+            found = way(ef.tensor(x), ef.tensor(more))
+            assert found.dtype == dtype
+            rounded = wanted if dtype == "float16" else np.floor(wanted)
+            np.testing.assert_allclose(found.numpy().astype("f8"), rounded, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "int16", "bool"])
+def test_counts_with_small_integers_as_weights(dtype):
+    weights = integers(dtype, 50)
+    x = np.arange(50) % 3
+    wanted = np.bincount(x, weights)
+    for f in (
+        lambda x, w: ef.bincount(x, w, length=3),
+        lambda x, w: ef.histogram(x, w, bins=3)[0],
+        lambda x, w: ef.histogramdd([x], bins=3, weights=w)[0],
+    ):
+        for way in (f, ef.function(f)):
+            found = way(ef.tensor(x), ef.tensor(weights))
+            assert found.dtype == "int64"
+            np.testing.assert_array_equal(found.numpy(), wanted)

@@ -13,6 +13,7 @@ from eagerflow.nn.layers.positions import places
 from eagerflow.nn.masks import hidden_score
 from eagerflow.ops import random
 from eagerflow.ops.nn.regularization import dropout
+from eagerflow.ops.operands import floating
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 
@@ -74,7 +75,7 @@ class _Attention(Layer):
         self._check_list(inputs, "inputs")
         if mask is not None:
             self._check_list(mask, "mask")
-        query, value, key = *inputs[:2], inputs[-1]
+        query, value, key = [floating(x) for x in (*inputs[:2], inputs[-1])]
         query_mask, value_mask = (None, None) if mask is None else mask[:2]
         bias = self._bias(query, key, value_mask, use_causal_mask)
         dropped = training and self.dropout > 0

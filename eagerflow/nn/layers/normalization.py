@@ -21,6 +21,7 @@ from eagerflow.nn.regularizers import RegularizerLike
 from eagerflow.nn.replicas import is_replica, summed
 from eagerflow.ops.attributes import Axes
 from eagerflow.ops.nn.similarity import unit
+from eagerflow.ops.operands import floating
 from eagerflow.spec import normalize_axes, normalize_axis
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
@@ -159,6 +160,7 @@ class BatchNormalization(_Normalization):
 
     def call(self, inputs: Tensor, training: bool = False, mask: Tensor | None = None) -> Tensor:
         self.expect(inputs, rank=self.rank)
+        inputs = floating(inputs)
         scale = None if self.gamma is None else self.gamma.value
         offset = None if self.beta is None else self.beta.value
         training = training and self.trainable
@@ -379,6 +381,7 @@ class LocalResponseNormalization(Layer):
 
     def call(self, inputs: Tensor) -> Tensor:
         self.expect(inputs, min_rank=2, last=self.channels)
+        inputs = floating(inputs)
         place = np.arange(self.channels)
         beside = abs(place[:, None] - place) <= self.depth_radius
         sums = ops.matmul(ops.square(inputs), beside.astype(inputs.dtype))

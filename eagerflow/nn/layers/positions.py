@@ -163,7 +163,7 @@ class SinePositionEncoding(Layer):
         self.expect(inputs, min_rank=2)
         found = _positions(inputs, -2, start_index, positions)
         waves = sinusoidal_positions(found, inputs.shape[-1], self.max_wavelength)
-        return ops.broadcast_to(waves.astype(inputs.dtype), inputs.shape)
+        return ops.broadcast_to(waves.astype(floating(inputs).dtype), inputs.shape)
 
 
 class PositionEmbedding(Layer):

@@ -81,10 +81,10 @@ def _scaled_spec(x1: Any, x2: Any) -> TensorSpec:
 
 
 def _scaled(xp: Namespace, x1: Any, x2: Any) -> Any:
-    dtype = x1.dtype if hasattr(x1, "dtype") else np.dtype("float32")
+    x1 = x1 if hasattr(x1, "dtype") else np.float32(x1)
     if not isinstance(x2, int) and x2.dtype.itemsize == 8:  # powers beyond 32 bits are all alike
         x2 = np.clip(x2, -(2**31), 2**31 - 1).astype(np.int32)
-    return np.ldexp(x1, x2).astype(dtype, copy=False)
+    return np.ldexp(x1, x2).astype(x1.dtype, copy=False)
 
 
 @elementwise(

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from eagerflow.dtypes import FLOATS, REAL, DType, is_floating
+from eagerflow.dtypes import FLOATS, NARROW, REAL, DType, is_floating
 from eagerflow.errors import ArgumentError, DTypeError, ShapeError
 from eagerflow.op import ErrorSample, Missing, Sample
 from eagerflow.ops.composition import composed
+from eagerflow.ops.creation.cast import astype
 from eagerflow.ops.creation.filled import ones, zeros
 from eagerflow.ops.creation.ranges import arange
 from eagerflow.ops.elementwise.arithmetic import divide, floor_divide, multiply
@@ -20,13 +21,14 @@ from eagerflow.ops.indexing.gathering import gather
 from eagerflow.ops.indexing.indices import ALL
 from eagerflow.ops.indexing.segments import identity_of, segment_max, segment_sum
 from eagerflow.ops.indexing.updating import (
+    as_value,
     index_add,
     index_max,
     index_min,
     index_multiply,
     index_set,
 )
-from eagerflow.ops.operands import wide
+from eagerflow.ops.operands import as_wide_integers, wide
 from eagerflow.ops.reductions.sorting import searchsorted
 from eagerflow.ops.samples import distinct, make
 from eagerflow.ops.shapes.reshaping import expand_dims, reshape
@@ -83,6 +85,11 @@ def _segment_mean(x: Any, segment_ids: Any, num_segments: Any) -> Any:
     return divide(total, count).astype(total.dtype)
 
 
+def _for_sums(x: Any) -> Any:
+    """The values in a dtype that holds their sum, where means alone would fit into their own."""
+    return astype(x, "float32") if x.dtype in NARROW else as_wide_integers(x)
+
+
 def _counts(x: Any) -> str:
     """A dtype in which numbers of values are exact, and that meets ``x`` as one of its own kind."""
     if not is_floating(x.dtype):
@@ -110,6 +117,9 @@ def reduced_at(x: Any, values: Any, index: Any, reduce: str, include_self: bool)
             expected="'sum', 'mean', 'prod', 'amax' or 'amin'",
         )
     write, ufunc = _WRITING[reduce]
+    dtype = x.dtype
+    if reduce == "mean":
+        x, values = _for_sums(x), _for_sums(as_value(values, x, "index_add"))
     if not include_self:
         blank = np.asarray(identity_of(ufunc, x.dtype), x.dtype)
         x = index_set(x, blank, index)
@@ -121,7 +131,7 @@ def reduced_at(x: Any, values: Any, index: Any, reduce: str, include_self: bool)
     count = index_add(count, ones((), dtype=kind, device=str(x.device)), index)
     count = count + 1 if include_self else maximum(count, 1)
     share = divide if is_floating(x.dtype) else floor_divide
-    return share(found, count).astype(x.dtype)
+    return share(found, count).astype(dtype)
 
 
 def _scattered(rng: np.random.Generator, dtype: DType, rows: bool) -> list[Sample]:

@@ -19,6 +19,7 @@ from eagerflow.display import summary
 from eagerflow.dtypes import BOOL, INTEGERS
 from eagerflow.errors import CaptureError, DTypeError, EagerflowError, IndexRangeError, ShapeError
 from eagerflow.handlers import raised_here
+from eagerflow.number import Number
 from eagerflow.ops.family import define
 from eagerflow.recorder import recorder_state
 from eagerflow.spec import Namespace, broadcast
@@ -140,7 +141,7 @@ def index_array(item: Any, op: str, argument: str, device: Any = None) -> Tensor
 
 def place_of(x: Any) -> Any:
     """The device of a Tensor or Variable; None for all else."""
-    return x.device if isinstance(x, Operators) else None
+    return x.device if isinstance(x, Operators) and type(x) is not Number else None
 
 
 def refuse_none(op: str, **arguments: Any) -> None:

@@ -22,6 +22,7 @@ from eagerflow.dtypes import (
 )
 from eagerflow.errors import DTypeError, IndexRangeError, ShapeError
 from eagerflow.handlers import raised_here
+from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Sample, ops
 from eagerflow.ops.attributes import Index
 from eagerflow.ops.creation.filled import full, zeros, zeros_like
@@ -67,14 +68,15 @@ def _arrange_write(op: str) -> Any:
             args, named = args[:2], {"index": args[2], **named}
         x, value, *given = args
         refuse_none(op, x=x, value=value)
-        x = x if isinstance(x, Operators) else as_tensor(x)
+        x = as_tensor(x) if type(x) is Number or not isinstance(x, Operators) else x
         index, arrays = recorded(named["index"], given, op, x.device)
-        return (x, _as_value(value, x, op), *arrays), {**named, "index": index}
+        return (x, as_value(value, x, op), *arrays), {**named, "index": index}
 
     return arrange
 
 
-def _as_value(value: Any, x: Any, op: str) -> Any:
+def as_value(value: Any, x: Any, op: str) -> Any:
+    """What an op is to write into ``x``, in its dtype; DTypeError where that cannot hold it."""
     if type(value) is Tensor and value._kind.dtype == x.dtype:
         return value
     kind = number_type(value)

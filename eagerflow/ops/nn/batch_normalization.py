@@ -22,6 +22,7 @@ from eagerflow.ops.family import (
 )
 from eagerflow.ops.nn.batching import call_merged
 from eagerflow.ops.nn.normalization import check_epsilon, gradient_rules, row_reference
+from eagerflow.ops.operands import floating
 from eagerflow.ops.reductions.statistics import mean as mean_over
 from eagerflow.ops.reductions.statistics import reduced_count
 from eagerflow.ops.reductions.sums import sum
@@ -74,7 +75,7 @@ def batch_norm(
 def _with_given(
     x: Any, scale: Any, offset: Any, mean: Any, variance: Any, axis: int, epsilon: float
 ) -> tuple[Any, Any, Any]:
-    x, mean, variance = as_operands(x, mean, variance)
+    x, mean, variance = [floating(p) for p in as_operands(x, mean, variance)]
     scale, offset = (None if p is None else as_operand(p, x) for p in (scale, offset))
     own = {"mean": mean, "variance": variance, "scale": scale, "offset": offset}
     try:

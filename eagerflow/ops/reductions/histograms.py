@@ -20,7 +20,13 @@ from eagerflow.ops.elementwise.comparison import equal, greater_equal, less_equa
 from eagerflow.ops.elementwise.selection import where
 from eagerflow.ops.family import as_operand
 from eagerflow.ops.indexing.segments import segment_sum
-from eagerflow.ops.operands import floating, real_numbers, vector, whole_number
+from eagerflow.ops.operands import (
+    as_wide_integers,
+    floating,
+    real_numbers,
+    vector,
+    whole_number,
+)
 from eagerflow.ops.plain import plain
 from eagerflow.ops.reductions.cumulative import diff
 from eagerflow.ops.reductions.sorting import searchsorted
@@ -104,7 +110,8 @@ def bincount(x: Any, weights: Any = None, /, minlength: int = 0, length: int | N
         if int(smallest(x)) < 0:
             raise ArgumentError("negative integers are not counted", argument="x")
         size = max(size, int(largest(x)) + 1)
-    count = ones(x.shape, "int64", str(x.device)) if weights is None else weights
+    counted = weights is not None
+    count = as_wide_integers(weights) if counted else ones(x.shape, "int64", str(x.device))
     if length is not None:
         count = where(logical_and(greater_equal(x, 0), less_equal(x, size - 1)), count, 0)
         x = where(logical_and(greater_equal(x, 0), less_equal(x, size - 1)), x, 0)
@@ -209,6 +216,7 @@ def _binned(columns: list[Any], edges: list[Any], weights: Any, density: bool) -
         flat = place if flat is None else add(multiply(flat, size), place)
     if weights is None:
         weights = astype(ones(columns[0].shape, "int64", str(columns[0].device)), "int64")
+    weights = as_wide_integers(weights)
     count = 1
     for size in sizes:
         count *= size
