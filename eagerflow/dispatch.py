@@ -29,7 +29,7 @@ from eagerflow.convert import (
 from eagerflow.devices import Device, Kind, SymbolicKind, as_device, current_device
 from eagerflow.dims import Dim, symbolic
 from eagerflow.display import summary
-from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, join_scalar, promote
+from eagerflow.dtypes import BOOL, INTEGERS, DType, default_dtype, promote
 from eagerflow.errors import (
     DeviceError,
     DTypeError,
@@ -468,6 +468,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
     keep_scalars = bool(tensors) and op.family == "elementwise" and len(data) > 1
     group = [i for i in range(len(data)) if _in_group(op, i) and data[i] is not None]
     dtype = _common(op, group, data)
+    alone = not any(type(data[i]) is Tensor for i in group)  # then numbers say the dtype
     for i, x in enumerate(data):
         if x is None:
             continue
@@ -483,7 +484,7 @@ def canonical(op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         number = plain_number(x)
         weak = wanted.isbuiltin == 1  # NumPy knows how a scalar meets its own dtypes
         keep = keep_scalars and weak and i in group and type(number) in SCALARS
-        if keep and join_scalar(wanted, type(number)) == wanted:
+        if keep and join_numbers(None if alone else wanted, [number]) == wanted:
             data[i] = number
         else:
             data[i] = _converted(op, i, number, home, wanted)
@@ -537,12 +538,11 @@ def _allowed(op: Op, position: int, dtype: DType) -> DType:
     usual = default_dtype(float)
     if dtype in BOOL | INTEGERS and usual in allowed and allowed.isdisjoint(INTEGERS):
         return usual
-    names = ", ".join(sorted(t.name for t in allowed))
     raise DTypeError(
         f"dtype {dtype.name} is not taken",
         op=op.name,
         argument=op.argument(position),
-        expected=f"one of {names}",
+        expected="one of " + ", ".join(sorted(t.name for t in allowed)),
         hint=f"{op.argument(position)}.astype(...)",
     )
 

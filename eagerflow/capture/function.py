@@ -32,6 +32,7 @@ from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
+    bind,
     located,
     number,
     paths,
@@ -335,7 +336,7 @@ class Function:
             self._read_signature()
         if kwargs or not self._fixed or len(args) != len(self._names):
             try:
-                bound = self._signature.bind(*args, **kwargs)
+                bound = bind(self._signature, args, kwargs, self._literal)
             except raised_here(TypeError) as error:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             omitted = frozenset(self._number_defaults.difference(bound.arguments))

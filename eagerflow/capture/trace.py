@@ -413,7 +413,8 @@ class Trace(Secluded):
 
     def _result(self, leaf: Any) -> Any:
         if isinstance(leaf, Number):
-            leaf = leaf.tensor if leaf.own is None else leaf.value
+            given = leaf
+            leaf = given.tensor if given.own is None else with_recorder(self, lambda: given.value)
         if isinstance(leaf, Variable):
             leaf = with_recorder(self, lambda: leaf.value)
         if type(leaf) is Tensor:
@@ -508,6 +509,20 @@ def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
         else:
             names.append(parameter.name)
     return names
+
+
+def bind(
+    signature: inspect.Signature, args: Any, kwargs: dict[str, Any], is_op: bool
+) -> inspect.BoundArguments:
+    """The arguments of a call with their names; ops take attributes by position as well."""
+    kinds = [p.kind for p in signature.parameters.values()]
+    count = len(kinds) - kinds.count(inspect.Parameter.KEYWORD_ONLY)
+    if is_op and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        names = list(signature.parameters)[count : len(args)]
+        given = dict(zip(names, args[count:], strict=False))
+        if not kwargs.keys() & given:
+            args, kwargs = args[:count] + args[count + len(given) :], kwargs | given
+    return signature.bind(*args, **kwargs)
 
 
 def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:
