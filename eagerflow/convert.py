@@ -54,12 +54,12 @@ def as_tensor(
     if isinstance(obj, Operators):
         return _from_tensor(obj, wanted, device, copy)
     place = as_device(device)
-    if isinstance(obj, list | tuple):
-        found = _leaf_types(obj)
-        if any(issubclass(cls, Operators) for cls in found):
-            # Numbers meet the tensors in the dtype that these have, or take the one wanted.
-            parts = obj if wanted is None else [as_tensor(x, wanted, device) for x in obj]
-            return _from_tensor(ops["stack"].call(parts), wanted, device, None)
+    if isinstance(obj, list | tuple) and any(issubclass(c, Operators) for c in _leaf_types(obj)):
+        # Numbers meet the tensors in the dtype that these have, or take the one wanted.
+        if wanted is None and (kind := number_type(obj)) is not None:
+            wanted = default_dtype(kind)
+        parts = obj if wanted is None else [as_tensor(x, wanted, device) for x in obj]
+        return _from_tensor(ops["stack"].call(parts), wanted, device, None)
     if (home := _home(obj)) is not None:
         array = home.backend.copy(obj) if copy else home.backend.asarray(obj, None, home.index)
         return _from_tensor(new_tensor(array, home.kind(array.dtype)), wanted, device, copy)
@@ -160,9 +160,8 @@ def join_numbers(dtype: DType | None, numbers: Sequence[Any]) -> DType | None:
     if not numbers:
         return dtype
     if dtype is None:
-        # One whose value is not known yet has an ``own`` dtype, or None.
-        firm = [x for x in numbers if type(x) not in SCALARS and getattr(x, "own", x) is not None]
-        dtype = reduce(promote, map(own_dtype, firm)) if firm else None
+        own = [own_dtype(x) for x in numbers if x.__class__ not in SCALARS]
+        dtype = reduce(promote, own) if own else None
     kinds = {number_type(x) for x in numbers}
     for kind in filter(kinds.__contains__, _RANK):
         dtype = default_dtype(kind) if dtype is None else join_scalar(dtype, kind)

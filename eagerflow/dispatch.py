@@ -535,12 +535,11 @@ def _allowed(op: Op, position: int, dtype: DType) -> DType:
     usual = default_dtype(float)
     if dtype in BOOL | INTEGERS and usual in allowed and allowed.isdisjoint(INTEGERS):
         return usual
-    names = ", ".join(sorted(t.name for t in allowed))
     raise DTypeError(
         f"dtype {dtype.name} is not taken",
         op=op.name,
         argument=op.argument(position),
-        expected=f"one of {names}",
+        expected="one of " + ", ".join(sorted(t.name for t in allowed)),
         hint=f"{op.argument(position)}.astype(...)",
     )
 

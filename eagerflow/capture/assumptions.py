@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.dtypes import DType
+from eagerflow.errors import EagerflowError
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 
@@ -16,7 +17,17 @@ INT64 = np.iinfo(np.int64)
 EXACT = 2**53  # up to which float64 has all integers
 
 
+_OF_OTHERS = (
+    LookupError,
+    ImportError,
+    OSError,
+    StopIteration,
+)  # errors that say nothing of numbers
 _EXACT = ("divide", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
+
+
+class NumbersNeededError(Exception):
+    """A trace has failed that is right for no numbers: the very numbers of a call may not fail."""
 
 
 class Assumptions:
@@ -56,6 +67,15 @@ class Assumptions:
         if python is int and own is None:
             self.limit(self.count - 1, INT64.min, INT64.max)
         return self.count - 1
+
+    def may_cause(self, error: Exception) -> bool:
+        """Whether the numbers of a call may lead elsewhere than to this error of a trace."""
+        return self.is_never_true or (self.count > 0 and not isinstance(error, EagerflowError))
+
+    def caught(self, error: BaseException | None) -> None:
+        """The code goes on after an error, as of C code that does not take what is no number."""
+        if self.count and not isinstance(error, _OF_OTHERS):
+            self.is_never_true = True
 
     def limit(self, at: int, low: Any, high: Any) -> None:
         """Let the number at a place be in a range, besides those it has to be in already."""

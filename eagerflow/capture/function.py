@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eagerflow import tree
+from eagerflow.capture.assumptions import NumbersNeededError
 from eagerflow.capture.graph_calls import call_recorded, only_tapes
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.ledger import Ledger
@@ -31,6 +32,7 @@ from eagerflow.capture.methods import PLACE, Bindings
 from eagerflow.capture.trace import (
     FreeSizes,
     Trace,
+    bind,
     located,
     number,
     paths,
@@ -78,10 +80,6 @@ class BoundArguments(NamedTuple):
     omitted: frozenset[str] = frozenset()
     """Arguments left out whose defaults are numbers or have some: these are taken for what they
     are as well."""
-
-
-class NumbersNeededError(Exception):
-    """A trace has failed that is right for no numbers: the very numbers of a call may not fail."""
 
 
 class NoValuesError(Exception):
@@ -338,7 +336,7 @@ class Function:
             self._read_signature()
         if kwargs or not self._fixed or len(args) != len(self._names):
             try:
-                bound = self._signature.bind(*args, **kwargs)
+                bound = bind(self._signature, args, kwargs, self._literal)
             except raised_here(TypeError) as error:
                 raise TypeError(f"{self._name()}{self._signature}: {error}") from None
             omitted = frozenset(self._number_defaults.difference(bound.arguments))
@@ -568,7 +566,7 @@ class Function:
         own = tree.unflatten(structure, made)
         as_given = tree.flatten(own)
         monitor = Monitor(self.python)
-        monitor.updates = recorder.updates
+        monitor.updates, monitor.on_caught = recorder.updates, recorder.caught
         recorder.updates.caller = Function._run.__code__
         if not again:  # code that makes state that lasts runs again, and is watched then
             recorder.on_created = monitor.abandon
@@ -578,8 +576,9 @@ class Function:
                     result = self.python(*own[0], **own[1])
                     for variable in recorder.taped.values():  # tapes watch those that are trained
                         monitor.rely(f"{variable.name}.trainable", variable, "trainable")
-            except raised_here(Exception):
-                if recorder.assumptions.is_never_true and not given.literal:
+                recorder.refuse_caught()
+            except raised_here(Exception) as error:
+                if recorder.assumptions.may_cause(error) and not given.literal:
                     raise NumbersNeededError from None  # they may lead elsewhere
                 raise
             self._refuse_changed_arguments(own, as_given, monitor)

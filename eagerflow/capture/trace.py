@@ -20,6 +20,7 @@ import numpy as np
 
 from eagerflow import tree
 from eagerflow.capture import number_arithmetic as _methods_of_numbers  # noqa: F401
+from eagerflow.capture import number_questions as _questions_of_numbers  # noqa: F401
 from eagerflow.capture.assumptions import Assumptions
 from eagerflow.capture.guards.events import current
 from eagerflow.capture.guards.lookup import FOREIGN, USER, origins
@@ -145,6 +146,7 @@ class Trace(Secluded):
         self.assumptions = Assumptions()
         self.updates = Updates()
         self.updated: dict[int, str] = {}  # arguments that were changed in place, and where
+        self.refused: CaptureError | None = None  # that the code which is traced has caught
         self.unique = FreeNames().take
         self._constants: dict[int, Value] = {}
         self._reads: dict[int, tuple[Value, Tensor]] = {}  # what stands for Variables now
@@ -348,12 +350,26 @@ class Trace(Secluded):
         else:
             problem = f"{what_for} needs a number that is not known"
             hint = _remedy(how)
-        return CaptureError(
+        error = CaptureError(
             f"{problem} while {self.name!r} is traced",
             received=what,
             hint=hint,
             at=at,
         )
+        if _asks_itself(_frame(2)):
+            self.refused = error
+        return error
+
+    def caught(self, error: BaseException | None) -> None:
+        """The code that is traced has caught an error and goes on, as eager calls would not."""
+        self.assumptions.caught(error)
+        if isinstance(error, CaptureError):
+            self.refused = error
+
+    def refuse_caught(self) -> None:
+        """Raise the CaptureError that the code has caught, if there is one."""
+        if self.refused is not None:
+            raise self.refused
 
     def refuse_key(self, value: Value) -> None:
         """Raise CaptureError for an argument that the user's code puts into a set or dict."""
@@ -377,6 +393,7 @@ class Trace(Secluded):
 
         Behind it come the values of ``taps``, as outputs that are no part of the nest.
         """
+        self.refuse_caught()
         leaves, structure = tree.flatten(result)
         found = [self._result(leaf) for leaf in leaves]
         values = [x for x in found if type(x) is Value]
@@ -396,7 +413,8 @@ class Trace(Secluded):
 
     def _result(self, leaf: Any) -> Any:
         if isinstance(leaf, Number):
-            leaf = leaf.tensor if leaf.own is None else leaf.value
+            given = leaf
+            leaf = given.tensor if given.own is None else with_recorder(self, lambda: given.value)
         if isinstance(leaf, Variable):
             leaf = with_recorder(self, lambda: leaf.value)
         if type(leaf) is Tensor:
@@ -425,6 +443,17 @@ class Trace(Secluded):
         held = [t for t in (r() for r in self._tensors) if t is not None]
         self._tensors.clear()
         return held
+
+
+def _asks_itself(frame: Any) -> bool:
+    """Whether a value is asked for by code outside of the package, and not by an op on its way."""
+    while frame is not None and frame.f_code.co_filename in _OF_VALUES:
+        frame = frame.f_back
+    return frame is not None and not internal[frame.f_code.co_filename]
+
+
+_VALUES = (Number, Tensor, Trace, Value, Variable)
+_OF_VALUES = {sys.modules[cls.__module__].__file__ for cls in _VALUES}
 
 
 def _remedy(how: str) -> str:
@@ -481,6 +510,20 @@ def argument_names(f: Callable[..., Any], args: tuple[Any, ...]) -> list[str]:
         else:
             names.append(parameter.name)
     return names
+
+
+def bind(
+    signature: inspect.Signature, args: Any, kwargs: dict[str, Any], is_op: bool
+) -> inspect.BoundArguments:
+    """The arguments of a call with their names; ops take attributes by position as well."""
+    kinds = [p.kind for p in signature.parameters.values()]
+    count = len(kinds) - kinds.count(inspect.Parameter.KEYWORD_ONLY)
+    if is_op and inspect.Parameter.VAR_POSITIONAL not in kinds:
+        names = list(signature.parameters)[count : len(args)]
+        given = dict(zip(names, args[count:], strict=False))
+        if not kwargs.keys() & given:
+            args, kwargs = args[:count] + args[count + len(given) :], kwargs | given
+    return signature.bind(*args, **kwargs)
 
 
 def trace(f: Callable[..., Any], *args: Any, name: str | None = None) -> Graph:

@@ -264,6 +264,9 @@ OPS_WITH_ATTRIBUTES = {
     "top_k": (ef.top_k, (2,), {}),
     "multiply": (ef.multiply, (2.5,), {}),
     "partial": (functools.partial(ef.sum, axis=1), (), {}),
+    "sum by position": (ef.sum, (1, True), {}),
+    "max by position": (ef.max, (np.int64(0),), {}),
+    "var by position": (ef.var, (1,), {"correction": 1}),
 }
 
 
@@ -277,6 +280,63 @@ def test_ops_are_captured_as_they_are(name):
         strict=True,
     ):
         np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=1e-6)
+
+
+def test_too_many_attributes_are_refused():
+    for args in ((1, False, None, 7), (1,)):
+        with pytest.raises(TypeError, match="sum"):
+            ef.function(ef.sum)(ef.ones((2, 3)), *args, **({"axis": 1} if len(args) == 1 else {}))
+
+
+WITH_NUMBERS_ALONE = {
+    "where": lambda x, a, b: ef.where(x > 0, a, b),
+    "ldexp": lambda x, a, b: ef.ldexp(a, x),
+    "list": lambda x, a, b: ef.tensor([a, b]),
+    "nested list": lambda x, a, b: ef.tensor([[a], [b]]),
+    "stack": lambda x, a, b: ef.stack([a, b]),
+    "linspace": lambda x, a, b: ef.linspace(0, a, 3),
+    "full": lambda x, a, b: ef.full(2, a),
+    "maximum": lambda x, a, b: ef.maximum(a, b),
+    "result": lambda x, a, b: ef.asarray(a) if isinstance(a, np.generic) else x,
+}
+PAIRS = [(np.float16(2.5), 0.5), (np.uint8(3), 1), (np.float64(1e300), 1), (2**40, 1.5)]
+PAIRS += [(np.int8(-1), np.float16(2)), (np.float32(2), np.float64(1e300)), (2**62, 3), (1, 2)]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=repr)
+@pytest.mark.parametrize("name", WITH_NUMBERS_ALONE)
+def test_numbers_that_meet_no_tensor_have_the_dtype_of_eager(name, pair):
+    f = WITH_NUMBERS_ALONE[name]
+    x = ef.tensor([0, 1, 3])
+    ways = [
+        ef.function(f),
+        ef.function(lambda x, b: f(x, pair[0], b)),
+        ef.function(f, static=(1, 2)),
+    ]
+    wanted = outcome(f, x, *pair)
+    for way, args in zip(ways, ((x, *pair), (x, pair[1]), (x, *pair)), strict=True):
+        found = outcome(way, *args)
+        assert found[0] == wanted[0]
+        np.testing.assert_allclose(found[1], wanted[1], rtol=1e-6)
+
+
+def test_numbers_that_meet_no_tensor_are_numpys():
+    x = np.array([0, 1, 3])
+    for a, b in PAIRS[:1] + PAIRS[1:2]:
+        wanted = np.where(x > 0, a, b)
+        found = ef.where(ef.tensor(x > 0), a, b)
+        assert found.dtype == wanted.dtype
+        np.testing.assert_array_equal(found.numpy(), wanted)
+    for number in (2**62, np.float64(1e300), np.float16(2.5)):
+        wide = np.float64 if type(number) is not int else np.float32
+        wanted = np.ldexp(np.asarray(number, getattr(number, "dtype", wide)), x)
+        np.testing.assert_allclose(ef.ldexp(number, ef.tensor(x)).numpy(), wanted, rtol=1e-6)
+
+
+def test_numbers_of_numpys_are_results():
+    for number in (np.float16(2.5), np.uint8(3), np.int8(-1), np.float32(2), np.float64(2)):
+        y = ef.function(lambda x, k: (x, k))(ef.ones(1), number)[1]
+        assert y.dtype == number.dtype and y.item() == number.item()
 
 
 def test_each_value_of_an_attribute_has_its_graph():

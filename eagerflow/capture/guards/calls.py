@@ -410,10 +410,12 @@ def _iterate_and_call(call: Call) -> list[Found]:
 
 
 def _pass_identity(call: Call) -> None:
-    """A function among the arguments may ask which objects the others are."""
-    passed = (found.value for part in call.arguments for found in call.evaluator.evaluate(part))
+    """A function among the arguments may ask which objects the others are, or of what class."""
+    passed = [found.value for part in call.arguments for found in call.evaluator.evaluate(part)]
     if any(f is known for f in passed for known in _IDENTITIES):
         call.each(call.evaluator.which_parts, True)
+    if any(f is type for f in passed):
+        call.each(call.evaluator.numbers, True)
 
 
 def _has_watched_functions(cls: type) -> bool:

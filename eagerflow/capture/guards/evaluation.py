@@ -58,6 +58,7 @@ from eagerflow.capture.guards.snapshot import (
     item_of,
     name_of_item,
 )
+from eagerflow.capture.number_questions import answers
 from eagerflow.handlers import raised_here
 from eagerflow.number import Number
 from eagerflow.tensor import Tensor
@@ -360,7 +361,7 @@ class Evaluator:
         value, external, label = owner
         kind = category(value)
         full = f"{label}.{name}"
-        if not hasattr(Number, name):
+        if type(value) is Number and not answers(value, name):
             self.number(owner)
         if kind == "plain":
             self.guards.numeric_settings(value)
@@ -639,11 +640,15 @@ class Evaluator:
         for pair in itertools.product(*map(self.evaluate, parts)):
             mine = [f for f in pair if id(f.value) in own]
             a, b = pair
+            if a.value.__class__ is b.value.__class__:  # a number may be an integer of Python's
+                self.number(a)
+                self.number(b)
             if mine and a.value is not b.value and _may_be_one(mine[0].value, pair):
                 self.guards.refuse("alias", f"whether {a.name} is {b.name}", f"{a.name}, {b.name}")
 
     def which(self, found: Found) -> None:
         """It is asked which object a value is."""
+        self.number(found)
         if id(found.value) in self.monitor.remade:
             self.guards.refuse("alias", f"which object {found.name} is", found.name)
 
@@ -659,6 +664,13 @@ class Evaluator:
         """Something is asked that what stands for a number argument does not know of it."""
         if type(found.value) is Number and found.value.assumptions is not None:
             found.value.assumptions.is_never_true = True
+
+    def numbers(self, found: Found, depth: int = 3) -> None:
+        """The same of all numbers in a container."""
+        self.number(found)
+        if depth and category(found.value) == "container":
+            for _, part in _some_parts(found.value):
+                self.numbers(found._replace(value=part), depth - 1)
 
     def copy(self, found: Found) -> None:
         """A value is copied, if it is an array."""

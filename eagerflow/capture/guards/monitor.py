@@ -118,6 +118,7 @@ class Monitor(ScopeGuard):
         self.remade: dict[int, Any] = {}  # Tensors, lists and dicts that stand for those passed
         self._collections += [self.arguments, self._attributes, self.remade]
         self.updates = Updates()  # those of the trace
+        self.on_caught: Callable[[BaseException | None], None] | None = None
         self.function = function
         self.name = getattr(function, "__qualname__", None) or getattr(
             function, "__name__", type(function).__name__
@@ -481,6 +482,8 @@ class Monitor(ScopeGuard):
         line = run.program.lines.get(offset) or run.program.line(offset)
         if run.deferred or run.assignments:
             self._finish_line(frame, run, not line.caught)
+        if line.caught and self.on_caught is not None:
+            self.on_caught(sys.exception())
         if run.returned:
             run.returned.clear()
         if not line.actions:

@@ -323,7 +323,9 @@ def _met(op: str, dtype: Any, **ends: Any) -> Any:
         return as_dtype(dtype)
     firm = [own_dtype(x) for x in ends.values() if number_type(x) is None]
     numbers = [x for x in ends.values() if number_type(x) is not None]
-    return join_numbers(reduce(promote, firm) if firm else None, numbers)
+    if not firm:  # as of plain numbers, whose own dtypes do not count here
+        return default_dtype(number_type(numbers) or float)
+    return join_numbers(reduce(promote, firm), numbers)
 
 
 def _wide(value: Any, made: Any, op: str, name: str) -> Tensor:

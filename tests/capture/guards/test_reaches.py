@@ -30,19 +30,7 @@ REACHES = {}
 for _part in _REACHES.split("-- ")[1:]:
     _head, _, _body = _part.partition("\n")
     REACHES[_head.split(" @ ")[0]] = _head.split(" @ ")[1], _body
-BY_CLASS = {"type", "string %"}
-"""Things read by the class or the text of a number."""
-ARGUMENTS = {
-    name
-    for name in REACHES
-    if re.fullmatch(r"argument( dict| kw)?|(kw )?default.*|partial kw", name)
-}
-"""Reaches through arguments, whose numbers are inputs: the function gets tensors for them."""
-PAIRS = [
-    (thing, reach)
-    for thing, reach in itertools.product(THINGS, REACHES)
-    if not (thing in BY_CLASS and reach in ARGUMENTS)
-]
+PAIRS = list(itertools.product(THINGS, REACHES))
 _CODE = compile(PRELUDE + _NAMES, "names.py", "exec")
 
 
