@@ -109,7 +109,7 @@ class Filled(threading.local):
             if start == 0:  # later slices of a loop read what the first one has packed
                 for memory in layout.scratch_memory:
                     whole = memory.reshape(-1).view(np.uint8)
-                    whole[0::2], whole[1::2] = self.bits & 0xFF, self.bits >> 8
+                    whole[: len(whole) & -2].view("<u2").fill(self.bits)
             return method(layout, arrays, *([start] if limit else []), *limit)
 
         return run
