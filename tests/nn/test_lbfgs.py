@@ -144,3 +144,30 @@ def test_a_loss_that_raises_leaves_the_variables_where_the_last_step_led():
         ef.nn.optimizers.LBFGS().minimize(loss, [w])
     now = float((1 - w[0]) ** 2 + 100 * (w[1] - w[0] ** 2) ** 2)
     assert now in calls[:-1] and now < calls[0]
+
+
+@pytest.mark.parametrize("search", sorted(SEARCHES))
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+@pytest.mark.parametrize("size", [3, 1000])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_finds_the_minimum(search, scale, size, dtype):
+    there = np.random.default_rng(0).standard_normal(size).astype("f4")
+    target = ef.tensor(there).astype(dtype)
+    w = ef.Variable(ef.zeros(size, dtype=dtype))
+
+    def loss():
+        rest = (w - target).astype("float32") * scale
+        return ef.sum(rest * rest)
+
+    ef.nn.optimizers.LBFGS(line_search=search).minimize(loss)
+    assert w.dtype == target.dtype
+    assert float(ef.max(ef.abs(w - target)).astype("float32")) < 0.03
+
+
+@pytest.mark.parametrize("search", sorted(SEARCHES))
+def test_gradients_that_half_precision_does_not_hold_are_refused(search):
+    w = ef.Variable(ef.ones(3, dtype="float16"))
+    minimize = ef.nn.optimizers.LBFGS(line_search=search).minimize
+    with pytest.raises(ef.errors.ArgumentError, match="gradient has an element of inf"):
+        minimize(lambda: ef.sum((w.astype("float32") * 300.0) ** 2))
+    assert w.numpy().tolist() == [1, 1, 1]

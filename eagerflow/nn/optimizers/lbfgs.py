@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any
 
 from eagerflow import ops
+from eagerflow.dtypes import as_dtype, promote
 from eagerflow.errors import ArgumentError
 from eagerflow.nn.arguments import Count, choice, number
 from eagerflow.nn.configured import Configured, arguments, snake_case
@@ -70,7 +71,7 @@ class LBFGS(Configured):
         reads. ``loss`` gives one number, and may be a captured function; ``minimize`` itself
         decides on values and cannot be captured. Where something raises, the variables are
         where the last step has led. Raises ArgumentError where the loss is not finite at first, or
-        there are no variables.
+        a gradient at a step, or there are no variables.
         """
         if variables is None:
             with GradientTape() as tape:
@@ -91,7 +92,16 @@ class LBFGS(Configured):
         if not math.isfinite(point.value):
             raise ArgumentError(f"it is {point.value}", op=self.name, argument="loss")
         for _ in range(self.max_iterations):
-            if float(ops.max(ops.abs(point.gradient))) <= self.gradient_tolerance:
+            steepest = float(ops.max(ops.abs(point.gradient)))
+            if not math.isfinite(steepest):
+                raise ArgumentError(
+                    f"its gradient has an element of {steepest}",
+                    op=self.name,
+                    argument="loss",
+                    expected="gradients that the dtype of the variables holds",
+                    hint="a smaller loss, or variables of float32",
+                )
+            if steepest <= self.gradient_tolerance:
                 break
             line = _Line(problem, x, point, memory.direction(point.gradient))
             if not line.start.slope < 0:  # rounding has made nonsense of the curvature
@@ -125,7 +135,7 @@ class _Problem:
         begin, new = 0, {}
         for variable in self.variables:
             end = begin + variable.size
-            new[variable] = x[begin:end].reshape(variable.shape)
+            new[variable] = x[begin:end].reshape(variable.shape).astype(variable.dtype)
             begin = end
         assign_together(new)
 
@@ -182,7 +192,9 @@ class _Memory:
 
 
 def _joined(tensors: Sequence[Tensor]) -> Vector:
-    return ops.concat([t.reshape((-1,)) for t in tensors])
+    """One vector, in float32 or wider: half precision does not hold squares of gradients."""
+    found = ops.concat([t.reshape((-1,)) for t in tensors])
+    return found.astype(promote(found.dtype, as_dtype("float32")))
 
 
 def _norm(x: Vector) -> Vector:
