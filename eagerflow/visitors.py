@@ -52,7 +52,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
 
     def acquire(self) -> None:
         """Call handlers by way of a ``_Visit`` from now on."""
-        if threading.current_thread() is not threading.main_thread():
+        if threading.get_ident() != threading.main_thread().ident:
             return  # other threads handle no signals
         for number, handler in zip(SIGNALS, map(handler_of, SIGNALS), strict=True):
             if _is_plain(handler):
