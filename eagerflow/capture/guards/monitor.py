@@ -9,7 +9,8 @@ NumPy and eagerflow's ops. What gets a guard, and what does not:
 - What the trace itself assigned before it read it has none: changes by others cannot matter.
 - What the trace read and changed then (a counter) has one with ``changed_by_trace``: it will not
   hold at the next call, which the reason for tracing again can say.
-- What was assigned and never read has none. Values of Variables are inputs of the graph.
+- What was assigned and never read has none, but for names of plain values (globals, variables of
+  closures), which a call that finds others there assigns again. Values of Variables are inputs.
 """
 
 from __future__ import annotations
@@ -382,10 +383,21 @@ class Monitor(ScopeGuard):
                     self._attributes[id(part)] = held
 
     def _hold_assigned(self) -> None:
-        """Guards that objects among the arguments keep what the trace has given them."""
+        """Guards that objects among the arguments, and variables, keep what the trace gave them.
+
+        A later call would give it to them again.
+        """
         for (access, *key), holder in self._assigned.items():
             if access == "attribute" and id(holder) in self.arguments:
                 self._hold(holder, key[1])
+            elif access == "cell" or (access == "item" and "__builtins__" in holder):
+                value = READERS[access](holder, key[1])
+                parts = value if type(value) is tuple else (value,)
+                if all(x is ABSENT or category(x) == "plain" for x in parts):
+                    kind, name = (
+                        ("closure", "a variable") if access == "cell" else ("global", key[1])
+                    )
+                    self._add_held(Guard(kind, name, access, holder, key[1], value))
         for key, before in self._attributes.items():
             holder = self.arguments[key]
             now = attributes_of(holder)
@@ -398,8 +410,10 @@ class Monitor(ScopeGuard):
 
     def _hold(self, holder: Any, name: str) -> None:
         value, label = getattr(holder, name, ABSENT), f"{type(holder).__name__}.{name}"
-        guard = Guard("attribute", label, "attribute", holder, name, value)
-        if self.guards.setdefault(("attribute", id(holder), name), guard) is guard:
+        self._add_held(Guard("attribute", label, "attribute", holder, name, value))
+
+    def _add_held(self, guard: Guard) -> None:
+        if self.guards.setdefault((guard.access, id(guard.holder), guard.key), guard) is guard:
             self._loose.append(guard)
 
     def _enter_own(self, frame: Any, program: Program, thread: Thread) -> Run | None:
