@@ -163,8 +163,9 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
             return (watched or _watched)(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
-                fn, kind = table[kind] if a.size < LARGE else (op.many[kind], table[kind][1])
+                a, b, (fn, own) = x1._array, x2._array, table[kind]
+                fn, k1, k2 = fn if a.size < LARGE else op.many[kind], x1._key, x2._key
+                kind = own
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except raised_here(AttributeError, KeyError):
