@@ -9,6 +9,7 @@ counts; the exit status is 1 if a process ended or a test failed that EXPECTED d
     python -m tests.guard_pages                                # all folders, all ways
     python -m tests.guard_pages tests/plan --ways behind-nan   # one folder, one way
     python -m tests.guard_pages --marks ""                     # with the large counts (soak)
+    EAGERFLOW_LLVM_FEATURES="-avx512*" python -m tests.guard_pages  # code for other processors
 """
 
 import argparse
@@ -24,11 +25,11 @@ from tests.guard_pages import memory
 
 ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = [f"tests/{name}" for name in ("codegen", "contract", "fusion", "plan", "primitives")]
+FOLDERS += ["tests/capture/test_op_samples.py"]
 FOLDERS += [f"tests/guard_pages/{name}.py" for name in ("unwritten", "whole_programs")]
 WAYS = [f"{mode}-{contents}" for mode in memory.MODES for contents in ("nan", "denormal")]
 COUNTED = ("passed", "skipped", "expected", "failed", "died", "guarded", "unguarded")
 TOLD_LINES = 30
-_PRODUCTS = "tests/primitives/test_matrix_product.py"
 EXPECTED = [
     (
         "tests/primitives/test_matrix_product.py::"

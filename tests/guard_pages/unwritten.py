@@ -5,13 +5,29 @@ takes one in, and the inputs here have none. Garbage in dropped lanes changes no
 makes kernels many times slower where it happens to be denormal.
 """
 
+import contextlib
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow.errors import EagerflowError
 from eagerflow.runtime import threads
+from tests.contract.cases import (
+    FLOAT32,
+    about,
+    as_tensors,
+    dtypes_of,
+    inexact,
+    run,
+    samples,
+    shipped,
+    spread,
+)
+from tests.contract.composed import ALL
+from tests.contract.derivatives import function_of
 from tests.guard_pages import memory
 
 FLOATS = ("float16", "bfloat16", "float32", "float64")
@@ -22,6 +38,10 @@ CONVOLUTIONS = (
     ((2, 17, 7), (5, 7, 9)),
     ((1, 5, 6, 7, 3), (2, 3, 2, 3, 17)),
 )
+
+TINY = ("betainc", "beta_density", "betainc_slope", "gammainc", "gamma_density")
+OPS = [op for op in (*shipped(), *ALL) if dtypes_of(op, (FLOAT32,)) and op.name not in TINY]
+"""All that take float32, but those that compute denormal numbers themselves."""
 
 
 @pytest.fixture(autouse=True)
@@ -41,21 +61,33 @@ def numbers(*shapes, dtype="float32"):
 
 def check(function, *inputs):
     """Eager and captured, values and gradients."""
+    check_values(function, *inputs)
+    check_gradients(function, *inputs)
+
+
+def check_values(function, *inputs):
+    """Eager and captured."""
+    for call in (function, ef.function(function)):
+        call(*inputs)  # code is made, and constants are computed
+        memory.took_denormals()
+        call(*inputs)
+        assert not memory.took_denormals()
+
+
+def check_gradients(function, *inputs):
+    """By all inputs, eager and captured."""
 
     def gradients(*inputs):
+        inputs = [*map(ef.asarray, inputs)]
         with ef.GradientTape() as tape:
             for x in inputs:
                 tape.watch(x)
             results = function(*inputs)
             results = results if isinstance(results, tuple) else (results,)
             total = sum(ef.sum(result * 0.5) for result in results)
-        return tape.gradient(total, inputs)
+        return tape.gradient(total, inputs, unconnected="zero")
 
-    for call in (function, ef.function(function), gradients, ef.function(gradients)):
-        call(*inputs)  # code is made, and constants are computed
-        memory.took_denormals()
-        call(*inputs)
-        assert not memory.took_denormals()
+    check_values(gradients, *inputs)
 
 
 def test_denormal_numbers_are_noted():
@@ -150,3 +182,29 @@ def test_attention_of_incomplete_blocks(sizes, masked):
         return ef.dot_product_attention(q, k, v, mask=mask, is_causal=masked == "causal")
 
     check(attend, *numbers(*shapes))
+
+
+@pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
+def test_ops(op):
+    """Some samples of each op and function, but none that holds or gives denormal numbers.
+
+    What cannot be captured, or has no gradient, is for other tests.
+    """
+
+    def call(*inputs):
+        return op.call(*inputs, **sample.attributes)
+
+    for sample in spread(samples(op, FLOAT32), 3):
+        if any(map(has_denormals, (*sample.args, *run(op, sample)))):
+            continue
+        with about(op, sample), contextlib.suppress(EagerflowError):
+            check_values(call, *as_tensors(sample))
+            function, inputs = function_of(op, sample)
+            check_gradients(function, *inputs)
+
+
+def has_denormals(x):
+    if not inexact(x):
+        return False
+    parts = np.abs([x.real, x.imag] if x.dtype.kind == "c" else x)
+    return bool(((parts > 0) & (parts < ml_dtypes.finfo(parts.dtype).smallest_normal)).any())
