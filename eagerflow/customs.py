@@ -46,7 +46,12 @@ class Rule:
             )
         if self.takes_none:  # a rule of our own, which may give slices
             return parts
-        return tuple(map(self._fitting, range(len(parts)), parts, self._args))
+        return tuple(
+            [
+                self._fitting(i, part, x)
+                for i, (part, x) in enumerate(zip(parts, self._args, strict=True))
+            ]
+        )
 
     def _fitting(self, position: int, part: Any, x: Any) -> Tensor | None:
         if part is None or type(x) is not Tensor:
@@ -78,7 +83,9 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     rule = Rule(name, args, structure, backward)
     results = tuple([same(as_tensor(leaf)) for leaf in leaves])
     results = recorder.customized(name, args, results, rule)
-    return tree.unflatten(structure, map(keeping_mask, leaves, results))
+    return tree.unflatten(
+        structure, [keeping_mask(x, y) for x, y in zip(leaves, results, strict=True)]
+    )
 
 
 def same(tensor: Tensor) -> Tensor:

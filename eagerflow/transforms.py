@@ -382,7 +382,9 @@ class _Recomputation(Secluded):
         if not self._keep(op):
             return below(self.outer, op, args, attributes)
         known = next(self._kept)
-        return tuple(map(same_value, known)) if isinstance(known, tuple) else same_value(known)
+        return (
+            tuple([same_value(x) for x in known]) if isinstance(known, tuple) else same_value(known)
+        )
 
     def read(self, variable: Any) -> Any:
         return self._values[id(variable), self._assigned[id(variable)]]

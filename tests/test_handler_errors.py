@@ -33,6 +33,7 @@ KINDS = [
     OwnLookupError,
     MemoryError,
     ZeroDivisionError,
+    StopIteration,
     ShapeError,
 ]
 
@@ -62,22 +63,33 @@ class Raising:
 
 def lost(call, at, kind):
     """What became of the error of a handler at this bytecode, None where it came out."""
-    error, place = kind("of the handler"), []
+    error, place, came = kind("of the handler"), [], []
 
     def act(where):
         place.append(where)
         signal.raise_signal(signal.SIGUSR1)
 
-    with Raising(error) as raising:
+    def caught():  # here, since what counts bytecodes is a generator
         try:
-            at_bytecode(call, at, act, for_signals=True)
+            call()
         except BaseException as found:
-            if found is error and not getattr(error, "__notes__", None):
-                return None
-            return f"{found!r} in place of {error!r} at {place}"
+            came.append(found)
+
+    with Raising(error) as raising:
+        at_bytecode(caught, at, act, for_signals=True)
+    if came:
+        found = came[0]
+        if error in (found, made_by_generator(found)) and not getattr(found, "__notes__", None):
+            return None
+        return f"{found!r} in place of {error!r} at {place}"
     if not place or error in raising.dropped:
         return None
     return f"{error!r} is lost at {place}"
+
+
+def made_by_generator(found):
+    """The StopIteration in a generator of which Python has made a RuntimeError."""
+    return found.__cause__ if type(found) is RuntimeError else None
 
 
 def check(call, step, same, kinds=KINDS):

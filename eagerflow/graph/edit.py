@@ -55,7 +55,8 @@ def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any
         known.get(v, v.name) if type(leaf) is Value else str(leaf)
         for leaf, v in zip(leaves, values, strict=True)
     ]
-    return list(map(FreeNames().take, labels))
+    free = FreeNames().take
+    return [free(label) for label in labels]
 
 
 @graph_method

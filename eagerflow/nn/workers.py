@@ -32,7 +32,7 @@ Work = Callable[[Any], Any]
 START = "fork" if sys.platform == "linux" else "spawn"
 
 
-class Ahead(Iterator[Any]):
+class Ahead(Iterable[Any]):
     """The results of ``work(job)`` for each job, in their order, prepared by workers.
 
     At most ``ahead`` of them wait or are under way. What ``work`` or the iterator of jobs raises
@@ -57,8 +57,9 @@ class Ahead(Iterator[Any]):
             line.threads.append(thread)
             thread.start()
 
-    def __next__(self) -> Any:
-        return self._line.take()
+    def __iter__(self) -> Iterator[Any]:
+        while (found := self._line.take()) is not None:
+            yield found[0]
 
 
 class _Line:
@@ -81,7 +82,8 @@ class _Line:
 
     def serve(self, work: Work) -> None:
         """Work until there is nothing more to do; what a thread does."""
-        for number, job in iter(self.draw, None):
+        while (drawn := self.draw()) is not None:
+            number, job = drawn
             found: tuple[Any, BaseException | None]
             try:
                 found = work(job), None
@@ -90,7 +92,7 @@ class _Line:
             with self.changed:
                 self.results[number] = found
                 self.changed.notify_all()
-            del job, found
+            del drawn, job, found
 
     def draw(self) -> tuple[int, Any] | None:
         """The next job and its number, as soon as there is room; None at the end."""
@@ -113,8 +115,8 @@ class _Line:
                 self.drawn += 1
                 return self.drawn - 1, job
 
-    def take(self) -> Any:
-        """The next result; StopIteration behind the last one."""
+    def take(self) -> tuple[Any] | None:
+        """The next result; None behind the last one."""
         if self.process != os.getpid():
             raise EagerflowError(
                 "batches are prepared for another process",
@@ -126,13 +128,13 @@ class _Line:
                 lambda: self.taken in self.results or (self.ended and self.taken >= self.drawn)
             )
             if self.taken not in self.results:
-                raise StopIteration
+                return None
             found, error = self.results.pop(self.taken)
             self.taken += 1
             self.changed.notify_all()
         if error is not None:
             raise error
-        return found
+        return (found,)
 
     def close(self) -> None:
         """End the threads and processes, and forget what was prepared."""

@@ -95,7 +95,7 @@ def _by_kernel(node: Node, device: Device) -> Any:
     kinds = [device.kind(x.dtype) for x in node.values()]
 
     def call(*arrays: Any) -> tuple[Any, ...]:
-        tensors = map(new_tensor, arrays, kinds)
+        tensors = [new_tensor(x, kind) for x, kind in zip(arrays, kinds, strict=True)]
         made = with_recorder(None, node.op.kernel, None, *tensors, **node.attributes)
         found = [y._array for y in made]
         return tuple(

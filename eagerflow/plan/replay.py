@@ -109,7 +109,7 @@ class Replay:
             self._share(plan, inputs, arrays)
         kinds = self._kinds.get(plan.device) or self._kinds_on(plan.device)
         if not self._assigned:
-            made = list(map(new_tensor, plan.run(arrays), kinds))
+            made = [new_tensor(x, k) for x, k in zip(plan.run(arrays), kinds, strict=True)]
         else:
             made = []
             finish = partial(self._finish, kinds, tensors, made)
@@ -166,7 +166,7 @@ class Replay:
         commit: Commit | None,
     ) -> None:
         """Append a run's outputs to ``made``, and give the Variables their new values."""
-        made += map(new_tensor, found, kinds)
+        made += [new_tensor(x, kind) for x, kind in zip(found, kinds, strict=True)]
         count = len(made) - len(self._assigned)
         new = made[count:]
         del made[count:]
