@@ -148,6 +148,20 @@ def test_eager_code_at_every_bytecode(call, kind):
     check(call, 3, lambda: near(call(), wanted), [kind])
 
 
+def configured():
+    """Losses and layers, whose arguments ``inspect`` finds; it takes AttributeError for an answer.
+
+    An argument that is not found would not be given on, and the numbers be others.
+    """
+    loss = ef.nn.losses.SparseCategoricalCrossentropy(from_logits=True)
+    return [np.asarray(loss([1, 0, 1], X)), ef.nn.SimpleRNN(2, use_bias=False).cell.use_bias]
+
+
+def test_arguments_of_constructors():
+    wanted = configured()
+    check(configured, 5, lambda: near(configured(), wanted), [AttributeError])
+
+
 def stepping():
     """A training step, and a check that its Variables have values that some steps lead to."""
     w = ef.Variable(np.linspace(-1.0, 1.0, 20, dtype="f4").reshape(4, 5))
@@ -203,6 +217,20 @@ def test_sessions_and_saved_graphs(tmp_path):
 
     call()
     check(call, 997, lambda: near(call(), wanted))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batches(workers):
+    loader = ef.nn.Loader(np.arange(12.0), 4, workers=workers)
+    assert len(list(loader)) == 3
+    check(lambda: list(loader), 7, lambda: near(list(loader), np.arange(12.0).reshape(3, 4)))
+
+
+def test_layers_of_a_model():
+    model = ef.nn.Sequential([ef.nn.Dense(2), ef.nn.Dense(2), ef.nn.Dense(2)])
+    for kind in (StopIteration, IndexError):
+        for at in range(1, 1 + count_bytecodes(lambda: list(model), for_signals=True)):
+            assert lost(lambda: list(model), at, kind) is None
 
 
 @pytest.mark.soak

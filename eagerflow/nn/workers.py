@@ -19,6 +19,7 @@ from weakref import finalize
 
 from eagerflow.errors import EagerflowError
 from eagerflow.handlers import raised_here
+from eagerflow.locks import Locked
 from eagerflow.nn.transport import Transport
 
 if TYPE_CHECKING:
@@ -71,7 +72,10 @@ class _Line:
         self.servants: list[_Servant] = []
         self.process = os.getpid()
         self.drawing = threading.Lock()
-        self.changed = threading.Condition()  # guards all that follows
+        # Guards all that follows. Condition's own __enter__ and __exit__ may be interrupted by
+        # signal handlers, whose errors would leave the lock held for ever.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self.drawn = self.taken = 0
         self.ended = False
         self.results: dict[int, tuple[Any, BaseException | None]] = {}
@@ -89,7 +93,7 @@ class _Line:
                 found = work(job), None
             except BaseException as error:
                 found = None, error
-            with self.changed:
+            with Locked(self.lock):
                 self.results[number] = found
                 self.changed.notify_all()
             del drawn, job, found
@@ -97,21 +101,21 @@ class _Line:
     def draw(self) -> tuple[int, Any] | None:
         """The next job and its number, as soon as there is room; None at the end."""
         with self.drawing:
-            with self.changed:
+            with Locked(self.lock):
                 self.changed.wait_for(lambda: self.ended or self.drawn < self.taken + self.ahead)
                 if self.ended:
                     return None
             try:
                 job = next(self.jobs)
             except BaseException as error:
-                with self.changed:
+                with Locked(self.lock):
                     self.ended = True
                     if not isinstance(error, StopIteration):
                         self.results[self.drawn] = None, error
                         self.drawn += 1
                     self.changed.notify_all()
                 return None
-            with self.changed:
+            with Locked(self.lock):
                 self.drawn += 1
                 return self.drawn - 1, job
 
@@ -123,7 +127,7 @@ class _Line:
                 op="Loader",
                 hint="a new iterator in each process that was forked: iter(loader)",
             )
-        with self.changed:
+        with Locked(self.lock):
             self.changed.wait_for(
                 lambda: self.taken in self.results or (self.ended and self.taken >= self.drawn)
             )
@@ -140,7 +144,7 @@ class _Line:
         """End the threads and processes, and forget what was prepared."""
         if self.process != os.getpid():
             return  # they are the parent's, and here are only their shadows
-        with self.changed:
+        with Locked(self.lock):
             self.ended = True
             self.changed.notify_all()
         for servant in self.servants:

@@ -287,7 +287,7 @@ class GatedRecurrent(Recurrent):
         seed: int | None = None,
         **options: Unpack[RecurrentOptions],
     ) -> None:
-        of_cell = inspect.signature(self.cell_class).parameters
+        of_cell = inspect.signature(self.cell_class.__init__).parameters
         name = snake_case(self.cell_class.__name__)
         own = {"name": name, "activity_regularizer": None, "rank": self.cell_rank}
         given = self._config.held | own

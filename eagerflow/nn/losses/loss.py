@@ -124,9 +124,9 @@ class FunctionLoss(Loss):
         )
 
 
-def options_in(cls: type, function: Callable[..., Any]) -> tuple[str, ...]:
+def options_in(cls: Any, function: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of a function of targets and predictions that a class's constructor has too."""
-    own = inspect.signature(cls).parameters
+    own = inspect.signature(cls.__init__).parameters
     return tuple(name for name in inspect.signature(function).parameters if name in own)
 
 
