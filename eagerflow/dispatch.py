@@ -137,14 +137,16 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
     def call(x1: Any, x2: Any, /) -> Any:
         if not process.recorders:
             try:
-                if x2.__class__ is Tensor:
-                    kind = x2._kind
-                    if x1.__class__ is Tensor:
-                        fn, kind = table[kind if x1._kind is kind else None]
-                        out = _quick(fn, x1._array, x2._array)
-                    else:
-                        fn, kind, numbers = table[kind, x1.__class__]
-                        out = _quick(fn, numbers[x1], x2._array)
+                if x1.__class__ is x2.__class__ is Tensor:
+                    fn, kind = table[x2._kind if x1._kind is x2._kind else None]
+                    out = _quick(fn, x1._array, x2._array)
+                elif x1.__class__ is Variable:
+                    return call(x1.value, x2)
+                elif x2.__class__ is Variable:
+                    return call(x1, x2.value)
+                elif x2.__class__ is Tensor:
+                    fn, kind, numbers = table[x2._kind, x1.__class__]
+                    out = _quick(fn, numbers[x1], x2._array)
                 else:
                     fn, kind, numbers = table[x1._kind, x2.__class__]
                     out = _quick(fn, x1._array, numbers[x2])
@@ -161,9 +163,8 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
             return (watched or _watched)(recorder, op, (x1, x2), {}) if joins else NotImplemented
         try:
             if x2.__class__ is x1.__class__ is Tensor and (kind := x1._kind) is x2._kind:
-                a, b, own = x1._array, x2._array, table[kind]
-                fn, k1, k2 = own[0] if a.size < LARGE else op.many[kind], x1._key, x2._key
-                kind = own[1]
+                a, b, k1, k2 = x1._array, x2._array, x1._key, x2._key
+                fn, kind = table[kind] if a.size < LARGE else (op.many[kind], table[kind][1])
             else:
                 x1, x2, a, b, k1, k2, fn, kind = _meet(op, x1, x2)
         except raised_here(AttributeError, KeyError):
@@ -175,13 +176,11 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
             out = explain_failure(error, op, (x1, x2), {}, fn)
         y = _blank()
         y._array = out if out.__class__ is kind.array_type else kind.wrap(out)
-        y._kind = kind
+        y._kind, y._key = kind, None
         if append is None or (k1 is None and k2 is None):
-            y._key = None
             return y
         y._key = key = next_key()
-        frame = _frame(1)
-        code = frame.f_code
+        code = (frame := _frame(1)).f_code
         if code is not _latest[0]:
             frame = user_frame(frame)
             code = frame.f_code
@@ -396,10 +395,8 @@ def user_frame(frame: Any) -> Any:
 
 def _meet(op: Op, x1: Any, x2: Any) -> tuple[Any, ...]:
     """Operands of which one is a Python scalar or a Variable; an error for all others."""
-    if type(x1) is Variable:
-        x1 = x1.value
-    if type(x2) is Variable:
-        x2 = x2.value
+    x1 = x1.value if type(x1) is Variable else x1
+    x2 = x2.value if type(x2) is Variable else x2
     if type(x1) is Tensor and type(x2) is Tensor:
         fn, kind = op.table[x1._kind if x1._kind is x2._kind else None]
         return x1, x2, x1._array, x2._array, x1._key, x2._key, _by_size(op, fn, x1), kind

@@ -102,7 +102,10 @@ class Variable(Operators):
         """A Tensor of its own, whose key means "this Variable's value" to every tape."""
         if type(tensor._kind) is SymbolicKind:
             tensor._array.refuse("assign")
-        made = new_tensor(unshared(tensor._array) if lent else tensor._array, tensor._kind)
+        array = tensor._array
+        if array.base is not None or id(array) in lent:
+            array = unshared(array)
+        made = new_tensor(array, tensor._kind)
         if self.trainable:
             made._key = next_key()
         return made
@@ -301,9 +304,9 @@ def replace_values(
     return refused
 
 
-def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor]) -> None:
-    """Give Variables new values, which become theirs, all in one moment."""
-    while replace_values(variables, tensors):
+def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor], **more: Any) -> None:
+    """Give Variables new values, which become theirs, all in one moment, by ``replace_values``."""
+    while replace_values(variables, tensors, **more):
         writing.wait()
 
 

@@ -171,7 +171,8 @@ class Replay:
         new = made[count:]
         del made[count:]
         if commit is None:
-            put_together(self._assigned, new)
+            # Small values have no owners: a mark of one, if there is any, is of an older value.
+            put_together(self._assigned, new, owners=None if self._reads else ())
         else:
             commit.replace(self._assigned, old, new, self._reads)
 

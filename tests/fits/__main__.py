@@ -1,12 +1,14 @@
-"""``python -m tests.fits --count 1000 --seed 1``: random models, trained eagerly and captured."""
+"""Command line of random models: ``python -m tests.fits --count 1000 --seed 1``."""
 
 import sys
 
-from tests.campaigns import Subject, run_from_command_line
-from tests.fits.generate import generate, listing, short, smaller
-from tests.fits.running import check, choose
+from tests.campaigns import ProgramTester, run_from_command_line
+from tests.fits.checking import check, choose_modes
+from tests.fits.fit import listing, short
+from tests.fits.generate import generate
+from tests.fits.shrinking import smaller
 
-FITS = Subject(generate, check, choose, smaller, short)
+FITS = ProgramTester(generate, check, choose_modes, smaller, short, listing)
 
 if __name__ == "__main__":
-    sys.exit(run_from_command_line(FITS, listing, __doc__))
+    sys.exit(run_from_command_line(FITS, __doc__))

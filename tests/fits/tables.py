@@ -1,11 +1,12 @@
-"""What random models are made of: layers, heads with losses, optimizers, as text.
+"""Tables of random models: layers, last layers with losses, optimizers and data, as text.
 
-A row is the constructor of a layer, and behind ``@`` how it is called where that is not with ``x``
-alone: ``x`` is the tensor that goes in, ``y`` another one. ``<n>`` and the like are filled in by
-``FILLERS``; ``<-...>`` stands for options that most layers do not get.
+A row is the constructor of a layer and, after ``@``, its arguments if they are not ``x``: ``x`` is
+the input, ``y`` another tensor. ``PLACEHOLDERS`` has the random values of ``<n>`` and the like.
 """
 
 import itertools
+
+from tests.programs.tables import listed
 
 RATES = (0.001, 0.003, 0.01, 0.03, 0.1)
 SIZES = (1, 2, 3, 3, 4, 4, 5, 5, 7, 8, 16, 17)
@@ -14,6 +15,7 @@ ACTIVATIONS = """
     hard_sigmoid hard_silu hard_tanh softmax log_softmax exponential log_sigmoid tanh_shrink
     squareplus sparsemax hard_shrink soft_shrink sparse_sigmoid sparse_plus glu linear
 """.split()
+SMOOTH = ("relu", "softsign", "sigmoid", "elu")
 INITIALIZERS = """
     he_normal he_uniform lecun_normal lecun_uniform glorot_normal random_normal random_uniform
     truncated_normal orthogonal ones zeros
@@ -37,16 +39,16 @@ def pick(*values):
     return lambda r: repr(r.choice(values))
 
 
-def text_of(*values):
+def pick_text(*values):
     return lambda r: r.choice(values)
 
 
-def rarely(chance, make):
-    return lambda r: make(r) if r.random() < chance else ""
+def with_probability(p, make):
+    return lambda r: make(r) if r.random() < p else ""
 
 
 def weight_options(name):
-    """Options of a weight: an initializer, a regularizer, a constraint, or none."""
+    """Options of a weight: any of an initializer, a regularizer and a constraint."""
 
     def make(r):
         found = ""
@@ -72,25 +74,25 @@ def layer_options(r):
     return found
 
 
-FILLERS = {
+PLACEHOLDERS = {
     "n": pick(*SIZES),
     "units": pick(1, 2, 3, 4, 5, 7, 8),
     "few": pick(1, 2, 3),
     "k": pick(1, 2, 2, 3, 3, (2, 1), (1, 3)),
     "k1": pick(1, 2, 2, 3, 3),
     "two": pick(2, 2, 3),
-    "strides": text_of("", "", "", ", strides=2"),
+    "strides": pick_text("", "", "", ", strides=2"),
     "b": pick(True, False),
     "rate": pick(0.1, 0.3, 0.5),
     "small": pick(0.05, 0.2, 0.5),
-    "seed": text_of("", "", ", seed=7", ", seed=11"),
+    "seed": pick_text("", "", ", seed=7", ", seed=11"),
     "pad": pick("valid", "same"),
     "act": lambda r: r.choice(["", "", f", activation={r.choice(ACTIVATIONS)!r}"]),
-    "smooth": lambda r: rarely(0.3, text_of(*(f", activation={a!r}" for a in SMOOTH)))(r),
-    "bias?": rarely(0.15, text_of(", use_bias=False")),
-    "sequences": text_of("", ", return_sequences=True"),
+    "smooth": with_probability(0.3, pick_text(*(f", activation={a!r}" for a in SMOOTH))),
+    "bias?": with_probability(0.15, pick_text(", use_bias=False")),
+    "sequences": pick_text("", ", return_sequences=True"),
     "recurrent": lambda r: "".join(
-        rarely(0.15, text_of(x))(r)
+        with_probability(0.15, pick_text(x))(r)
         for x in (
             ", go_backwards=True",
             ", unroll=True",
@@ -114,11 +116,10 @@ FILLERS = {
     "depthwise": weight_options("depthwise"),
     "embeddings": weight_options("embeddings"),
     "layer": layer_options,
-    "format": rarely(0.1, text_of(", data_format='channels_first'")),
-    "causal": text_of("", "", ", use_causal_mask=True"),
+    "format": with_probability(0.1, pick_text(", data_format='channels_first'")),
+    "causal": pick_text("", "", ", use_causal_mask=True"),
     "up": pick("nearest", "bilinear", "bicubic"),
 }
-SMOOTH = ("relu", "softsign", "sigmoid", "elu")
 
 ANY = """
 Dense(<n><act><bias?><kernel><bias><layer>)
@@ -277,21 +278,21 @@ Concatenate() @ [x, y]
 Concatenate(axis=1) @ [x, y]
 Dot(axes=-1) @ [x, y]
 """
-FILLERS |= {
+PLACEHOLDERS |= {
     "activation": pick(*ACTIVATIONS),
     "pad1": pick("valid", "same", "causal"),
     "merge": pick("sum", "mul", "ave", "concat", None),
-    "mha": text_of("", "", ", dropout=0.2", ", use_bias=False", ", sliding_window=2"),
-    "recurrent-free": rarely(0.3, text_of(", go_backwards=True", ", unroll=True")),
+    "mha": pick_text("", "", ", dropout=0.2", ", use_bias=False", ", sliding_window=2"),
+    "recurrent-free": with_probability(0.3, pick_text(", go_backwards=True", ", unroll=True")),
 }
-OPS = """
+OPS = listed("""
 ef.tanh(x) | x * 0.5 | x + y | x - y | x * y | ef.relu(x) | ef.sigmoid(x) * x | ef.softmax(x) | x / 2
 ef.abs(x) | ef.square(x) * 0.1 | ef.where(x > 0, x, x * 0.1) | ef.clip(x, -0.8, 0.8) | -x | 1.0 - x
 ef.maximum(x, y) | ef.concat([x, y], axis=-1) | ef.concat([x, x * 2.0], axis=1) | ef.stop_gradient(x) + y
 x[:, ::-1] | x[:, :1] | x[..., :2] | ef.cumulative_sum(x, axis=1) * 0.3 | ef.flip(x, axis=-1)
 x - x.mean(axis=-1, keepdims=True) | x - x.mean(axis=0, keepdims=True) | ef.layer_norm(x)
 ef.log(ef.abs(x) + 1.5) | ef.sin(x) | ef.expand_dims(x, axis=1) | ef.gelu(x) | x ** 2 | ef.sqrt(ef.abs(x) + 0.1)
-"""
+""")
 REDUCTIONS = (
     "x.mean(axis=1)",
     "x.max(axis=1)",
@@ -314,13 +315,9 @@ LAYERS = {
     4: rows(ANY, IMAGES, IMAGES),
     5: rows(VOLUMES),
 }
-MERGED, IDENTIFIERS = rows(MERGES), rows(IDS)
-COMPUTED = [part.strip() for line in OPS.strip().splitlines() for part in line.split(" | ")]
+MERGE_LAYERS, ID_LAYERS = rows(MERGES), rows(IDS)
 
-# Heads: what the model ends with, the losses that fit, the targets, metrics. ``LEAD`` stands for the
-# axes before the last: of examples, or of examples and steps.
-
-HEADS = {
+HEADS = {  # last layer, targets, losses, metrics; LEAD is the shape without the last axis, C
     "floats": (
         "Dense(<units>)",
         "rng.normal(size=(LEAD, C)).astype('float32')",
@@ -398,8 +395,7 @@ STEP_HEADS = {
     ),
 }
 
-OPTIMIZERS = (
-    """
+OPTIMIZERS = listed("""
 SGD(<lr>) | SGD(<lr>, momentum=0.9) | SGD(<lr>, momentum=0.8, nesterov=True) | Adam(<lr>) | Adam(<lr>)
 Adam(<lr>, amsgrad=True) | Adam(<lr>, beta_1=0.8, beta_2=0.95, epsilon=1e-4) | AdamW(<lr>)
 AdamW(<lr>, weight_decay=0.1) | Adamax(<lr>) | Nadam(<lr>) | RMSprop(<lr>)
@@ -407,10 +403,7 @@ RMSprop(<lr>, momentum=0.5, centered=True) | Adagrad(<lr>) | Adadelta(1.0) | Ada
 Adafactor(<lr>, relative_step=False) | Ftrl(<lr>, l1_regularization_strength=0.01)
 Ftrl(<lr>, beta=0.1, l2_shrinkage_regularization_strength=0.1) | Lamb(<lr>) | Lion(<lr>) | Muon(<lr>)
 ScheduleFreeAdamW(<lr>) | ScheduleFreeAdamW(<lr>, warmup_steps=4)
-""".replace("\n", " | ")
-    .strip(" |")
-    .split(" | ")
-)
+""")
 OPTIMIZER_OPTIONS = (
     "clipnorm=0.5",
     "clipvalue=0.1",
@@ -433,9 +426,9 @@ SCHEDULES = (
     "nn.schedules.InverseTimeDecay(<lr>, 4, 0.5)",
     "nn.schedules.LinearWarmup(<lr>, 5)",
 )
-FILLERS["lr"] = pick(*RATES)
+PLACEHOLDERS["lr"] = pick(*RATES)
 
-INPUTS = {  # shapes without examples, and how the data are made; N stands for the examples
+INPUTS = {  # shapes of examples, and the expression of the data
     "vector": (
         [(n,) for n in (1, 2, 3, 4, 6, 7, 16, 17)],
         "rng.normal(size=SHAPE).astype('float32')",

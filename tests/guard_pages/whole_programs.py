@@ -1,8 +1,8 @@
-"""Random programs and random training with guard pages, a seed a test, all in one process.
+"""Random programs and models with guard pages: a test for each seed, all in one process.
 
-The journal of a run names the seed that ended it; ``python -m tests.programs --seed N --list``
-prints the program. ``EAGERFLOW_GUARDED_SEED`` is the first seed, today's number by default;
-``EAGERFLOW_GUARDED_COUNTS`` tells how many programs and how many models there are, as in "20,6".
+``python -m tests.programs --seed N --list`` prints the program of a seed. The first seed is
+``EAGERFLOW_GUARDED_SEED`` or today's number; ``EAGERFLOW_GUARDED_COUNTS`` has the numbers of
+programs and of models, such as "20,6".
 """
 
 import ctypes
@@ -26,7 +26,7 @@ MEMORY_OF_OTHERS = ("bytearray_array", "in_ctypes", "in_shared_memory", "mapped"
 
 @pytest.fixture(autouse=True)
 def memory_of_others(request, monkeypatch):
-    """Arrays that NumPy's allocator does not make meet guard pages as well."""
+    """Give guard pages to arrays that NumPy's allocator does not allocate."""
 
     def guarded(array):
         before = request.config.option.guard == "before"

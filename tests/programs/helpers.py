@@ -1,15 +1,15 @@
-"""What the text of programs calls: memory of others, threads, signals. It stands in listings."""
+"""Functions that the text of programs calls: foreign memory, threads, signals, files."""
 
 import atexit
 import copy
 import ctypes
 import gc
+import mmap
 import pickle
 import shutil
 import signal
 import tempfile
 import threading
-from multiprocessing import shared_memory
 
 import ml_dtypes
 import numpy as np
@@ -19,23 +19,26 @@ import eagerflow as ef
 try:
     import torch
 except ImportError:
-    torch = None  # programs then have nothing of PyTorch's
+    torch = None  # programs then have no statements with PyTorch
 
-OF_PROGRAMS = (copy, gc, ml_dtypes, torch)  # modules that only the text of programs uses
-MEMORY = []
+ONLY_IN_PROGRAMS = (copy, gc, ml_dtypes, torch)  # modules that only the text of programs uses
 FOLDERS = []
 
 
-def forget(memory):
-    try:
-        memory.close()
-        memory.unlink()
-    except (BufferError, FileNotFoundError):
-        pass
+def numbers(rng, shape, dtype, scale=1.0):
+    """Random numbers with few digits, which all floating dtypes can represent."""
+    return (rng.uniform(-1, 1, shape) * scale).astype("float16").astype(dtype)
+
+
+def filled(layer, rng, dtype):
+    """Assign random values to the weights of a layer."""
+    for weight in layer.weights:
+        low = 0.5 if "variance" in weight.name else -0.5
+        weight.assign(rng.uniform(low, 1, weight.shape).astype("float16").astype(weight.dtype))
 
 
 def mapped(array):
-    """A copy of an array in a file, which is mapped into memory for reading and writing."""
+    """A copy of an array in a file that is mapped into memory."""
     with tempfile.NamedTemporaryFile(suffix=".memory") as file:
         found = np.memmap(file, array.dtype, "w+", shape=array.shape or (1,))
         found[...] = array
@@ -43,11 +46,9 @@ def mapped(array):
 
 
 def in_shared_memory(array):
-    """A copy of an array in memory that processes share."""
-    memory = shared_memory.SharedMemory(create=True, size=max(1, array.nbytes))
-    MEMORY.append(memory)
-    atexit.register(forget, memory)
-    found = np.ndarray(array.shape, array.dtype, memory.buf)
+    """A copy of an array in memory that forked processes share."""
+    memory = memoryview(mmap.mmap(-1, max(1, array.nbytes)))
+    found = np.ndarray(array.shape, array.dtype, memory)
     found[...] = array
     return found
 
@@ -92,41 +93,45 @@ def in_thread(f, *args):
 
 
 def checkpointed(model, wait=True):
-    """A checkpoint with the state of a model as it is now."""
+    """A checkpoint with the current state of a model."""
     found = ef.nn.Checkpoint(new_folder())
     found.save(model, step=1, wait=wait)
     return found
 
 
 def weights_file(model):
-    """The path of a file with the weights of a model."""
+    """The path of a new file with the weights of a model."""
     path = f"{new_folder()}/weights.safetensors"
     model.save_weights(path)
     return path
 
 
 def new_folder():
-    folder = tempfile.mkdtemp(prefix="eagerflow-programs-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    FOLDERS.append(folder)
-    return folder
+    FOLDERS.append(tempfile.mkdtemp(prefix="eagerflow-programs-"))
+    return FOLDERS[-1]
+
+
+@atexit.register
+def remove_folders():
+    while FOLDERS:
+        shutil.rmtree(FOLDERS.pop(), ignore_errors=True)
 
 
 def bits(value):
-    """The bytes of a value, copied."""
+    """A copy of the bytes of a value."""
     value = getattr(value, "_array", value)
     return np.array(value).tobytes()
 
 
 def unchanged(held):
-    """Raise if one of the values changed that were read meanwhile: (value, its bytes then)."""
+    """Raise if a value has changed; ``held`` has pairs of a value and its earlier bytes."""
     for value, before in held:
         if bits(value) != before:
             raise AssertionError("a value that was read during the step has changed")
 
 
 def beside_a_reader(read, f, *args):
-    """The result of ``f(*args)`` while another thread calls ``read`` and keeps what it gets."""
+    """The result of ``f(*args)`` while another thread reads values that must not change."""
     held, stop, failed = [], threading.Event(), []
 
     def run():
@@ -151,11 +156,11 @@ def beside_a_reader(read, f, *args):
 
 
 def with_signals(act, f, *args):
-    """The result of ``f(*args)`` while a timer's handler calls ``act`` and keeps what it gets."""
+    """The result of ``f(*args)`` while a signal handler gets values that must not change."""
     held, busy = [], []
 
     def handle(number, frame):
-        if len(held) < 50 and not busy:  # a slow handler is not interrupted by the next
+        if len(held) < 50 and not busy:  # the next signal may interrupt a slow handler
             busy.append(True)
             try:
                 value = act()
@@ -177,7 +182,7 @@ def with_signals(act, f, *args):
 
 
 def leaves(nest):
-    """The tensors of a nest, in order; a Variable stands for its value."""
+    """The tensors of a nest, in order, and the values of its Variables."""
     if isinstance(nest, ef.Variable):
         return [nest._current]
     if isinstance(nest, dict):

@@ -1,11 +1,11 @@
-"""Programs with a part left out."""
+"""Shrinking of programs: candidates that lack one part."""
 
 import ast
 import dataclasses
 
 
 def smaller(program):
-    """Programs with a part left out, the large parts first."""
+    """Programs that lack one part, the largest parts first."""
     lines = program.script
     size = len(lines) // 2
     while size:
@@ -16,31 +16,30 @@ def smaller(program):
         for changed in smaller_bodies(body):
             bodies = [*program.bodies[:n], changed, *program.bodies[n + 1 :]]
             yield dataclasses.replace(program, bodies=bodies)
-        yield dataclasses.replace(program, bodies=program.bodies[:n] + program.bodies[n + 1 :])
+        yield dataclasses.replace(program, bodies=without(program.bodies, n))
     for n in range(len(program.definitions)):
-        left = program.definitions[:n] + program.definitions[n + 1 :]
-        yield dataclasses.replace(program, definitions=left)
+        yield dataclasses.replace(program, definitions=without(program.definitions, n))
     if program.is_object:
         yield dataclasses.replace(program, is_object=False)
 
 
+def without(items, n):
+    return items[:n] + items[n + 1 :]
+
+
 def smaller_bodies(body):
-    """A function without one of its statements, or with one of its results alone."""
-    for n, statement in enumerate(body.lines):
-        inside = statement.split("\n")
-        left = (
-            []
-            if len(inside) == 1
-            else ["\n".join(inside[:k] + inside[k + 1 :]) for k in range(1, len(inside))]
-        )
-        yield dataclasses.replace(body, lines=body.lines[:n] + body.lines[n + 1 :])
-        for text in left:
-            yield dataclasses.replace(body, lines=[*body.lines[:n], text, *body.lines[n + 1 :]])
-    marked = body.result.replace("$", "OWN_")
-    nest = ast.parse(marked, mode="eval").body
+    """Functions that lack a statement, a line of a statement, or results."""
+    for n, statement in enumerate(body.statements):
+        yield dataclasses.replace(body, statements=without(body.statements, n))
+        lines = statement.split("\n")
+        for k in range(1, len(lines)):
+            changed = "\n".join(without(lines, k))
+            statements = [*body.statements[:n], changed, *body.statements[n + 1 :]]
+            yield dataclasses.replace(body, statements=statements)
+    nest = ast.parse(body.result.replace("$", "OWN_"), mode="eval").body
     items = nest.values if isinstance(nest, ast.Dict) else getattr(nest, "elts", [])
+    items = [ast.unparse(item).replace("OWN_", "$") for item in items]
     for item in items:
-        yield dataclasses.replace(body, result=ast.unparse(item).replace("OWN_", "$"))
-    for k in range(len(items) if len(items) > 2 else 0):
-        kept = [ast.unparse(x).replace("OWN_", "$") for n, x in enumerate(items) if n != k]
-        yield dataclasses.replace(body, result="(" + ", ".join(kept) + ",)")
+        yield dataclasses.replace(body, result=item)
+    for n in range(len(items) if len(items) > 2 else 0):
+        yield dataclasses.replace(body, result="(" + ", ".join(without(items, n)) + ",)")

@@ -1,21 +1,21 @@
-"""What random programs are made of: expressions, updates, results and behaviours as text.
+"""Tables of random programs: expressions, layers, updates, results and actions as text.
 
-``{a}``, ``{b}`` stand for floating-point values of one program, ``{i}`` for integers, ``{w}`` and
-``{u}`` for Variables, ``{x}`` for an axis, ``{d}`` for a small number of elements. ``$`` marks
-names that belong to the program, which may be an object (``self.``) or a module.
+``{a}`` and ``{b}`` are floating-point values, ``{w}`` and ``{u}`` Variables, ``{x}`` and ``{y}``
+axes, ``{d}`` is a small size, ``{n}`` a new number. ``$`` marks names of the program, which are
+attributes of an object or globals of a module.
 """
 
 from importlib.util import find_spec
 
 
 def available(texts):
-    """Those of these statements for which all packages are installed."""
+    """The statements for which all packages are installed."""
     missing = find_spec("torch") is None
     return [text for text in texts if not (missing and ("torch" in text or "TORCH" in text))]
 
 
 def listed(text):
-    """The expressions of a table: one each between bars and ends of lines."""
+    """The expressions of a table, which are separated by bars and ends of lines."""
     return [part.strip() for line in text.strip().splitlines() for part in line.split(" | ")]
 
 
@@ -101,6 +101,30 @@ $keys.normal({a}.shape, dtype="float32").astype(F) * 0.1 + {a}
 ef.random.uniform({a}.shape, dtype="float32").astype(F) * 0.1 + {a}
 """)
 
+SCALED = (
+    "@ef.custom_gradient\ndef scaled(v):\n"
+    "    return ef.sin(v) * 0.5, lambda g: g * ef.cos(v) * 0.5",
+    "@ef.custom_gradient\ndef scaled(v):\n    y = ef.exp(ef.tanh(v))\n"
+    "    return y, lambda g: g * y * (1 - ef.tanh(v) ** 2)",
+)
+INNER = ("ef.tanh(v) * 0.5", "v * $w0.value.reshape(-1)[0]", "ef.softplus(v) * $rate")
+"""Results of the captured function ``inner``."""
+
+STATEMENTS = (ELEMENTWISE, REDUCTIONS, PAIRS, MOVES, PRODUCTS, CONTROL)
+WEIGHTS = (
+    (6, 3, 2, 3, 2, 2),
+    (2, 5, 5, 2, 1, 1),
+    (4, 2, 1, 2, 1, 4),
+    (10, 2, 1, 1, 0, 0),
+    (2, 1, 1, 6, 1, 1),
+)
+"""Relative frequencies of the kinds of statements, in one program each."""
+
+RESULTS = listed("""
+x | x[1:] | x.mT | x.reshape(-1) | $w0.value | $w0.value[0] | $w0.value.reshape(-1) | $w0 * 1.0 | i
+$count.value | ef.view(x, 'uint8') | ef.view($w0, 'uint8') | ef.view(v0, 'uint8') | $w0.value.T
+""")
+
 INTEGERS = listed("""
 ef.sum(i, axis={j}) | ef.max(i, axis={j}) | ef.cumulative_sum(i, axis={j}) | i + i | i * 3 - 1
 ef.bitwise_count(i) | i // 3 | i % 5 | ef.flip(i, axis=0) | ef.concat([i, i], axis=0) | i < k | i >= k
@@ -118,7 +142,7 @@ ef.cumulative_prod(i % 3 + 1, axis=-1) | ef.where(i > k, k, i) | i != k | ef.med
 ef.quantile(i, 0.5) | ef.tensordot(i, i.T, axes=1) | ef.round(i) | k % 5 + i | ef.full((2,), k)
 ef.searchsorted(ef.sort(i.reshape(-1)), 3) | ef.view(i, "uint8") | ef.astype(i, "float64") * 0.5
 """)
-"""Of the argument ``i`` and the Python number ``k``; the results are returned as they are."""
+"""Expressions of the argument ``i`` and the Python number ``k``."""
 
 LOSSES = (
     "ef.mean(ef.square({a}))",
@@ -142,7 +166,7 @@ ef.cond({m} > -1e6, lambda: {w}.assign_add(0.05).value, lambda: {w} * 1.0)
 ef.fori_loop(0, 2, lambda j, c: ({w}.assign(ef.cos({w} + c)), c * 0.5)[1], ef.zeros((), dtype=F))
 """)
 
-TWO = (
+PAIRED_UPDATES = (
     "{w}.assign({u} * 0.5 + 0.1)",
     "{w}.assign({u})",
     "{w}.assign({u} * 2.0 % 1.0)\n{u}.assign({w} * 3.0 % 1.0)",
@@ -198,9 +222,8 @@ LAYERS = (
     "ef.nn.Sequential([ef.nn.Dense({d}, dtype=F), ef.nn.LayerNormalization(dtype=F), ef.nn.Dense(3, dtype=F)])",
 )
 
-# What users do between two steps. {n} makes names that are new. Statements that bind a name keep
-# what they bind: it is looked at after every later statement.
-HOLD = available(
+# Actions between two steps. Values that an action binds to a name must not change from then on.
+READS = available(
     listed("""
 h{n} = {w}.numpy() | h{n} = {w}.value | h{n} = {w}.current | h{n} = np.from_dlpack({w}.value)
 h{n} = torch.from_dlpack({w}.value * 1.0) | h{n} = memoryview({w}.numpy()) | h{n} = copy.copy({w}.value)
@@ -281,7 +304,7 @@ CALLS = (
     "h{n} = {w}.numpy()\n{r} = {f}({args})\nh{n} = {w}.numpy()\n{r} = {f}({args})",
 )
 
-SIZES = available(
+ARGUMENTS = available(
     (
         "x{n} = x0[: max(1, len(x0) // 2)]",
         "x{n} = np.asfortranarray(x0)",
@@ -301,7 +324,7 @@ SIZES = available(
     )
 )
 
-OTHER = (
+SETTINGS = (
     "ef.random.seed({n})",
     "$rate = {p}",
     "$table['scale'] = {p}",
@@ -312,7 +335,7 @@ OTHER = (
     "$w0.assign($spare)",
 )
 
-BAD = (
+INVALID = (
     "$step(x0, i0)",
     "$step('text', i0, 2)",
     "$step(x0, 'text', 2)",
@@ -327,7 +350,7 @@ BAD = (
     "{w}.assign_add(np.zeros((9, 9, 9)))",
     "ef.function(lambda v: v.at[10**9].set(1.0))({w}.value.reshape(-1))",
 )
-"""Mostly errors, which leave everything as it was."""
+"""Statements most of which raise, and then change nothing."""
 
 TAPES = (
     "with ef.GradientTape() as t{n}:\n    h{n} = ef.sum($inner({w}))\n"
@@ -339,9 +362,9 @@ TAPES = (
     "h{n} = ef.vmap($inner)(ef.stack([{w}, {w} * 0.5]))",
     "h{n} = ef.grad(lambda v: ef.sum(ef.grad(lambda s: ef.sum($inner(s)))(v)))({w}.value)",
 )
-"""Around a captured function."""
+"""Transforms of a captured function."""
 
-MORE = (
+OPTIMIZATION = (
     "{w}.trainable = not {w}.trainable",
     "ef.nn.optimizers.LBFGS(max_iterations=2).minimize(lambda: ef.mean(ef.square({w} - 0.25)))",
     "ef.nn.optimizers.LBFGS(max_iterations=2).minimize(\n"
@@ -356,4 +379,17 @@ FILES = (
     "k{n} = weights_file($layer0)\nr = $step(x1, i0, 2)\n$layer0.load_weights(k{n})",
     "$layer0.trainable = not $layer0.trainable",
 )
-"""Of a model that is part of the program."""
+"""Checkpoints and files of the model of a program."""
+
+ACTIONS = {
+    "read": READS,
+    "copy": COPIES,
+    "foreign": FOREIGN,
+    "share": SHARES,
+    "call": READS,  # and calls of the functions by CALLS
+    "argument": ARGUMENTS,
+    "setting": SETTINGS,
+    "twin": ("",),  # a call of a copy of the program's object
+    "invalid": INVALID,
+    "special": OPTIMIZATION,  # and TAPES and FILES
+}

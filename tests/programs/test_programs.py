@@ -1,7 +1,9 @@
-"""Random programs give the same numbers in all ways of running; planted faults are found."""
+"""Random programs give the same results in all modes, and planted faults are detected."""
 
 import datetime
 import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -10,79 +12,94 @@ import eagerflow as ef
 from eagerflow import tree
 from eagerflow.plan import in_place, replay
 from tests.campaigns import Campaign, Failure
-from tests.programs import ways
-from tests.programs.__main__ import PROGRAMS, text
+from tests.programs import modes
+from tests.programs.__main__ import PROGRAMS
+from tests.programs.checking import check
 from tests.programs.generate import generate
-from tests.programs.running import check
+from tests.structure.sources import ROOT
 
-COUNT = 60
 SEED = int(os.environ.get("EAGERFLOW_PROGRAMS_SEED", datetime.date.today().toordinal() * 1000))
 
 
-def failures(count, seed, jobs=1, seconds=1e9):
-    campaign = Campaign(PROGRAMS, count, seed, jobs, seconds)
-    return campaign.run(), campaign
-
-
 def test_programs_of_today():
-    found, campaign = failures(COUNT, SEED, 2, seconds=25)  # no new batch begins after that
+    campaign = Campaign(PROGRAMS, 60, SEED, jobs=2, seconds=25)  # to begin a batch
+    assert not campaign.run(), f"EAGERFLOW_PROGRAMS_SEED={SEED}: {campaign.failures}"
     assert campaign.programs >= 20
-    assert not found, f"EAGERFLOW_PROGRAMS_SEED={SEED}: {found}"
 
 
 @pytest.mark.soak
 def test_ten_thousand_programs():
-    found, campaign = failures(10_000, SEED, jobs=2)
+    campaign = Campaign(PROGRAMS, 10_000, SEED, jobs=2)
+    assert not campaign.run(), f"EAGERFLOW_PROGRAMS_SEED={SEED}: {campaign.failures}"
     assert campaign.programs == 10_000
-    assert not found, f"EAGERFLOW_PROGRAMS_SEED={SEED}: {found}"
 
 
 def test_a_seed_gives_one_program():
-    assert text(generate(3)) == text(generate(3))
+    assert generate(3).text() == generate(3).text()
 
 
-def planted(way, seeds, monkeypatch, wrong):
-    """Whether one of the programs fails whose captured functions give results through ``wrong``."""
-    decorators_of = ways.decorators_of
+SHARED_MEMORY = """
+import os
+import numpy as np
+from tests.programs import helpers
 
-    def changed(name, counts):
+x = helpers.in_shared_memory(np.zeros(3))
+if os.fork() == 0:
+    x[1] = 2.0
+    os._exit(0)
+os.wait()
+print(x, flush=True)
+os._exit(0)
+"""
+
+
+def test_shared_memory_is_released_by_processes_without_exit_handlers():
+    command = [sys.executable, "-c", SHARED_MEMORY]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[0. 2. 0.]\n"
+    assert done.stderr == ""
+
+
+def detects(mode, seeds, monkeypatch, fault):
+    """Whether a program fails if ``fault(result, arguments)`` changes results in a mode."""
+    decorators_of = modes.decorators_of
+
+    def with_fault(name, counts):
         capture, nested = decorators_of(name, counts)
-        if name != way:
-            return capture, nested
-        return (lambda f: Through(capture(f), wrong)), nested
+        return (lambda f: Faulty(capture(f), fault)) if name == mode else capture, nested
 
-    monkeypatch.setattr(ways, "decorators_of", changed)
+    monkeypatch.setattr(modes, "decorators_of", with_fault)
     for seed in seeds:
         try:
-            check(generate(seed), [way])
+            check(generate(seed), [mode])
         except Failure:
             return True
     return False
 
 
-class Through:
-    """A captured function with a fault planted into what it gives or does."""
+class Faulty:
+    """A captured function with a planted fault."""
 
-    def __init__(self, f, wrong):
-        self.f, self.wrong = f, wrong
+    def __init__(self, f, fault):
+        self.f, self.fault = f, fault
 
     def __get__(self, instance, owner=None):
-        return Through(self.f.__get__(instance, owner), self.wrong)
+        return Faulty(self.f.__get__(instance, owner), self.fault)
 
     def __call__(self, *args):
-        return self.wrong(self.f(*args), args)
+        return self.fault(self.f(*args), args)
 
     def __deepcopy__(self, memo):
         return self
 
 
 def in_each_tensor(change):
-    """A fault: ``change`` is applied to each tensor of the results."""
+    """The fault that ``change`` is applied to each tensor of a result."""
 
-    def wrong(result, args):
+    def fault(result, args):
         return tree.map_leaves(lambda x: change(x) if isinstance(x, ef.Tensor) else x, result)
 
-    return wrong
+    return fault
 
 
 def last_element_wrong(tensor):
@@ -103,7 +120,7 @@ BUFFERS = {}
 
 
 def in_a_shared_buffer(tensor):
-    """Results of one shape share memory, which the next call overwrites."""
+    """Share memory among results of one shape: the next call overwrites it."""
     value = np.array(tensor)
     buffer = BUFFERS.setdefault((value.shape, value.dtype), np.empty_like(value))
     buffer[...] = value
@@ -111,7 +128,7 @@ def in_a_shared_buffer(tensor):
 
 
 def argument_overwritten(result, args):
-    """An update in place of memory that the caller owns."""
+    """Overwrite memory that the caller owns."""
     for x in args:
         if type(x) is np.ndarray and x.size and x.flags.writeable:
             x.reshape(-1)[:1] = 3
@@ -125,11 +142,11 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_planted_faults_are_found(fault, monkeypatch):
-    assert planted("fast", range(5_000, 5_008), monkeypatch, FAULTS[fault])
+def test_planted_faults_are_detected(fault, monkeypatch):
+    assert detects("fast", range(5_000, 5_008), monkeypatch, FAULTS[fault])
 
 
-def test_a_commit_that_writes_over_values_that_were_read_is_found(monkeypatch):
-    monkeypatch.setattr(in_place, "taken", lambda *_: bool)  # bool() is False: none is taken
+def test_commits_that_overwrite_values_in_use_are_detected(monkeypatch):
+    monkeypatch.setattr(in_place, "taken", lambda *_: bool)  # bool() is False: none is in use
     monkeypatch.setattr(replay, "owned", lambda variables, values: [True] * len(values))
-    assert planted("fast", range(5_012, 5_040), monkeypatch, lambda result, args: result)
+    assert detects("fast", range(5_012, 5_040), monkeypatch, lambda result, args: result)
