@@ -91,7 +91,7 @@ class Batching(Recorder):
             for x, is_batched in zip(args, batched, strict=True)
         )
         out = with_recorder(self.outer, op.batch, whole, batched, self.size, **attributes)
-        return tuple(map(self.wrap, out)) if isinstance(out, tuple) else self.wrap(out)
+        return tuple([self.wrap(x) for x in out]) if isinstance(out, tuple) else self.wrap(out)
 
     def assign(self, variable: Any, value: Any) -> None:
         self._check(variable, value)
@@ -111,7 +111,7 @@ class Batching(Recorder):
             )
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
-        if any(map(self.holds, tensors.values())):
+        if any(self.holds(x) for x in tensors.values()):
             raise CaptureError(
                 "inside vmap the value differs between examples",
                 op=name,
@@ -137,7 +137,7 @@ class Batching(Recorder):
         whole_rule.takes_none = getattr(rule, "takes_none", False)  # type: ignore[attr-defined]
         values = tuple([x._array.tensor if self.holds(x) else x for x in args])
         wholes = tuple([same(with_recorder(self.outer, self.join, y)) for y in results])
-        return tuple(map(self.wrap, super().customized(name, values, wholes, whole_rule)))
+        return tuple([self.wrap(x) for x in super().customized(name, values, wholes, whole_rule)])
 
     def join(self, value: Any) -> Tensor:
         """All examples of ``value`` along a new first axis."""
@@ -180,7 +180,7 @@ def vmap(
         )
         with Batching(size) as level:
             values = [
-                tree.unflatten(structure, xs if axis is None else map(level.wrap, xs))
+                tree.unflatten(structure, xs if axis is None else [level.wrap(x) for x in xs])
                 for xs, (_, structure), axis in zip(moved, flat, axes, strict=True)
             ]
             result = f(*values)
@@ -209,6 +209,6 @@ def _common_size(tensors: list[Tensor]) -> DimLike:
             raise ShapeError(
                 "the arguments hold different numbers of examples",
                 op="vmap",
-                received=", ".join(map(summary, tensors)),
+                received=", ".join([summary(x) for x in tensors]),
             )
     return size

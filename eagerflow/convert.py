@@ -116,7 +116,7 @@ def number_type(obj: Any) -> type | None:
     """
     if not isinstance(obj, list | tuple):
         return obj.python if type(obj) is Number else _type_kind(type(obj))
-    kinds = set(map(_type_kind, _leaf_types(obj)))
+    kinds = {_type_kind(cls) for cls in _leaf_types(obj)}
     if None in kinds:  # arrays, or numbers that are not known while tracing
         kinds = {_type_kind(x.dtype.type) if type(x) is np.ndarray else number_type(x) for x in obj}
     return None if None in kinds else max(kinds, key=_RANK.index, default=float)

@@ -98,7 +98,9 @@ def custom_call(f: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     rule = Rule(name, args, structure, backward)
     results = tuple([same(as_tensor(leaf)) for leaf in leaves])
     results = recorder.customized(name, rule.args, results, rule)
-    return tree.unflatten(structure, map(keeping_mask, leaves, results))
+    return tree.unflatten(
+        structure, [keeping_mask(x, y) for x, y in zip(leaves, results, strict=True)]
+    )
 
 
 def same(tensor: Tensor) -> Tensor:

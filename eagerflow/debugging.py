@@ -21,7 +21,7 @@ class NanWatch(Recorder):
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         out = below(self.outer, op, args, attributes)
         for y in out if isinstance(out, tuple) else (out,):
-            if _has_nan(y) and not any(map(_has_nan, args)):
+            if _has_nan(y) and not any(_has_nan(x) for x in args):
                 code, instruction = provenance.caller()
                 file, line = provenance.line_of(code, instruction)
                 raise EagerflowError(

@@ -284,7 +284,7 @@ def remove_task(task: str) -> None:
 
 def knows_task(task: str) -> bool:
     """Whether there is a task of this name in a cluster that this process has entered."""
-    return any(map(_count, _tasks.get(task, {}).values()))
+    return any(_count(x) for x in _tasks.get(task, {}).values())
 
 
 def _devices_of(task: str) -> list[Device]:
@@ -299,7 +299,7 @@ def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceT
     if name not in types and not match["type"]:
         name = next(iter(types), name)
     if name not in types:
-        there = list(filter(knows_task, _tasks))
+        there = [task for task in _tasks if knows_task(task)]
         raise DeviceError(
             f"there is no device {place!r}: this process is {HERE}",
             expected=f"a device of {', '.join(there)}" if there else None,

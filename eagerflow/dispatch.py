@@ -379,7 +379,7 @@ def own_recorder(args: Iterable[Any]) -> Any:
 def _sizes_recorder(attributes: dict[str, Any]) -> Any:
     """Who answers a call with sizes that are known by name only, if there are some."""
     given = (v if type(v) is tuple else (v,) for v in attributes.values())
-    return process.of_sizes if any(map(symbolic, given)) else None
+    return process.of_sizes if any(symbolic(x) for x in given) else None
 
 
 _latest: list[Any] = [None]
@@ -522,7 +522,7 @@ def _common(op: Op, group: list[int], data: list[Any]) -> DType | None:
     firm = [data[i] for i in group if isinstance(data[i], Tensor | list | tuple)]
     single = [data[i] for i in group if not isinstance(data[i], Tensor | list | tuple)]
     try:
-        dtype = reduce(promote, map(own_dtype, firm)) if firm else None
+        dtype = reduce(promote, [own_dtype(x) for x in firm]) if firm else None
         return join_numbers(dtype, single)
     except raised_here(EagerflowError) as error:
         raise with_context(error, op, tuple(data)) from None
@@ -667,7 +667,7 @@ def record(
     kept: Any = None
     if isinstance(out, tuple):
         named: Any = tuple(r._key for r in out)
-        kept = out if "y" in op.saves else tuple(map(spec_of, out))
+        kept = out if "y" in op.saves else tuple([spec_of(x) for x in out])
     else:
         named, kept = out._key, out if "y" in op.saves else None
     if origin is None:
@@ -699,7 +699,7 @@ def check(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
 def check_once(op: Op, data: tuple[Any, ...], attributes: dict[str, Any]) -> None:
     """``check``, unless arguments of these shapes and kinds have passed with these attributes."""
     given = [(x._array.shape, x._kind) if type(x) is Tensor else x for x in data]
-    key = *given, *map(_typed, attributes.values())
+    key = *given, *[_typed(x) for x in attributes.values()]
     try:
         if key in op.passed:
             return

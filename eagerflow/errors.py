@@ -104,7 +104,7 @@ def printable(text: str, kept: str = "") -> str:
 
 def _lines(words: str) -> str:
     """Part of a message; further lines of it are indented, so that no name can look like one."""
-    return "\n    ".join(map(printable, words.split("\n    ")))
+    return "\n    ".join([printable(x) for x in words.split("\n    ")])
 
 
 _bounded = Repr()

@@ -3,6 +3,14 @@
 A handler runs on top of any function, so its error comes out of that one, and an ``except`` clause
 there would take it for its own: for a missing key, or for a name that does not fit. Clauses around
 calls say ``except raised_here(KeyError)``, and let errors of handlers pass as they are.
+
+StopIteration ends an iterator in C whose function raises it, and what is made of that is too short.
+Here ``map`` and its like call functions in C alone, in which no handler runs, and our own iterators
+are generators. Of a StopIteration in a generator Python makes a RuntimeError with it as the cause.
+
+Python itself drops errors in finalizers, and takes answers of Python code that it calls in C: an
+AttributeError in a property under ``hasattr``, a StopIteration in a ``__str__`` under ``map(str)``.
+Errors of handlers at these places cannot be told from others.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class _Writer:
         kinds -= {""}
         if takes == "bool" and kinds != {"bool"}:
             raise AttributeError(f"{op.name} of numbers")
-        if takes in ("number", "float") and not all(map(is_float, kinds)):
+        if takes in ("number", "float") and not all(is_float(x) for x in kinds):
             raise AttributeError(f"{op.name} of what is no float")
         self.same_bits = self.same_bits and op.scalar in SAME_BITS
         return getattr(self.s, op.scalar)(*values)

@@ -119,7 +119,7 @@ def as_shape(shape: Any) -> Shape:
 
 def _unlike(shapes: tuple[Shape, ...], sizes: set[DimLike]) -> ShapeError:
     error = ShapeError(
-        "the shapes do not broadcast: " + " and ".join(map(_text, shapes)),
+        "the shapes do not broadcast: " + " and ".join([_text(x) for x in shapes]),
         expected="sizes that are equal or 1, counted from the last axis",
     )
     error.unlike = tuple(dim for dim in sizes if isinstance(dim, Dim))

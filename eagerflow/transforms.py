@@ -385,7 +385,9 @@ class _Recomputation(Secluded):
         kept, known = next(self._kept)
         if op is not kept:  # what the tape records in its place, which gives more
             return below(self.outer, op, args, attributes)
-        return tuple(map(same_value, known)) if isinstance(known, tuple) else same_value(known)
+        if isinstance(known, tuple):
+            return tuple([same_value(x) for x in known])
+        return same_value(known)
 
     def read(self, variable: Any) -> Any:
         return self._values[id(variable), self._assigned[id(variable)]]

@@ -131,4 +131,4 @@ class History:
                 "  each new shape is traced: ef.TensorSpec with None for the sizes that change, "
                 "in input_signature, needs one graph"
             )
-        return "\n".join(map(printable, lines))
+        return "\n".join([printable(x) for x in lines])

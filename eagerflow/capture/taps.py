@@ -50,7 +50,10 @@ class Taps:
         if not self._names:
             return outputs
         free = FreeNames(outputs.names).take
-        return Values([*outputs, *self._names], [*outputs.names, *map(free, self._names.values())])
+        return Values(
+            [*outputs, *self._names],
+            [*outputs.names, *[free(name) for name in self._names.values()]],
+        )
 
     def nest(self, graph: Graph) -> Callable[[Sequence[Any]], Any]:
         """What makes the result of all that a run of the graph gives, once the sinks have theirs.

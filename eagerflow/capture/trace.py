@@ -426,7 +426,7 @@ class Trace(Secluded):
         """Raise CaptureError for a returned object that is no nest, and holds what was computed."""
         held = getattr(leaf, "__dict__", None)
         parts = leaf if isinstance(leaf, set | frozenset) else held.values() if held else ()
-        if not isinstance(leaf, type | ModuleType) and any(map(self._is_own, parts)):
+        if not isinstance(leaf, type | ModuleType) and any(self._is_own(x) for x in parts):
             raise CaptureError(
                 f"{self.name!r} returns a {type(leaf).__name__} that holds what it computed",
                 expected="tensors, and lists, tuples, named tuples and dicts of them",

@@ -84,7 +84,7 @@ class Verification:
     def __str__(self) -> str:
         verdict = "the same in all ways" if self else "different"
         lines = [f"{self.name}: {verdict}", *(f"  {line}" for line in self.lines)]
-        return "\n".join(map(printable, lines))
+        return "\n".join([printable(x) for x in lines])
 
     def __repr__(self) -> str:
         return printable(f"<Verification of {self.name}: {'same' if self else 'different'}>")

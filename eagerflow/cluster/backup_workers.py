@@ -153,7 +153,7 @@ class _Part:
         self.graphs = own.pull(), compute
         self.varies = [v in own.varying for v in graph.outputs]
         self.local = [cell.variable for cell in own.local]
-        self._pull, self._compute = map(strategy.partition_once, self.graphs)
+        self._pull, self._compute = [strategy.partition_once(x) for x in self.graphs]
 
     def run(self, inputs: Sequence[Any]) -> Any:
         """The outputs; gradients and the worker's own values are staged then."""

@@ -47,7 +47,7 @@ def packed(values: Sequence[Any]) -> list[Any]:
 
 def _unpacked(arrays: Sequence[Any]) -> list[Any]:
     """The values, or what is to be written over copies of them, from what was sent."""
-    counts, *rest = map(settled, arrays)
+    counts, *rest = [settled(x) for x in arrays]
     each = iter(rest)
     return [_Runs(next(each), next(each)) if count == 2 else next(each) for count in counts]
 

@@ -533,7 +533,7 @@ class _Step:
             tables = own.tables.places
             parts = parts_of_step(step, worker, own.devices, own.shadows, own.homes, tables)
             own.use(parts)
-            pull, compute, push = map(own.partition, parts[:3])
+            pull, compute, push = [own.partition(x) for x in parts[:3]]
             planned = _Planned(pull, compute, push, parts.pulled_by)
             found = self._planned[id(graph), worker] = graph, planned
         return found[1]

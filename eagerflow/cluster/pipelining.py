@@ -91,12 +91,12 @@ class _Pipelining(Copying):
     def _graph(
         self, inputs: dict[str, Value], rows: list[list[Value]], cells: list[Cell]
     ) -> Replicated:
-        asked = [v for row in rows for v in row]
+        asked, free = [v for row in rows for v in row], FreeNames().take
         graph = Graph(
             f"{self.first.name} for {len(self.graphs)} micro-batches",
             Values(inputs.values(), inputs),
             needed(self.nodes, [*asked, *(c.assigned for c in cells if c.assigned is not None)]),
-            Values(asked, map(FreeNames().take, (v.name for v in asked))),
+            Values(asked, [free(v.name) for v in asked]),
             cells,
         )
         position = iter(range(len(asked)))

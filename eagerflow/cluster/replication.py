@@ -120,7 +120,8 @@ class Replication(Copying):
         ]
         asked = [v for row in outputs for v in row]
         cells, nodes = self._cells(asked)
-        labels = map(FreeNames().take, (v.name for v in asked))
+        free = FreeNames().take
+        labels = [free(v.name) for v in asked]
         names = [name for given in inputs for name in given]
         flat = [v for given in inputs for v in given.values()]
         graph = Graph(

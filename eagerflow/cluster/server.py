@@ -324,7 +324,7 @@ class TaskServer:
         held = [self.variables[key] for key in message["variables"]]
 
         def write() -> Answer:
-            values = dict(zip(message["names"], map(_on_host, held), strict=True))
+            values = dict(zip(message["names"], [_on_host(x) for x in held], strict=True))
             seal = shards.write(Path(folder, name), values, "Checkpoint.save")
             return {"seal": list(seal)}, ()
 
@@ -426,7 +426,7 @@ class TaskServer:
             return
         if error is None:
             message = {"computed": number, "seconds": run.busy_seconds}
-            self._tell(message, list(map(_on_host, found[:count])))
+            self._tell(message, [_on_host(x) for x in found[:count]])
         else:
             self._tell({"failed": number, "error": self._told(error)})
 

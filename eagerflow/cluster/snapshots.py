@@ -175,7 +175,9 @@ class Snapshot:
     def _value(self, variable: Variable) -> Any:
         whole = self._wholes.get(variable)
         return (
-            self._array(variable) if whole is None else whole.join([*map(self._array, whole.parts)])
+            self._array(variable)
+            if whole is None
+            else whole.join([self._array(x) for x in whole.parts])
         )
 
     def _array(self, variable: Variable) -> Any:

@@ -54,7 +54,7 @@ class SplitDense(Layer):
         then: Any = None,
         **options: Unpack[LayerOptions],
     ) -> None:
-        layer, then = map(_from_file, (layer, then))
+        layer, then = [_from_file(x) for x in (layer, then)]
         options.setdefault("dtype", getattr(layer, "dtype_policy", None))
         super().__init__(**options)
         listed = not isinstance(devices, str)

@@ -167,7 +167,7 @@ def sideways(binding: Binding, item_sizes: list[int]) -> Binding:
     """
     side = binding.extents[-1]
     steps = [outer[-1] for outer, _ in binding.strides]
-    kinds = tuple(map(_kind, steps, item_sizes))
+    kinds = tuple([_kind(*x) for x in zip(steps, item_sizes, strict=True)])
     rest = binding.extents[:-1] or [1]
     strides = [(outer[:-1] or [0], inner) for outer, inner in binding.strides]
     return Binding(Layout(len(rest), kinds), prod(rest), binding.width, rest, strides, side, steps)

@@ -245,7 +245,7 @@ class _Header:
         if found.keys() != set(_ENTRY_FIELDS):
             fail(
                 f"the entry of tensor {short_repr(name)} has other keys than it should",
-                received=", ".join(map(short_repr, found)),
+                received=", ".join([short_repr(x) for x in found]),
                 expected=", ".join(_ENTRY_FIELDS),
             )
         return _checked_place(name, found)

@@ -203,7 +203,7 @@ class FusionGroup:
     def _reads_parts(self, node: Node) -> bool:
         """Whether something from outside may lie in rows with gaps, which are no single row."""
         outside = [x for x in (*self.read, *node.values()) if x not in self.made]
-        return self.host and any(map(_has_gaps, outside))
+        return self.host and any(_has_gaps(x) for x in outside)
 
     def _fits(self, rows: Axes, columns: list[frozenset[int]], draws: bool) -> bool:
         """Whether rows along some axes go together with all column reductions, and with draws."""
@@ -370,7 +370,7 @@ class FusionGroup:
             return False
         size = prod(self.sizes)
         real = [m.node for m in self.members if m.node.op.views != "all"]
-        calls = sum(map(_numpy_calls, real))
+        calls = sum(_numpy_calls(x) for x in real)
         if size < min_elements:
             least = MIN_CALLS if size * 8 >= min_elements else MIN_CALLS_OF_FEW
             return calls >= least and (size >= MIN_ELEMENTS or real[0].op.family == "update")

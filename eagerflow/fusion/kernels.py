@@ -378,7 +378,7 @@ class _RegionWriter:
         row = own if member.kind == "row" else () if member.kind == "column" else self.rows
         first = [a for a in own if a not in row]
         around = [a for a in real_axes(member.axes) if a not in own]
-        return ReducedAxes(*map(self._named, (row, first, around)))
+        return ReducedAxes(*[self._named(x) for x in (row, first, around)])
 
 
 # How large a region becomes ----------------------------------------------------------------------

@@ -92,7 +92,7 @@ class _Check:
                 f"the name {value.name!r} is taken", node, expected="a name of its own for each"
             )
         sizes = value.shape
-        if type(sizes) is not tuple or not all(map(_is_size, sizes)):
+        if type(sizes) is not tuple or not all(_is_size(x) for x in sizes):
             self.fail(
                 f"{value.name} has the shape {short_repr(sizes)}",
                 node,
@@ -270,7 +270,7 @@ class _Check:
                 "its outputs are not what the op gives",
                 node,
                 received=", ".join(f"{v.name}: {type_text(v)}" for v in node.outputs) or "none",
-                expected=", ".join(map(type_text, inferred)),
+                expected=", ".join([type_text(x) for x in inferred]),
             )
 
     def _inferred(self, node: Node, op: Op) -> tuple[TensorSpec, ...]:

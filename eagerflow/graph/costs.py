@@ -107,7 +107,7 @@ class Costs:
                 shown = list(costs.items())[:_MAX_SHOWN_ROWS]
                 rows = [self._row(cost, name or "(none)", "") for name, cost in shown]
                 lines += _table(title, "", rows)
-        return "\n".join(map(printable, lines))
+        return "\n".join([printable(x) for x in lines])
 
     def _row(self, cost: Cost | NodeCost, name: str, place: str) -> tuple[str, ...]:
         total = _number(self.flops)
@@ -171,7 +171,7 @@ def _one(graph: Graph, known: dict[int, _Found]) -> _Found:
         nodes.append(NodeCost(*facts, cost.flops, cost.bytes, made, places[node.origin]))
         used = (roots.get(v, v) for v in (*node.outputs, *node.values()))
         uses.append([v for v in used if v.node is not None])
-    held = sum(map(nbytes, [*graph.all_inputs(), *graph.constants]))
+    held = sum(nbytes(x) for x in [*graph.all_inputs(), *graph.constants])
     kept = {roots.get(v, v) for v in graph.all_outputs()}
     return _Found(nodes, held, peak_bytes(uses, kept, scratch))
 

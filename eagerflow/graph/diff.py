@@ -122,7 +122,7 @@ def difference(old: Graph, new: Graph) -> Difference:
         changes += pair.changes
         waiting += reversed(pair.bodies)
     head = [f"--- {old.name}", f"+++ {new.name}"] if changes else []
-    return Difference(changes, "\n".join(map(printable, head + lines)))
+    return Difference(changes, "\n".join([printable(x) for x in head + lines]))
 
 
 @graph_method

@@ -120,7 +120,7 @@ class _Dot:
                 waiting.append(iter(inner.items()))
 
     def _node(self, node: Node) -> str:
-        words = "\n".join([short_name(node), *map(type_text, node.outputs)])
+        words = "\n".join([short_name(node), *[type_text(x) for x in node.outputs]])
         return f"{self._box(node, 'node', words)[:-2]}, tooltip={_quoted(line_text(node))}];"
 
     def _box(self, part: Any, kind: str, words: str) -> str:

@@ -164,7 +164,7 @@ def _encode_key(key: Any, number: Number) -> Any:
 
 def _is_key(key: Any) -> bool:
     if type(key) is tuple:
-        return all(map(_is_key, key))
+        return all(_is_key(x) for x in key)
     return key is None or type(key) in (str, int, bool) or (type(key) is float and key == key)
 
 
@@ -284,7 +284,7 @@ def decode_structure(data: Any, find: Find, depth: int = 0) -> Structure | None:
         if not all(_is_list(pair, 2) for pair in items):
             fail(f"{short_repr(data)} stands for no dict")
         keys = tuple([decode_plain(key, find) for key, _ in items])
-        if not all(map(_is_key, keys)) or len(set(keys)) < len(keys):
+        if not all(_is_key(x) for x in keys) or len(set(keys)) < len(keys):
             fail("a dict among the arguments or results has keys that are none, or twice the same")
         items = [item for _, item in items]
     if cls is Masked:

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -216,13 +217,14 @@ def _listing(
     everything = {v.name for v in all_values(graph)}
     places: dict[Any, str] = {}
     first = True
-    for scope, nodes in groupby(graph.nodes, key=lambda n: n.scope):
+    scopes = [(node.scope, node) for node in graph.nodes]
+    for scope, run in groupby(scopes, key=itemgetter(0)):
         if not first or graph.cells or constants:
             yield ""
         first = False
         if scope:
             yield f"  in {scope}:"
-        rows = [_row(node, scope, everything, places, lines, types) for node in nodes]
+        rows = [_row(node, scope, everything, places, lines, types) for _, node in run]
         indent = "    " if scope else "  "
         for row, words in zip(rows, _aligned(rows), strict=True):
             yield indent + words
@@ -271,7 +273,7 @@ def _row(
     base = made[0].rpartition(":")[0] if len(made) > 1 else ""
     if base and all(n.startswith(f"{base}:") for n in made):
         made[1:] = [n[len(base) :] for n in made[1:]]  # qr:0, :1
-    named, kind = ", ".join(made), ", ".join(map(type_text, node.outputs))
+    named, kind = ", ".join(made), ", ".join([type_text(x) for x in node.outputs])
     where = ""
     if lines and node.origin is not None:
         where = places.get(node.origin, "")

@@ -91,7 +91,7 @@ class Finder:
 def with_choice(tree: ast.Module, name: str) -> ast.Module:
     """A module's syntax tree, in which the last ``else`` of the one chain of backends is ours."""
     chains = [node for node in tree.body if isinstance(node, ast.If) and _backend(node.test)]
-    ends = [end for end in map(_last, chains) if end is not None]
+    ends = [end for end in (_last(x) for x in chains) if end is not None]
     if len(ends) != 1:
         raise ImportError(f"{_unlike(name)}: {len(ends)} chains of backends with an else")
     line = ends[0].orelse[0].lineno

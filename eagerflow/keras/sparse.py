@@ -316,7 +316,7 @@ def also_sparse(rule: Rule) -> Callable[[Callable[..., Any]], Callable[..., Any]
         def either(*args: Any, **kwargs: Any) -> Any:
             if _SPARSE.isdisjoint(map(type, args)):
                 return function(*args, **kwargs)
-            return rule(function, *map(_sparse_or_same, args), **kwargs)
+            return rule(function, *[_sparse_or_same(x) for x in args], **kwargs)
 
         return either
 
@@ -426,7 +426,7 @@ def _permuted(x: SparseTensor, order: Sequence[int]) -> SparseTensor:
 
 def concatenated(function: Callable[..., Any], xs: Sequence[Any], axis: int) -> SparseTensor:
     """The rule of parts joined along an axis, of which all are sparse."""
-    parts = [x.elements() for x in map(as_sparse, xs) if x is not None]
+    parts = [x.elements() for x in (as_sparse(x) for x in xs) if x is not None]
     axis = range(parts[0].ndim)[axis]
     shapes = [(*x.shape[:axis], *x.shape[axis + 1 :]) for x in parts]
     if any(shape != shapes[0] for shape in shapes):

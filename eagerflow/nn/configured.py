@@ -211,7 +211,7 @@ def _check_in(hint: Any) -> Callable[[Any], Any] | None:
     if get_origin(hint) is Annotated:
         return next(filter(callable, hint.__metadata__), None)
     parts = get_args(hint)
-    check = next(filter(None, map(_check_in, parts)), None) if NoneType in parts else None
+    check = next(filter(None, [_check_in(x) for x in parts]), None) if NoneType in parts else None
     return check and (lambda value: None if value is None else check(value))
 
 

@@ -118,7 +118,9 @@ class _Reader:
         args = self._value(call.get("args", []))
         attributes = {k: self._value(v) for k, v in call.get("attributes", {}).items()}
         # Others compute at once, and what a file says may be large.
-        known = not any(map(is_symbolic, args)) and not any(map(has_size, attributes.values()))
+        known = not any(is_symbolic(x) for x in args) and not any(
+            has_size(x) for x in attributes.values()
+        )
         self._require(not known, call, "a call without a tensor that the inputs lead to")
         return op.call(*args, **attributes)
 
@@ -133,7 +135,7 @@ class _Reader:
             return [self._tensors(item) for item in nest]
         self._require(isinstance(nest, Mapping), nest, "no tensors")
         if set(nest) == {"tuple"}:
-            return tuple(map(self._tensors, nest["tuple"]))
+            return tuple([self._tensors(x) for x in nest["tuple"]])
         if len(nest) == 1 and set(nest) <= {"tensor", "constant", "variable"}:
             return self._value(nest)
         own = nest["dict"] if set(nest) == {"dict"} else nest
@@ -172,7 +174,7 @@ class _Reader:
         return _input("inputs", found, self.model)
 
     def _tuple(self, items: Any) -> Any:
-        return tuple(map(self._value, items))
+        return tuple([self._value(x) for x in items])
 
     def _dict(self, items: Mapping[str, Any]) -> Any:
         return {key: self._value(item) for key, item in items.items()}

@@ -149,7 +149,7 @@ class Layer(BaseLayer):
         masks = kwargs.get("mask") if "mask" in self._takes else masks_of(inputs)
         try:
             inputs = self._as_input(inputs)
-            args = tuple(map(self._as_argument, args))
+            args = tuple([self._as_argument(x) for x in args])
             kwargs = {key: self._as_argument(value) for key, value in kwargs.items()}
         except EagerflowError as error:
             self._note(error)

@@ -172,7 +172,7 @@ class LayerGraph(Graph):
         super().__init__(*args)
         # Whether an op was given a size that only the inputs tell.
         given = (a for node in self.nodes for a in node.attributes.values())
-        self.asks_sizes = any(map(has_size, given))
+        self.asks_sizes = any(has_size(x) for x in given)
 
     def __reduce__(self) -> Any:
         numbers: dict[Value, int] = {}

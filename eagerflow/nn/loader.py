@@ -224,7 +224,7 @@ class Loader(Source):
             self.batch_size is not None,
             self._seed,
         )
-        results: Any = map(work, jobs)
+        results: Any = (work(x) for x in jobs)
         if self.workers:
             results = Ahead(jobs, work, self.workers, self.processes, self.ahead)
         with closing(results) if self.workers else nullcontext():

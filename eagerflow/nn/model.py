@@ -75,8 +75,8 @@ class Model(Trainer):
         self._ends = Untracked((inputs, outputs))
         ends = "inputs", "outputs"  # which the graph tells of
         self._config = Untracked({k: v for k, v in self._config.held.items() if k not in ends})
-        self._heads = Untracked(list(map(input_layer, tree.flatten(inputs)[0])))
-        self._layers = list(dict.fromkeys(filter(None, map(layer_of, graph.nodes))))
+        self._heads = Untracked([input_layer(x) for x in tree.flatten(inputs)[0]])
+        self._layers = list(dict.fromkeys(filter(None, [layer_of(x) for x in graph.nodes])))
         self._read = list(graph.variables.values())
         self.built = True
         self.output_shape = shapes_of(outputs)
@@ -91,7 +91,7 @@ class Model(Trainer):
             leaves = [symbol(v.shape, v.dtype, v.name) for v in graph.inputs]
             inputs = tree.unflatten(graph.argument_structure, leaves)
             self._ends = Untracked((inputs, run(graph, inputs)))
-            self._heads = Untracked(list(map(input_layer, leaves)))
+            self._heads = Untracked([input_layer(x) for x in leaves])
 
     @property
     def graph(self) -> Graph | None:

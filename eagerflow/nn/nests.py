@@ -71,7 +71,7 @@ def any_symbolic(*nests: Any) -> bool:
     """Whether one of the tensors in these nests is symbolic."""
     for nest in nests:
         if isinstance(nest, list | tuple | dict):
-            if any(map(is_symbolic, tree.flatten(nest)[0])):
+            if any(is_symbolic(x) for x in tree.flatten(nest)[0]):
                 return True
         elif is_symbolic(nest):
             return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Unpack
 
 from eagerflow import tree
@@ -125,6 +125,9 @@ class Sequential(Model):
 
     def __getitem__(self, index: Any) -> Any:
         return self.layers[index]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.layers)
 
     def __len__(self) -> int:
         return len(self.layers)

@@ -58,7 +58,9 @@ class _Symbols(Recorder):
 
     def call(self, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         specs = check(op, args, attributes)
-        found = self.results(op, tuple(map(self.value_of, args)), attributes, specs, op.name)
+        found = self.results(
+            op, tuple([self.value_of(x) for x in args]), attributes, specs, op.name
+        )
         return found if type(specs) is tuple else found[0]
 
     def results(
@@ -72,7 +74,7 @@ class _Symbols(Recorder):
             Value(name if len(several) == 1 else f"{name}:{i}", s.shape, s.dtype, self, node, i)
             for i, s in enumerate(several)
         )
-        return tuple(map(self.tensor, node.outputs))
+        return tuple([self.tensor(x) for x in node.outputs])
 
     def read(self, variable: Any) -> Tensor:
         read = self._variables.get(id(variable))

@@ -19,6 +19,7 @@ from weakref import finalize
 
 from eagerflow.errors import EagerflowError
 from eagerflow.handlers import raised_here
+from eagerflow.locks import Locked
 from eagerflow.nn.transport import Transport
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Work = Callable[[Any], Any]
 START = "fork" if sys.platform == "linux" else "spawn"
 
 
-class Ahead(Iterator[Any]):
+class Ahead(Iterable[Any]):
     """The results of ``work(job)`` for each job, in their order, prepared by workers.
 
     At most ``ahead`` of them wait or are under way. What ``work`` or the iterator of jobs raises
@@ -57,8 +58,9 @@ class Ahead(Iterator[Any]):
             line.threads.append(thread)
             thread.start()
 
-    def __next__(self) -> Any:
-        return self._line.take()
+    def __iter__(self) -> Iterator[Any]:
+        while (found := self._line.take()) is not None:
+            yield found[0]
 
 
 class _Line:
@@ -70,7 +72,10 @@ class _Line:
         self.servants: list[_Servant] = []
         self.process = os.getpid()
         self.drawing = threading.Lock()
-        self.changed = threading.Condition()  # guards all that follows
+        # Guards all that follows. Condition's own __enter__ and __exit__ may be interrupted by
+        # signal handlers, whose errors would leave the lock held for ever.
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
         self.drawn = self.taken = 0
         self.ended = False
         self.results: dict[int, tuple[Any, BaseException | None]] = {}
@@ -81,64 +86,65 @@ class _Line:
 
     def serve(self, work: Work) -> None:
         """Work until there is nothing more to do; what a thread does."""
-        for number, job in iter(self.draw, None):
+        while (drawn := self.draw()) is not None:
+            number, job = drawn
             found: tuple[Any, BaseException | None]
             try:
                 found = work(job), None
             except BaseException as error:
                 found = None, error
-            with self.changed:
+            with Locked(self.lock):
                 self.results[number] = found
                 self.changed.notify_all()
-            del job, found
+            del drawn, job, found
 
     def draw(self) -> tuple[int, Any] | None:
         """The next job and its number, as soon as there is room; None at the end."""
         with self.drawing:
-            with self.changed:
+            with Locked(self.lock):
                 self.changed.wait_for(lambda: self.ended or self.drawn < self.taken + self.ahead)
                 if self.ended:
                     return None
             try:
                 job = next(self.jobs)
             except BaseException as error:
-                with self.changed:
+                with Locked(self.lock):
                     self.ended = True
                     if not isinstance(error, StopIteration):
                         self.results[self.drawn] = None, error
                         self.drawn += 1
                     self.changed.notify_all()
                 return None
-            with self.changed:
+            with Locked(self.lock):
                 self.drawn += 1
                 return self.drawn - 1, job
 
-    def take(self) -> Any:
-        """The next result; StopIteration behind the last one."""
+    def take(self) -> tuple[Any] | None:
+        """The next result; None behind the last one."""
         if self.process != os.getpid():
             raise EagerflowError(
                 "batches are prepared for another process",
                 op="Loader",
                 hint="a new iterator in each process that was forked: iter(loader)",
             )
-        with self.changed:
+        with Locked(self.lock):
             self.changed.wait_for(
                 lambda: self.taken in self.results or (self.ended and self.taken >= self.drawn)
             )
             if self.taken not in self.results:
-                raise StopIteration
+                return None
             found, error = self.results.pop(self.taken)
             self.taken += 1
             self.changed.notify_all()
         if error is not None:
             raise error
-        return found
+        return (found,)
 
     def close(self) -> None:
         """End the threads and processes, and forget what was prepared."""
         if self.process != os.getpid():
             return  # they are the parent's, and here are only their shadows
-        with self.changed:
+        with Locked(self.lock):
             self.ended = True
             self.changed.notify_all()
         for servant in self.servants:

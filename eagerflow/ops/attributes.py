@@ -65,7 +65,7 @@ def _of(*types: type) -> Test:
 
 def tuple_of(of: Test) -> Test:
     """The test of a tuple whose parts pass another one."""
-    return lambda x: type(x) is tuple and all(map(of, x))
+    return lambda x: type(x) is tuple and all(of(part) for part in x)
 
 
 def _any(*tests: Test) -> Test:
@@ -83,7 +83,7 @@ _bound = _any(_none, _size)
 
 
 def _numbers(x: Any) -> bool:
-    return _real(x) or (type(x) is tuple and all(map(_numbers, x)))
+    return _real(x) or (type(x) is tuple and all(_numbers(part) for part in x))
 
 
 def _slice(x: Any) -> bool:

@@ -65,7 +65,7 @@ def _float(dtype: Any, *parameters: Any) -> Any:
     """The dtype of the numbers: that asked for, or the widest of tensors among the parameters."""
     if dtype is None:
         tensors = [x for x in parameters if number_type(x) is None]
-        found = [t.dtype for t in map(as_tensor, tensors) if t.dtype in FLOATS]
+        found = [t.dtype for t in (as_tensor(x) for x in tensors) if t.dtype in FLOATS]
         return max(found, key=lambda t: t.itemsize, default=default_dtype(float))
     found_dtype = as_dtype(dtype)
     if found_dtype not in FLOATS:

@@ -88,7 +88,8 @@ def plan_of(
 def results(plan: Plan, body: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """What a scan with this body gives, by its plan; raises what that raises."""
     kinds = [plan.device.kind(v.dtype) for v in body.outputs]
-    return tuple(map(new_tensor, plan.run([x._array for x in operands]), kinds))
+    found = plan.run([x._array for x in operands])
+    return tuple([new_tensor(x, kind) for x, kind in zip(found, kinds, strict=True)])
 
 
 def _plan(op: Op, operands: Sequence[Tensor], attributes: dict[str, Any], device: Device) -> Plan:

@@ -186,7 +186,7 @@ class DeviceLowering(Lowering):
 
     def _on_host(self, write: Callable[[], None], step: Step) -> None:
         """Write a step of the host, which waits for what it reads."""
-        if any(map(self.waits, step.inputs)):
+        if any(self.waits(x) for x in step.inputs):
             self.flush()
         self._hosting = True
         write()

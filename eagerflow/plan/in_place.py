@@ -294,7 +294,7 @@ def _update(graph: Graph, step: Step, pairs: dict[int, int]) -> Update | None:
 def write_of(node: Node) -> Any:
     """What tells the part of the first input that a node writes over; see ``Op.writes``."""
     write: Any = node.op.writes
-    return write(*map(spec_of, node.inputs), **node.attributes)
+    return write(*[spec_of(x) for x in node.inputs], **node.attributes)
 
 
 def _pairs(graph: Graph, step: Step) -> dict[int, int]:

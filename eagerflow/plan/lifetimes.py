@@ -68,7 +68,7 @@ class Lifetimes:
             if isinstance(step, Node):
                 self._join_views(step)
         self.leaving = {self.root(v) for v in finals}
-        self.kept = self.leaving.union(map(self.root, entries))
+        self.kept = self.leaving.union([self.root(x) for x in entries])
         self.last: dict[Value, int] = {}
         for number, step in enumerate(steps):
             for value in (*step.outputs, *step.inputs):

@@ -339,7 +339,7 @@ class Lowering:
         pending.last = (len(program.lines), tuple_of(given), tuple_of(made))
         row = tuple_of([*given, *made])
         program.write(f"{pending.names[-1]} = {row}", step.step, self.depth)
-        pending.roots.update(map(self.lifetimes.root, step.step.outputs))
+        pending.roots.update([self.lifetimes.root(x) for x in step.step.outputs])
 
     def flush(self) -> None:
         """Write the call of the steps that wait; a kernel alone is called where it stands."""
@@ -370,8 +370,8 @@ class Lowering:
         """What the program gives: copies of constants, and of small parts of large arrays."""
         program, finals = self.program, self.graph.all_outputs()
         if not program.device.backend.host:
-            return list(map(self.unshared, finals))
-        texts = list(map(self.text, finals))
+            return [self.unshared(x) for x in finals]
+        texts = [self.text(x) for x in finals]
         parts = [self._is_part(v) for v in finals]
         if not any(parts):
             return texts
@@ -429,7 +429,7 @@ class Lowering:
             reason = why_numpy(node, into, self.program.exact, has_code)
             host = kind.device.backend.host
             self.choose(node, *("NumPy", reason) if host else ("the device's library", "as eager"))
-        if any(map(self.waits, node.inputs)) and not self._shows(node):
+        if any(self.waits(x) for x in node.inputs) and not self._shows(node):
             self.flush()
         given = [self.text(x) for x in node.inputs]
         straight = self._keeps_order(node)
@@ -509,7 +509,7 @@ class Lowering:
             return True
         into = into_of(node)
         fresh = node.op.family == "random" or (into is not None and into.call is not None)
-        found = fresh or (node.op.keeps_order and all(map(self._is_straight, node.values())))
+        found = fresh or (node.op.keeps_order and all(self._is_straight(x) for x in node.values()))
         if found:
             program.straight.update(node.outputs)
         return found

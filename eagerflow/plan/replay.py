@@ -109,7 +109,7 @@ class Replay:
             self._share(plan, inputs, arrays)
         kinds = self._kinds.get(plan.device) or self._kinds_on(plan.device)
         if not self._assigned:
-            made = _around(plan.run(arrays), kinds)
+            made = [new_tensor(x, k) for x, k in zip(plan.run(arrays), kinds, strict=True)]
         else:
             made = []
             finish = partial(self._finish, kinds, tensors, made)
@@ -166,7 +166,7 @@ class Replay:
         commit: Commit | None,
     ) -> None:
         """Append a run's outputs to ``made``, and give the Variables their new values."""
-        made += _around(found, kinds)
+        made += [new_tensor(x, kind) for x, kind in zip(found, kinds, strict=True)]
         count = len(made) - len(self._assigned)
         new = made[count:]
         del made[count:]
@@ -198,11 +198,6 @@ class Replay:
 
 
 _array_of = attrgetter("_array")
-
-
-def _around(arrays: Sequence[Any], kinds: Sequence[Any]) -> list[Tensor]:
-    """A Tensor for each array; no map, which a signal handler's StopIteration would end early."""
-    return [new_tensor(array, kind) for array, kind in zip(arrays, kinds, strict=True)]
 
 
 def _order(device: Device) -> Callable[[Graph], list[Step]]:

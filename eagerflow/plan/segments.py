@@ -160,7 +160,7 @@ class Layout:
         self._natives = natives
         inputs = [step.inputs for step in steps]
         order = [*chains(natives, rows, inputs, threads.thread_count())]
-        size = max((sum(map(self._workspace, chain.steps)) for chain in order), default=0)
+        size = max((sum(self._workspace(x) for x in chain.steps) for chain in order), default=0)
         self._memory = np.empty(size + launch.VECTOR_ALIGNMENT_BYTES, np.uint8)
         self._start = launch.aligned_address(self._memory)
         self._waiting = _Jobs()

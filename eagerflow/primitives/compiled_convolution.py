@@ -266,7 +266,7 @@ def strided_input_gradient(g: Array, w: Array, windows: Windows) -> Array:
     x = buffers.empty(shape, g.dtype)
     if any(a.stride > a.kernel for a in windows):
         x.fill(0)  # some elements are seen by no window
-    for phases in product(*map(_phases, windows)):
+    for phases in product(*[_phases(x) for x in windows]):
         own = tuple(p.window for p in phases)
         aim = x[(slice(None), *(p.elements for p in phases))]
         if any(a.size < 1 for a in own):

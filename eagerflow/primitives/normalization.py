@@ -116,7 +116,7 @@ def _ready_norm(arrays: tuple[Any, ...], axes: Axes, flags: dict[str, bool], mad
 
     def enter(arrays: Any) -> list[Any]:
         x, epsilon, *lines, out = arrays
-        return [rows.matrix(x), epsilon, *map(rows.line, lines), rows.view(out)]
+        return [rows.matrix(x), epsilon, *[rows.line(x) for x in lines], rows.view(out)]
 
     return made.ReadyCall(region, arrays, [rows.shape], enter, rows.back)
 
@@ -176,7 +176,7 @@ def _ready_gradient(arrays: tuple[Any, ...], axes: Axes, center: bool, made: Any
 
     def enter(arrays: Any) -> list[Any]:
         x, g, epsilon, *lines, of_x, of_scale, of_offset = arrays
-        given = [rows.matrix(x), rows.matrix(g), epsilon, *map(rows.line, lines)]
+        given = [rows.matrix(x), rows.matrix(g), epsilon, *[rows.line(x) for x in lines]]
         return [*given, rows.view(of_x), of_scale, of_offset]
 
     shapes = [rows.shape, (rows.width,), (rows.width,)]

@@ -59,7 +59,7 @@ def _reaches(w: Window) -> tuple[list[Any], list[Any]]:
     First those that are real at all positions, then the others, with the positions at which
     they are real.
     """
-    reached = [r for r in map(w.reach, range(w.kernel)) if r is not None]
+    reached = [r for r in (w.reach(x) for x in range(w.kernel)) if r is not None]
     everywhere = slice(0, w.out)
     whole = [ins for outs, ins in reached if outs == everywhere]
     return whole, [(outs, ins) for outs, ins in reached if outs != everywhere]

@@ -183,7 +183,7 @@ def step_facts(step: Any) -> Facts:
     values = {v for v in ends if type(v) is Value}
     made = [v for v in getattr(step, "outputs", ()) if type(v) is Value]
     moves = any(cost.flops or cost.bytes for cost in costs)  # views do not
-    size = sum(map(nbytes, values)) if moves else 0
+    size = sum(nbytes(x) for x in values) if moves else 0
     return _of_plan(
         Facts(step_name(step), step_place(step), _result(made) if made else "", "", "", flops, size)
     )

@@ -32,7 +32,7 @@ def table_text(profile: Results) -> str:
     lines.append(f"peak: {machine.gigaflops:.0f} GFLOP/s, {machine.gigabytes:.0f} GB/s")
     if profile.left_out:
         lines.append(f"about {profile.left_out:,} calls more were too many to be kept")
-    return "\n".join(map(printable, lines))
+    return "\n".join([printable(x) for x in lines])
 
 
 def _cells(row: Row, seconds: float, runs: int, machine: Machine) -> tuple[str, ...]:

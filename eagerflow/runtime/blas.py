@@ -120,7 +120,7 @@ def _paths() -> Iterator[str]:
     """Files that may be the BLAS in use: beside NumPy in its wheels, else what is mapped."""
     package = os.path.dirname(sys.modules["numpy"].__file__ or "")
     folders = (package + ".libs", os.path.join(package, ".dylibs"), os.path.join(package, ".libs"))
-    for folder in filter(os.path.isdir, folders):
+    for folder in (f for f in folders if os.path.isdir(f)):
         for file in sorted(os.listdir(folder)):
             if "openblas" in file:
                 yield os.path.join(folder, file)

@@ -89,7 +89,7 @@ def _while_loop(w: Writer, node: Node, *given: Expression) -> list[Expression]:
     count, body = more["states"], more["body"]
     state = _state(w, body, node, count)
     rest = _plain(w, given[count:])
-    now = [*map(text, state), *rest]
+    now = [*[text(x) for x in state], *rest]
     if _counts(node):
         return _counted(w, node, state, given, now)
     for line in _set(state, given[:count], state):
@@ -157,7 +157,7 @@ def _counted(
     steps = call("np.arange", *([] if zero else [start]), end)
     w.write(Line(_head("for ", state[0], " in ", steps), (state[0],), "", _lines(lines)))
     last = call("np.maximum", start, end)
-    return [last, *map(text, state[1:])]
+    return [last, *[text(x) for x in state[1:]]]
 
 
 def _is_zero(value: Value) -> bool:
@@ -187,7 +187,7 @@ def _scan(w: Writer, node: Node, *given: Expression) -> list[Expression]:
         w.write(assignment([row], text("[]"), [row]))
     parts = [Variable("row") for _ in body.inputs[count:ends]]
     rest = _plain(w, given[ends:])
-    lines, found = w.block(body, [*map(text, state), *map(text, parts), *rest])
+    lines, found = w.block(body, [*[text(x) for x in state], *[text(x) for x in parts], *rest])
     lines += [
         Line(method(text(row), "append", x).pieces)
         for row, x in zip(rows, found[count:], strict=True)
@@ -199,7 +199,7 @@ def _scan(w: Writer, node: Node, *given: Expression) -> list[Expression]:
         _rows(w, row, value, more["reverse"], length)
         for row, value in zip(rows, node.outputs[count:], strict=True)
     ]
-    return [*map(text, state), *joined]
+    return [*[text(x) for x in state], *joined]
 
 
 def _steps(
@@ -210,7 +210,7 @@ def _steps(
     back = "[::-1]" if reverse else ""
     rows = [text(*x.at(ATOM), back) for x in given]
     over = rows[0] if len(rows) == 1 else call("zip", *rows, strict=text("True"))
-    return _head("for ", *listed(map(text, parts)), " in ", over)
+    return _head("for ", *listed([text(x) for x in parts]), " in ", over)
 
 
 def _rows(w: Writer, row: Variable, value: Value, reverse: bool, length: Any) -> Expression:

@@ -163,7 +163,7 @@ def literal(value: Any) -> Expression:
     if isinstance(value, np.dtype):
         return text("bool" if value == np.bool_ else f"np.{value.name}")
     if isinstance(value, tuple | list):
-        return bundle(map(literal, value), "()" if isinstance(value, tuple) else "[]")
+        return bundle([literal(x) for x in value], "()" if isinstance(value, tuple) else "[]")
     if isinstance(value, str):
         return text(quoted(value))
     if isinstance(value, complex):

@@ -155,7 +155,9 @@ def _reshape(w: Writer, node: Node, x: Expression) -> Expression:
     free = [i for i, n in enumerate(shape) if isinstance(n, Dim)]
     if len(free) == 1 and 0 not in shape:  # the one size that is not known follows
         shape = tuple(-1 if i in free else n for i, n in enumerate(shape))
-    return method(x, "reshape", *map(w.size, shape)) if shape else method(x, "reshape", "()")
+    return (
+        method(x, "reshape", *[w.size(x) for x in shape]) if shape else method(x, "reshape", "()")
+    )
 
 
 @form("broadcast_to")
@@ -174,7 +176,7 @@ def _transpose(w: Writer, node: Node, x: Expression) -> Expression:
         return text(*x.at(ATOM), ".T")
     if len(axes) > 2 and axes == (*range(len(axes) - 2), len(axes) - 1, len(axes) - 2):
         return text(*x.at(ATOM), ".mT")
-    return method(x, "transpose", *map(literal, axes))
+    return method(x, "transpose", *[literal(x) for x in axes])
 
 
 @form("concat", "stack")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from itertools import groupby
+from operator import itemgetter
 
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
@@ -44,8 +45,9 @@ def users_names(graph: Graph) -> dict[Value, str]:
     outputs, assigned = set(graph.outputs), {cell.assigned for cell in graph.cells}
     if len({node.place for node in graph.nodes}) < 2:
         return {}
-    for place, run in groupby(graph.nodes, key=lambda node: node.place):
-        own = list(run)
+    at = [(node.place, node) for node in graph.nodes]
+    for place, run in groupby(at, key=itemgetter(0)):
+        own = [node for _, node in run]
         name = None if place in done else users_name(code_of(own[0]))
         done.add(place)
         inside = {v for node in own for v in node.values()}

@@ -150,7 +150,9 @@ class Program:
         given = [x for x, v in zip(xs, node.inputs, strict=True) if isinstance(v, Value)]
         if len(graph.nodes) <= 1:
             return w.expand(graph, given)
-        inner = Writer(self, zip(graph.inputs, map(identifier, graph.inputs.names), strict=True))
+        inner = Writer(
+            self, zip(graph.inputs, [identifier(x) for x in graph.inputs.names], strict=True)
+        )
         inner.comments = False
         self._open.append(node.op.name)
         inner.nodes(graph.nodes, graph.outputs, loose=True)
@@ -184,7 +186,7 @@ def _shown(array: Any) -> Expression:
     """A small array as a literal."""
 
     def nest(x: Any) -> Expression:
-        return bundle(map(nest, x), "[]") if x.ndim else literal(_number(x))
+        return bundle([nest(row) for row in x], "[]") if x.ndim else literal(_number(x))
 
     return call("np.array", nest(array), literal(array.dtype))
 

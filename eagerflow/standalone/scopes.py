@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import itemgetter
 
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.walk import bodies_of
@@ -20,8 +21,9 @@ def child(node: Node, scope: str) -> str | None:
 
 def runs(nodes: Iterable[Node], scope: str) -> Iterator[tuple[str | None, list[Node]]]:
     """Nodes that follow each other in one scope below this one, or in this one: None."""
-    for inner, run in groupby(nodes, key=lambda node: child(node, scope)):
-        yield inner, list(run)
+    scopes = [(child(node, scope), node) for node in nodes]
+    for inner, run in groupby(scopes, key=itemgetter(0)):
+        yield inner, [node for _, node in run]
 
 
 def only_scope(nodes: Sequence[Node], scope: str) -> str | None:

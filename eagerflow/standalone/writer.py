@@ -176,7 +176,7 @@ class Writer:
 
     def _atom(self, dim: Dim, atom: str) -> Expression:
         if atom in dim._quotients:
-            upper, lower = map(self.size, dim._quotients[atom])
+            upper, lower = [self.size(x) for x in dim._quotients[atom]]
             return binary("//", PRODUCT, upper, lower)
         found = self.known.get(atom)
         if found is not None:
@@ -192,12 +192,12 @@ class Writer:
 
     def sizes(self, shape: Iterable[DimLike]) -> Expression:
         """A shape as a tuple."""
-        return bundle(map(self.size, shape))
+        return bundle([self.size(x) for x in shape])
 
     def literal(self, value: Any) -> Expression:
         """What an attribute is: a size that may be known by name only, or a nest of others."""
         if isinstance(value, tuple):
-            return bundle(map(self.literal, value))
+            return bundle([self.literal(x) for x in value])
         return self.size(value) if isinstance(value, Dim) else literal(value)
 
     # Nodes ---------------------------------------------------------------------------------------

@@ -613,15 +613,15 @@ def eager_ops_of_new_attributes(i):
 
 @habit
 def eager_ops_of_new_shapes(i):
-    n = i + 1
-    x, rows = ef.ones(n), ef.ones((n, 4))
+    m, n = 1 + i // 40, 1 + i % 40  # never larger: scratch memory is as large as the largest took
+    x, rows = ef.ones((m, n)), ef.ones((m, n, 4))
     ef.tanh(x) + x
     ef.softmax(rows)
     ef.sum(rows, axis=0)
     rows @ ef.ones((4, 4))
-    ef.interpolate(ef.ones((1, n, n, 1)), (2, 2))
-    ef.avg_pool(ef.ones((1, n + 3, n + 3, 1)), 3)
-    ef.conv(ef.ones((1, n + 3, 1)), ef.ones((3, 1, 1)))
+    ef.interpolate(ef.ones((1, m, n, 1)), (2, 2))
+    ef.avg_pool(ef.ones((1, m + 3, n + 3, 1)), 3)
+    ef.conv(ef.ones((m, n + 3, 1)), ef.ones((3, 1, 1)))
 
 
 @habit

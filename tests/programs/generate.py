@@ -39,13 +39,18 @@ VECTORS = re.compile(r"_distance|_similarity")  # ops that need an axis
 LOOPS = re.compile(r"ef\.(scan|map)\(")
 MOST_ROWS = 300  # of an eager loop, which would take minutes with more
 LARGEST, MOST_ELEMENTS = 30.0, 400_000
+MOST_BYTES = 1 << 28  # of all values while a program is generated
 
 
 def generate(seed):
     """The program of a seed."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return ProgramBuilder(seed).program()
+    ef.set_memory_limit("cpu", MOST_BYTES)  # else a difference of all pairs takes all memory
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ProgramBuilder(seed).program()
+    finally:
+        ef.set_memory_limit("cpu", None)
 
 
 class ProgramBuilder:

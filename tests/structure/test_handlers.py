@@ -1,7 +1,8 @@
-"""Except clauses around calls let errors of signal handlers pass: see eagerflow/handlers.py."""
+"""Errors of signal handlers pass through our code as they are: see eagerflow/handlers.py."""
 
 import ast
 import builtins
+import operator
 
 from tests.structure.sources import package_sources
 
@@ -17,6 +18,24 @@ RUNNING = (
     *(ast.AsyncFor, ast.AsyncWith, ast.Await, ast.BinOp, ast.Call, ast.Compare, ast.For),
     *(ast.GeneratorExp, ast.ListComp, ast.While, ast.With, ast.Yield, ast.YieldFrom),
 )
+
+# Iterators in C, and which of their arguments is a function: one that raises StopIteration ends
+# them, and what is made of them is too short. Written in C no handler runs in it.
+CALLING = {"map": 0, "filter": 0, "filterfalse": 0, "starmap": 0, "takewhile": 0, "dropwhile": 0}
+CALLING |= {"accumulate": 1, "groupby": 1, "iter": 0}
+IN_C = {*dir(builtins), *dir(operator)}
+MODULES_IN_C = {"dict", "math", "np", "operator", "str", "xp", "ContextVar"}
+METHODS_IN_C = {"__contains__", "__getitem__", "acquire", "count", "fullmatch", "get", "index"}
+METHODS_IN_C |= {"isdisjoint", "join", "match"}
+# Names of their functions that are bound to what NumPy, sys and operator have in C.
+BOUND_IN_C = {
+    "eagerflow/capture/guards/events.py": {"register"},
+    "eagerflow/codegen/ready.py": {"strided"},
+    "eagerflow/ops/reductions/cumulative.py": {"function"},
+    "eagerflow/ops/reductions/over_nan.py": {"function"},
+    "eagerflow/ops/reductions/running_extremes.py": {"function"},
+    "eagerflow/visitors.py": {"handler_of"},
+}
 
 
 def kinds(handler):
@@ -58,3 +77,63 @@ def test_careless_clauses_are_found():
     assert careless("", "from contextlib import suppress")
     assert not careless("", lines.format("raised_here(KeyError)"))
     assert not careless("", "try:\n  table[key]\nexcept KeyError:\n  pass\n")
+
+
+def is_in_c(function, bound):
+    """Whether what an iterator calls is a function in C, as far as its name tells."""
+    if isinstance(function, ast.Name):
+        return function.id in IN_C or function.id in bound
+    if isinstance(function, ast.Attribute):
+        return function.attr in METHODS_IN_C or ast.unparse(function.value) in MODULES_IN_C
+    return isinstance(function, ast.Constant) or (
+        isinstance(function, ast.Call) and ast.unparse(function.func) in operator.__all__
+    )
+
+
+def ended_by_handlers(path, text):
+    """Iterators that an error of a handler may end, as if there were nothing more."""
+    found, nodes = [], list(ast.walk(ast.parse(text)))
+    names, bound = {"map", "filter", "iter"}, set(BOUND_IN_C.get(path, ()))
+    for node in nodes:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Call):
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
+            bound |= {ast.unparse(x) for x in targets if is_in_c(node.value, ())}
+        if isinstance(node, ast.ImportFrom) and node.module == "itertools":
+            names |= {name.name for name in node.names}
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef) and node.name == "__next__":
+            found.append(f"{path}:{node.lineno}")
+        if not isinstance(node, ast.Call) or len(node.args) + len(node.keywords) < 2:
+            continue
+        name = ast.unparse(node.func) if type(node.func) in (ast.Name, ast.Attribute) else ""
+        kind = name.removeprefix("itertools.")
+        if kind not in CALLING or (name == kind and name not in names):
+            continue
+        functions = [x.value for x in node.keywords if x.arg in ("key", "func")]
+        functions += node.args[CALLING[kind] :][:1]
+        if not all(is_in_c(x, bound) for x in functions):
+            found.append(f"{path}:{node.lineno}")
+    return found
+
+
+def test_iterators_call_no_function_in_python():
+    """A comprehension does, which lets StopIteration pass; a generator makes it a RuntimeError."""
+    assert not [
+        place
+        for path, text in package_sources().items()
+        if not path.startswith(OTHERS)
+        for place in ended_by_handlers(path, text)
+    ]
+
+
+def test_iterators_that_call_functions_in_python_are_found():
+    assert ended_by_handlers("", "tuple(map(f, x))")
+    assert ended_by_handlers("", "next(filter(lambda x: x, y))")
+    assert ended_by_handlers("", "itertools.accumulate(x, self.add)")
+    assert ended_by_handlers("", "from itertools import groupby\ngroupby(x, key=f)")
+    assert ended_by_handlers("", "for x in iter(self.draw, None): pass")
+    assert ended_by_handlers("", "class A:\n  def __next__(self):\n    return 1\n")
+    assert not ended_by_handlers(
+        "", "f = attrgetter('a')\nmap(is_not, map(f, x), filter(None, map(table.get, y)))"
+    )
+    assert not ended_by_handlers("", "self.map(f, x), accumulate(x, f), iter(x)")

@@ -305,7 +305,7 @@ def sizes_of(graph: Graph, given: Sequence[Any], argument: Callable[[int], str])
         raise CaptureError(
             f"{len(given)} values for a graph of {len(graph.inputs)} inputs",
             argument=argument(0),
-            received=", ".join(map(summary, given)),
+            received=", ".join([summary(x) for x in given]),
             expected=", ".join(summary(v) for v in graph.inputs),
         )
     for i, (value, x) in enumerate(zip(graph.inputs, given, strict=True)):
@@ -401,7 +401,7 @@ def call(op: Op, *args: Any, **attributes: Any) -> Any:
         return op.call(*args, **attributes)
     assert isinstance(level, Batching)
     batched = tuple(level.holds(x) for x in args)
-    if not any(batched) and not any(map(draws, bodies_of(attributes))):
+    if not any(batched) and not any(draws(x) for x in bodies_of(attributes)):
         return with_recorder(level.outer, call, op, *args, **attributes)
     whole = tuple(x._array.tensor if b else x for x, b in zip(args, batched, strict=True))
     outs, flags = with_recorder(level.outer, rule, whole, batched, level.size, **attributes)

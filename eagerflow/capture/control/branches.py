@@ -117,8 +117,8 @@ def _infer(chooser: Any, *operands: Any, **attributes: Any) -> tuple[TensorSpec,
             raise ShapeError(
                 f"{name} and {first} give different results",
                 argument=name,
-                received=", ".join(map(summary, graphs[name].outputs)),
-                expected=", ".join(map(summary, graphs[first].outputs)),
+                received=", ".join([summary(x) for x in graphs[name].outputs]),
+                expected=", ".join([summary(x) for x in graphs[first].outputs]),
             )
     return tuple(found[first])
 
@@ -133,7 +133,7 @@ def _cost(chooser: Any, *operands: Any, **attributes: Any) -> Cost:
 def _vjp(g: Any, y: Any, chooser: Any, *operands: Any, **attributes: Any) -> tuple[Any, ...]:
     """The op once more, over the gradients of its branches."""
     graphs = bodies_of(attributes)
-    needed = tuple(map(wanted, operands))
+    needed = tuple([wanted(x) for x in operands])
     nothing = (False,) * len(operands)
     device = home(operands)
     reached = [gradients(graph, needed, nothing, device)[1] for graph in graphs]
@@ -238,7 +238,7 @@ def is_total(graph: Graph) -> bool:
     return all(
         node.op.family in _OF_ANY_VALUES
         and not node.op.fails
-        and (node.op.family != "elementwise" or all(map(_is_total, node.outputs)))
+        and (node.op.family != "elementwise" or all(_is_total(x) for x in node.outputs))
         for node in graph.nodes
     )
 

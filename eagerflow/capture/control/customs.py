@@ -133,8 +133,8 @@ def _spec(
             raise ShapeError(
                 "the gradients are not those of the arguments that are reached",
                 argument="reached",
-                received=", ".join(map(summary, found)) or "nothing",
-                expected=", ".join(map(summary, wanted or operands[:arguments])),
+                received=", ".join([summary(x) for x in found]) or "nothing",
+                expected=", ".join([summary(x) for x in wanted or operands[:arguments]]),
             )
     return tuple(TensorSpec(y.shape, y.dtype, None, y.device) for y in ys)
 

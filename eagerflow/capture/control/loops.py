@@ -80,7 +80,7 @@ def _spec(
         raise DTypeError(
             "it does not give one bool without axes",
             argument="cond",
-            received=", ".join(map(summary, flag)) or "nothing",
+            received=", ".join([summary(x) for x in flag]) or "nothing",
             expected="bool()",
         )
     outs = results_of(step, operands, lambda i: f"operands[{i}]")

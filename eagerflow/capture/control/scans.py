@@ -106,7 +106,7 @@ def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> An
             raise ShapeError(
                 f"its length is {x.shape[0]}, and that of the scan {length}",
                 argument=argument(i),
-                received=", ".join(map(summary, xs)),
+                received=", ".join([summary(x) for x in xs]),
                 expected=f"a first axis of {length}, like the first of them or length",
             )
     if length is None:
@@ -125,8 +125,8 @@ def same_carries(graph: Graph, outs: Sequence[Any], count: int, what: str) -> No
         raise ShapeError(
             f"what comes out of the body is not what went in: the {what}",
             argument="body",
-            received=", ".join(map(summary, after)) or "nothing",
-            expected=", ".join(map(summary, before)),
+            received=", ".join([summary(x) for x in after]) or "nothing",
+            expected=", ".join([summary(x) for x in before]),
         )
 
 
@@ -157,7 +157,7 @@ class _Scan(NamedTuple):
     def once(self, operands: Sequence[Any]) -> list[Any]:
         """What one step gets, with specs of the rows."""
         carries, xs, captured = self.parts(operands)
-        return [*carries, *map(_row, xs), *captured]
+        return [*carries, *[_row(x) for x in xs], *captured]
 
     def __call__(self, operands: Sequence[Any]) -> Any:
         return call(SCAN, *operands, **self._asdict())
@@ -198,8 +198,8 @@ def recorded(*operands: Any, **attributes: Any) -> Any:
     taped = isinstance(recorder_state()[1], GradientTape)
     if taped and all(x.device is current_device() for x in operands):
         scan = scan._replace(compiled=True)
-    if taped and any(map(wanted, operands)):
-        needed = tuple(map(wanted, operands[scan.carries :]))
+    if taped and any(wanted(x) for x in operands):
+        needed = tuple([wanted(x) for x in operands[scan.carries :]])
         try:
             rows = (True,) * (len(scan.body.outputs) - scan.carries)
             half = halves(scan.body, scan.carries, scan.sequences, needed, rows, home(operands))
@@ -218,7 +218,7 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     scan = _Scan(**attributes)
     scan = scan._replace(length=scan.steps(operands))
     body, carries, sequences = scan[:3]
-    needed = tuple(map(wanted, operands[carries:]))
+    needed = tuple([wanted(x) for x in operands[carries:]])
     _, xs, captured = scan.parts(operands)
     half, residuals = _kept(g, y, body, needed)
     if half is None:
@@ -521,7 +521,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         step,
         f"{op}_body",
         [*carry.labels, *labels],
-        [*carry.tensors, *map(_row, rows.tensors)],
+        [*carry.tensors, *[_row(x) for x in rows.tensors]],
         lambda symbols: (carry.nest(symbols), rows.nest(symbols[len(carry.tensors) :])),
         finish,
     )

@@ -273,7 +273,7 @@ def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
     cache = _cache_of(f)
     known = call.known_values()
     given = None if known is None else tuple(found.value for found in known)
-    if given is not None and not f.cache_parameters()["typed"] and all(map(is_key, given)):
+    if given is not None and not f.cache_parameters()["typed"] and all(is_key(x) for x in given):
         key = given[0] if len(given) == 1 and type(given[0]) in (int, str) else given
         return ({key: cache[key]}, given) if key in cache else ({}, None)
     return dict(cache), None
@@ -476,7 +476,7 @@ def _passes_reader(call: Call) -> bool:
     evaluator, arguments = call.evaluator, call.arguments
     values = (found.value for part in arguments for found in evaluator.evaluate(part))
     classes = (cls for part in arguments for cls in evaluator.constructed_classes(part))
-    return any(map(reads_arguments, values)) or any(map(reads_arguments, classes))
+    return any(reads_arguments(x) for x in values) or any(reads_arguments(x) for x in classes)
 
 
 def _repeat(call: Call) -> list[Found]:

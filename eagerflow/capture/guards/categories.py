@@ -208,7 +208,7 @@ def is_key(value: Any) -> bool:
     return (
         (plain and type(value) is not slice)
         or kind == "code"
-        or (kind == "container" and type(value) is tuple and all(map(is_key, value)))
+        or (kind == "container" and type(value) is tuple and all(is_key(x) for x in value))
     )
 
 

@@ -56,14 +56,14 @@ def _same_state(a: Any, b: Any) -> bool:
 
 def _alike(a: Any, b: Any) -> bool:
     if type(a) is type(b) and type(a) in (tuple, list):
-        return len(a) == len(b) and all(map(_alike, a, b))
+        return len(a) == len(b) and all(_alike(x, y) for x, y in zip(a, b, strict=True))
     if type(a) is type(b) is dict:
         return _alike(list(a.items()), list(b.items()))
     return same(a, b)
 
 
 def _same_parts(a: Any, b: Any) -> bool:
-    return len(a) == len(b) and all(map(same, a, b))
+    return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))
 
 
 _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
@@ -72,7 +72,7 @@ _COMPARED: dict[type, Callable[[Any, Any], bool]] = {
     float: lambda a, b: struct.pack("=d", a) == struct.pack("=d", b),
     complex: lambda a, b: struct.pack("=dd", a.real, a.imag) == struct.pack("=dd", b.real, b.imag),
     **dict.fromkeys((tuple, frozenset), _same_parts),
-    **dict.fromkeys((slice, range), lambda a, b: _same_parts(*map(_limits, (a, b)))),
+    **dict.fromkeys((slice, range), lambda a, b: _same_parts(_limits(a), _limits(b))),
     types.MethodType: lambda a, b: a.__self__ is b.__self__ and a.__func__ is b.__func__,
 }
 

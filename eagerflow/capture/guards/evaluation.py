@@ -448,7 +448,7 @@ class Evaluator:
         if isinstance(raw, functools.singledispatchmethod):
             dispatch: Any = raw.dispatcher
             calls.read_closure(self, dispatch.dispatch, full)
-        elif any(map(is_watched, functions)):
+        elif any(is_watched(x) for x in functions):
             return self.deferred_result(offset, full)
         elif external and category(value) == "object":
             return self.guards.call(full, getattr, value, name)
@@ -483,7 +483,11 @@ class Evaluator:
         self.monitor.register(getter, external)
         self.guards.class_lookup(value, name)
         self.guards.class_lookup(value, "__getattr__")
-        if external and kind != "container" and not any(map(is_watched, functions_in(getter))):
+        if (
+            external
+            and kind != "container"
+            and not any(is_watched(x) for x in functions_in(getter))
+        ):
             return self.guards.call(full, getattr, value, name)
         return self.deferred_result(offset, full)
 
@@ -637,7 +641,7 @@ class Evaluator:
     def aliases(self, *parts: Expression) -> None:
         """It is asked whether values are one object: which arguments are is not known."""
         own = self.monitor.remade
-        for pair in itertools.product(*map(self.evaluate, parts)):
+        for pair in itertools.product(*[self.evaluate(x) for x in parts]):
             mine = [f for f in pair if id(f.value) in own]
             a, b = pair
             if a.value.__class__ is b.value.__class__:  # a number may be an integer of Python's

@@ -63,7 +63,7 @@ def state_of_class(cls: type, every: Any = None) -> tuple[Any, ...]:
     With ``every`` also all else that they define.
     """
     found: list[Any] = [cls.__mro__]
-    for base in filter(is_class_statement, cls.__mro__):
+    for base in (c for c in cls.__mro__ if is_class_statement(c)):
         found += [
             part
             for name, part in vars(base).items()

@@ -134,7 +134,7 @@ def _attributes_of_own(code: CodeType, found: Interpreter) -> tuple[str, ...] | 
                 return True
             if expression.name not in _OF_TENSORS and _root(base) != "global":
                 return False
-        return all(map(simple, expression.parts))
+        return all(simple(x) for x in expression.parts)
 
     actions = [
         action

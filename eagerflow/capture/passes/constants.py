@@ -84,9 +84,9 @@ class _Folding(Sweep):
             return False
         if any(symbolic(v.shape) for v in node.outputs):
             return False
-        if any(map(is_symbolic, node.attributes.values())):
+        if any(is_symbolic(x) for x in node.attributes.values()):
             return False
-        size, given = sum(map(nbytes, node.outputs)), sum(map(nbytes, node.values()))
+        size, given = sum(nbytes(x) for x in node.outputs), sum(nbytes(x) for x in node.values())
         if size > MAX_BYTES or size > max(SMALL_BYTES, MAX_GROWTH * given):
             return False
         return bool(stated_cost(node).flops <= MAX_FLOPS)
@@ -103,4 +103,4 @@ class _Folding(Sweep):
         for value, tensor in zip(node.outputs, results, strict=True):
             if tensor.shape != value.shape or tensor.dtype != value.dtype:
                 return None  # the shape depends on values, and the graph says otherwise
-        return tuple(map(owned, results))
+        return tuple([owned(x) for x in results])

@@ -66,7 +66,9 @@ _ALONG: dict[Op, Callable[[Node, Order], dict[str, Any]]] = {
     op_of(softmax): _with_axis,
 }
 """Ops that do not care where the axes lie, and their attributes for another order."""
-_REDUCTIONS = frozenset(map(op_of, (all, any, logsumexp, max, mean, min, prod, std, sum, var)))
+_REDUCTIONS = frozenset(
+    op_of(x) for x in (all, any, logsumexp, max, mean, min, prod, std, sum, var)
+)
 
 
 def _alike(node: Node) -> list[Value]:

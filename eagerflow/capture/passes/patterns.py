@@ -81,7 +81,7 @@ def pattern(rules: Rules, words: str, *, floats: bool = True, once: bool = False
     the result must serve nothing else, since it would be computed in any case.
     """
     for sides in re.split(", (?=[^,]*->)", words):
-        left, right = map(_parsed, sides.split(" -> "))
+        left, right = [_parsed(x) for x in sides.split(" -> ")]
         assert isinstance(left, dict)
         for function, operands in left.items():
             rule(rules, function, words=words)(partial(_apply, operands, right, floats, once))
@@ -169,7 +169,7 @@ def _form(words: ast.expr) -> Form:
         case ast.BinOp(one, sign, other):
             return _binary(_SIGNS[type(sign)], _form(one), _form(other))
         case ast.Call(ast.Name(name), operands):
-            return _calls((ops[name].call, *map(_form, operands)))
+            return _calls((ops[name].call, *[_form(x) for x in operands]))
     raise ValueError(f"this is no form of values: {ast.unparse(words)}")
 
 

@@ -61,7 +61,7 @@ def rule(rules: Rules, *functions: OpFunction, words: str) -> Callable[[Rule], R
     """
 
     def decorate(function: Rule) -> Rule:
-        for op in map(op_of, functions):
+        for op in (op_of(x) for x in functions):
             rules.setdefault(op, []).append((words, function))
         return function
 

@@ -83,7 +83,7 @@ def stabilized(graph: Graph) -> tuple[Graph, list[Rewrite]]:
 # The parts of forms -------------------------------------------------------------------------------
 
 
-_plus_one, _one_minus, _square_of = map(operand, ("1 + y", "1 - y", "y²"))
+_plus_one, _one_minus, _square_of = [operand(x) for x in ("1 + y", "1 - y", "y²")]
 _mirrored = operand("sigmoid(-y)")
 
 

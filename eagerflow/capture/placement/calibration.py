@@ -279,7 +279,7 @@ def calibrate(devices: Sequence[Any], again: bool = False) -> CostModel:
             for suffix, own in rates_of(place, again and kind not in done).items():
                 rates[f"{place}{suffix}"] = own
             done.add(kind)  # logical devices are alike
-        key = f"links of {', '.join(map(_kind, places))} {_machine()}"
+        key = f"links of {', '.join([_kind(x) for x in places])} {_machine()}"
         links = remembered(key, partial(_links, places), _as_links, again)
     latency, run, crowd, pairs = links
     bandwidth = {(str(places[i]), str(places[k])): rate for i, k, rate in pairs}

@@ -162,7 +162,7 @@ class CostModel:
     def kernel(self, kernel: FusedKernel, device: str) -> float:
         """Seconds of a region: memory or arithmetic, whichever takes longer."""
         rates = self.rates(device)
-        size = sum(map(nbytes, {*kernel.inputs, *kernel.outputs}))
+        size = sum(nbytes(x) for x in {*kernel.inputs, *kernel.outputs})
         sizes = kernel.sizes
         work = 0.0
         region = kernel.region
@@ -215,7 +215,7 @@ def work_of(node: Node, known: dict[Any, Work] | None = None) -> Work:
         flops = float(stated_cost(node).flops)
     except raised_here(Exception):  # a rule that does not know such arguments stops no placement
         flops = elements
-    found = Work(flops, float(sum(map(nbytes, values))), elements)
+    found = Work(flops, float(sum(nbytes(x) for x in values)), elements)
     if known is not None:
         known[key] = found
     return found

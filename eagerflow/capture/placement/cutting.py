@@ -166,7 +166,7 @@ def depends_on_threads(node: Node) -> bool:
     """Whether the bits of a node's results may depend on the number of BLAS's threads."""
     threaded = node.op.threaded
     found = threaded(*node.inputs) if callable(threaded) else threaded
-    return found or any(map(depends_on_threads, nodes_within(*bodies_of(node.attributes))))
+    return found or any(depends_on_threads(x) for x in nodes_within(*bodies_of(node.attributes)))
 
 
 # Which Variables may be written where they are ---------------------------------------------------
@@ -294,7 +294,7 @@ class _Partitioner:
         """Whether the bits of some nodes are those of eager calls only with all cores."""
         if not self.exact or not self.devices[k].backend.host:
             return False
-        return any(map(depends_on_threads, nodes))
+        return any(depends_on_threads(x) for x in nodes)
 
     def _needed_elsewhere(self) -> dict[Value, float]:
         """For each value with readers on other devices, by when it has to leave."""

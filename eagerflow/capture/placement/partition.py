@@ -235,7 +235,7 @@ class Partition:
         return "\n".join(parts)
 
     def __str__(self) -> str:
-        listed = map(printable, [*_listing(self), "", "bill"])
+        listed = [printable(x) for x in [*_listing(self), "", "bill"]]
         return "\n".join([*listed, str(self.bill), *self._notes()])
 
     def _notes(self) -> list[str]:

@@ -107,7 +107,7 @@ def _peak(division: Division, pieces: Sequence[Piece], device: int) -> int:
         for piece in pieces
         for step in piece.steps
     ]
-    return int(sum(map(nbytes, held)) + peak_bytes(uses, kept))
+    return int(sum(nbytes(x) for x in held) + peak_bytes(uses, kept))
 
 
 def cost_report(

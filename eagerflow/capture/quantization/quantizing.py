@@ -191,7 +191,7 @@ def _row(target: Target, node: Node, errors: Errors | None) -> Row:
     held = _constants_behind(node.inputs[1])
     integers = next(v for v in held if v.dtype.kind in "iu")
     bits = 8 * integers.size * integers.dtype.itemsize // target.weights.size
-    after = sum(map(nbytes, held))
+    after = sum(nbytes(x) for x in held)
     return Row(node.name, node.op.name, bits, target.weights.nbytes, after, errors)
 
 

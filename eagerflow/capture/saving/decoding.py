@@ -272,7 +272,7 @@ class Decoder:
         if len(given) != len(op.attributes) or not given.keys() <= op.attributes.keys():
             fail(
                 f"the attributes are not those of {op.name}",
-                received=", ".join(map(short_repr, list(given)[:20])) or "none",
+                received=", ".join([short_repr(x) for x in list(given)[:20]]) or "none",
                 expected=", ".join(op.attributes) or "none",
             )
         return {name: given[name] for name in op.attributes}, bodies

@@ -286,7 +286,7 @@ def _graph_text(container: Container) -> str:
     if "graph" not in texts or texts.get("format") != "eagerflow":
         fail(
             "the file holds tensors, but no graph",
-            received=", ".join(map(short_repr, list(container.places)[:5])) or "no tensors",
+            received=", ".join([short_repr(x) for x in list(container.places)[:5]]) or "no tensors",
             expected="a file that graph.save wrote",
         )
     if texts.get("version") != FORMAT:

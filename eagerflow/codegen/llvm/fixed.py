@@ -133,7 +133,7 @@ class FixedCall:
         """Whether it has jobs for sure, and may be done before or after its neighbours."""
         outputs = self.call.region.outputs
         kinds = all(outputs[i].dtype in joins.KINDS for i in self.call.columns)
-        return kinds and all(map(self._joins_alike, self.call.columns))
+        return kinds and all(self._joins_alike(x) for x in self.call.columns)
 
     def member(self, rows: int) -> Member | None:
         """It as part of a chain of so many rows; None where it has no such rows."""

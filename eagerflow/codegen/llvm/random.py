@@ -54,7 +54,7 @@ def _philox() -> str:
         mixed = [code.value(f"xor i64 {h}, {w}") for h, w in ((high[1], b), (high[0], d))]
         a, c = (code.value(f"xor i64 {m}, {k}") for m, k in zip(mixed, keys, strict=True))
         b, d = low[1], low[0]
-        steps = map(_signed, KEY_STEPS)
+        steps = [_signed(x) for x in KEY_STEPS]
         keys = [code.value(f"add i64 {k}, {s}") for k, s in zip(keys, steps, strict=True)]
     for i, word in enumerate((a, b, c, d)):
         place = code.value(f"getelementptr i64, ptr %out, i64 {i}")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -144,7 +145,7 @@ class Laps:
     ) -> tuple[list[Job], list[Job]]:
         """The jobs of a loop with some between them that note times; one thread is ``alone``."""
         made: list[Job] = []
-        for number, own in groupby(each, lambda job: job.step):
+        for number, own in groupby(each, attrgetter("step")):
             self.steps.append(number)
             made += own
             self._jobs.append(self._lap(alone, number))

@@ -75,7 +75,7 @@ class _Apart:
         if all(isinstance(o, _Number | int | float) for o in operands):
             new = _Number(len(self.given) + len(self.steps))
             return self.steps.setdefault((name, operands), new)
-        return getattr(self._s, name)(*map(self._value, operands))
+        return getattr(self._s, name)(*[self._value(x) for x in operands])
 
     def _value(self, operand: Any) -> Any:
         if not isinstance(operand, _Number):

@@ -83,7 +83,8 @@ def _flat(region: Region) -> Region | None:
         return replace(part, axes=("all",) if part.axes else ())
 
     inputs, body, outputs = (
-        tuple(map(flattened, group)) for group in (region.inputs, region.body, region.outputs)
+        tuple([flattened(x) for x in group])
+        for group in (region.inputs, region.body, region.outputs)
     )
     return Region(region.name, ("all",), inputs, body, outputs)
 

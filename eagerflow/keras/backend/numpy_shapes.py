@@ -222,7 +222,7 @@ def _joinable(xs):
 
 
 def concatenate(xs, axis=0):
-    if axis is not None and all(map(is_sparse, xs)):
+    if axis is not None and all(is_sparse(x) for x in xs):
         return concatenated(concatenate, xs, axis)
     if axis is None:
         return ef.concat([ravel(x) for x in _joinable(xs)], axis=0)

@@ -29,7 +29,7 @@ def convert_to_tensor(x, dtype=None):
         x = x.value
     if isinstance(x, ef.Tensor):
         return x if dtype is None or x.dtype.name == dtype else _converted(x, dtype)
-    if isinstance(x, list | tuple) and any(map(_is_ours, tree.flatten(x))):
+    if isinstance(x, list | tuple) and any(_is_ours(x) for x in tree.flatten(x)):
         return _stacked(x, dtype)
     stored = as_sparse(x)
     if stored is not None:

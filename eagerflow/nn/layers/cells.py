@@ -90,7 +90,7 @@ class StackedRNNCells(Layer):
     @arguments
     def __init__(
         self,
-        cells: Annotated[Sequence[Any], lambda cells: list(map(cell_from, cells))],
+        cells: Annotated[Sequence[Any], lambda cells: [cell_from(x) for x in cells]],
         **options: Unpack[LayerOptions],
     ) -> None: ...
 

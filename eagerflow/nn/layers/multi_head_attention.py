@@ -28,7 +28,7 @@ __all__ = ["GroupQueryAttention", "MultiHeadAttention"]
 
 
 def _sizes(value: Any) -> tuple[int, ...]:
-    return tuple(map(count, value)) if isinstance(value, Sequence) else (count(value),)
+    return tuple([count(x) for x in value]) if isinstance(value, Sequence) else (count(value),)
 
 
 def _axes(value: Any) -> tuple[int, ...]:

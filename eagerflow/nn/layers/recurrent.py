@@ -287,7 +287,7 @@ class GatedRecurrent(Recurrent):
         seed: int | None = None,
         **options: Unpack[RecurrentOptions],
     ) -> None:
-        of_cell = inspect.signature(self.cell_class).parameters
+        of_cell = inspect.signature(self.cell_class.__init__).parameters
         name = snake_case(self.cell_class.__name__)
         own = {"name": name, "activity_regularizer": None, "rank": self.cell_rank}
         given = self._config.held | own
@@ -312,7 +312,7 @@ class UnitsRecurrent(GatedRecurrent):
         if mask is not None and self.zero_output_for_mask:
             outputs = ops.where(mask[..., None], outputs, 0.0)
         wanted = self.stateful or self.return_state
-        return outputs, list(map(self.last, found)) if wanted else []
+        return outputs, [self.last(x) for x in found] if wanted else []
 
     def _begins_with_zeros(self) -> bool:
         """Whether nobody has said how states begin."""

@@ -222,7 +222,7 @@ class UnitsCell(GatedCell):
         states = [None] * self.states if states is None else states
         for drawn in self.draw(inputs.shape[0], training)[0]:
             inputs = ops.multiply(inputs, drawn[:, None])
-        weights = map(self.value, (self.kernel, self.recurrent_kernel, self.bias))
+        weights = [self.value(x) for x in (self.kernel, self.recurrent_kernel, self.bias)]
         found = self.op(inputs, *weights, *states, mask, reverse=reverse)
         return found if isinstance(found, tuple) else (found,)
 

@@ -104,7 +104,7 @@ class Loss(Configured):
 
 def _mask(values: Tensor, y_pred: Any, name: str) -> Tensor | None:
     """1 for each number that counts, 0 for the others: by masks of predictions and of values."""
-    masks = [mask for mask in map(mask_of, (y_pred, values)) if mask is not None]
+    masks = [mask for mask in (mask_of(x) for x in (y_pred, values)) if mask is not None]
     found: list[Any] = [weight_for(values, mask, name, "mask") for mask in masks]
     return found[0] * found[1] if len(found) == 2 else found[0] if found else None
 
@@ -124,9 +124,9 @@ class FunctionLoss(Loss):
         )
 
 
-def options_in(cls: type, function: Callable[..., Any]) -> tuple[str, ...]:
+def options_in(cls: Any, function: Callable[..., Any]) -> tuple[str, ...]:
     """The arguments of a function of targets and predictions that a class's constructor has too."""
-    own = inspect.signature(cls).parameters
+    own = inspect.signature(cls.__init__).parameters
     return tuple(name for name in inspect.signature(function).parameters if name in own)
 
 

@@ -64,7 +64,7 @@ def value_of(attribute: Any, folder: Path | None) -> Any:
     if kind == INTS:
         return tuple(map(int, attribute.ints))
     if kind == STRINGS:
-        return tuple(map(_text, attribute.strings))
+        return tuple([_text(x) for x in attribute.strings])
     if kind == SPARSE:
         return as_tensor(dense_of(attribute.sparse_tensor, folder))
     if kind == TYPE:

@@ -127,7 +127,7 @@ def is_known(x: Any) -> bool:
     if isinstance(x, SizeVector):
         return not any(isinstance(size, Dim) for size in x.sizes.flat)
     if isinstance(x, list | tuple):
-        return all(map(is_known, x))
+        return all(is_known(part) for part in x)
     return type(x) is not Tensor or type(x._array) is x._kind.array_type
 
 

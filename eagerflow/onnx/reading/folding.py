@@ -56,7 +56,7 @@ class ImportTrace(Trace):
         What is kept in few bits stays so.
         """
         kept = op.family in ("random", "control") or op.name in WIDENING
-        if not kept and all(map(is_known, args)):
+        if not kept and all(is_known(x) for x in args):
             try:
                 return with_recorder(self.budget, op.call, *args, **attributes)
             except TooLarge:

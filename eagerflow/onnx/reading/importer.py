@@ -117,7 +117,7 @@ class Importer:
             pair = {str(size) for size in getattr(error, "unlike", ())}
             if isinstance(error, ShapeError) and len(pair) == 2 and pair <= around.sizes:
                 raise  # two names of one size: the walk begins anew
-            if isinstance(error, CaptureError | ShapeError) and any(map(_is_symbolic, given)):
+            if isinstance(error, CaptureError | ShapeError) and any(_is_symbolic(x) for x in given):
                 raise NotKnown((), of_shapes=True) from error
             raise Refused(_reason(error)) from error
         except raised_here(RecursionError) as error:
@@ -174,7 +174,7 @@ class Importer:
     def _apply(self, found: Operator, call: Call, given: list[Any], attributes: Any) -> Any:
         if not found.takes_sizes:
             given = [as_plain(x) for x in given]
-        if found.pure and not graphs_in(call.node) and all(map(is_known, given)):
+        if found.pure and not graphs_in(call.node) and all(is_known(x) for x in given):
             try:
                 return with_recorder(self.budget, found.function, call, *given, **attributes)
             except TooLarge:
@@ -284,7 +284,7 @@ def _check_count(node: Any, schema: Schema) -> None:
 
 def _is_symbolic(x: Any) -> bool:
     if isinstance(x, list):
-        return any(map(_is_symbolic, x))
+        return any(_is_symbolic(size) for size in x)
     return isinstance(x, SizeVector) or any(
         isinstance(size, Dim) for size in getattr(x, "shape", ())
     )

@@ -33,12 +33,12 @@ def with_sizes(rule: Callable[..., Any]) -> Callable[[Any], Any]:
                 return function(call, *given, **attributes)
             if all(_is_small(x) for x in flat):
                 try:
-                    result = rule(*map(_objects, given), **attributes)
+                    result = rule(*[_objects(x) for x in given], **attributes)
                     is_answer = getattr(result, "dtype", None) == np.dtype(bool)
                     return result if is_answer else as_sizes(result)
                 except raised_here(CaptureError):
                     pass
-            return function(call, *map(as_plain, given), **attributes)
+            return function(call, *[as_plain(x) for x in given], **attributes)
 
         return found
 

@@ -68,7 +68,7 @@ class Walk:
         with self.trace:
             for name, variable in self.variables.items():
                 self.around.values[name] = variable.value
-            symbols = [t for t in map(self._input, graph.input) if t is not None]
+            symbols = [t for t in (self._input(x) for x in graph.input) if t is not None]
             found = self.importer.outputs(self.around, graph)
             results = {} if self._failed() else self._named(found)
         if self.importer.problems:

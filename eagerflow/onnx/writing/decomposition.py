@@ -66,7 +66,7 @@ class _Rewriting(Trace):
         with self:
             found = interpret(graph, [self.symbol(v) for v in given], self._called)
         new = dict(zip(graph.all_inputs(), given, strict=True))
-        ends = map(self.value_of, found)
+        ends = [self.value_of(x) for x in found]
         new.update(zip(graph.all_outputs(), ends, strict=True))
         self.is_open = False
         return graph.like(self.nodes, new)
@@ -124,5 +124,5 @@ def decomposed(graph: Graph, has_operator: HasOperator) -> Graph:
 
     while True:  # as bodies may call ops that have bodies
         graph = inside_out(graph, change)
-        if all(map(has_operator, nodes_within(graph))):
+        if all(has_operator(x) for x in nodes_within(graph)):
             return graph

@@ -57,7 +57,7 @@ def _round(words: Any, row: None) -> Any:
         _high_product(a, left) ^ d ^ second,
         a * _signed(left),
     )
-    steps = map(_signed, philox.KEY_STEPS)
+    steps = [_signed(x) for x in philox.KEY_STEPS]
     return (*words, *(key + step for key, step in zip((first, second), steps, strict=True))), None
 
 

@@ -35,7 +35,11 @@ def network(w: Any, cell: str, given: Sequence[Any], reverse: bool) -> Any:
     """The rule of the op of a cell, whose arguments, in their order, are ``given``."""
     x, kernel, recurrent_kernel, bias, *starts, mask = given
     of_rows = x.ndim == 3 and mask is None and 0 not in (*x.shape, *recurrent_kernel.shape)
-    if of_rows and x.dtype == np.float32 and not any(map(w.is_used, range(1, len(w.results)))):
+    if (
+        of_rows
+        and x.dtype == np.float32
+        and not any(w.is_used(x) for x in range(1, len(w.results)))
+    ):
         found = _operator(w, _OPERATORS[cell], x, kernel, recurrent_kernel, bias, starts, reverse)
         return (found,) * len(w.results)  # of which nobody asks for others than the first
 

@@ -156,7 +156,7 @@ def _range_operator(w: Any, **attributes: Any) -> Any:
     numbers = [attributes[name] for name in ("start", "stop", "step")]
     if not any(isinstance(n, Dim) for n in numbers):
         return w.evaluated(arange, **attributes)
-    return w.Range(*map(w.number, numbers), dtype="int64")
+    return w.Range(*[w.number(x) for x in numbers], dtype="int64")
 
 
 @creation(

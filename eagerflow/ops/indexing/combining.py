@@ -234,7 +234,9 @@ def scatter_reduce(
     at = normalize_axis(axis, x.ndim)
     own = (*indices.shape[:at], x.shape[at], *indices.shape[at + 1 :])
     for shape, other, name in ((own, x, "x"), (indices.shape, updates, "updates")):
-        if indices.ndim != other.ndim or not all(map(_within, shape, other.shape)):
+        if indices.ndim != other.ndim or not all(
+            _within(n, most) for n, most in zip(shape, other.shape, strict=True)
+        ):
             raise ShapeError(
                 f"the places do not fit {name}",
                 argument="indices",

@@ -19,7 +19,7 @@ from eagerflow.spec import Array, Namespace
 
 __all__ = ["integer_matmul"]
 
-BYTES = frozenset(map(as_dtype, ("int8", "uint8")))
+BYTES = frozenset(as_dtype(x) for x in ("int8", "uint8"))
 SUMS = np.dtype(np.int32)
 _MATMUL = op_of(matmul)
 

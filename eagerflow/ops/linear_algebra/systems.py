@@ -78,7 +78,7 @@ def factorization(**facts: Any) -> Any:
         "errors": square_errors,
         "samples": square_samples,
     } | facts
-    own["vjp"] = in_float32(vjp) if callable(vjp) else tuple(map(in_float32, vjp))
+    own["vjp"] = in_float32(vjp) if callable(vjp) else tuple([in_float32(x) for x in vjp])
     return define("contraction", **own)
 
 
@@ -424,7 +424,7 @@ def _arrange_limits(*args: Any, **named: Any) -> tuple[Any, Any]:
         return limit.tolist() if hasattr(limit, "tolist") else limit
 
     named = {name: x if name == "x" else numbers(x) for name, x in named.items()}
-    return (*args[:1], *map(numbers, args[1:])), named
+    return (*args[:1], *[numbers(x) for x in args[1:]]), named
 
 
 def _normal_equations(rows: list[list[Any]], rtol: Any) -> Any:

@@ -235,7 +235,9 @@ def _ones(w: Any, windows: Windows, x: Any) -> Any:
 
 def _counts(windows: Windows) -> Any:
     """How many elements of the input each position sees, with an axis for the channels."""
-    return functools.reduce(np.multiply.outer, map(primitives.pooling.seen, windows))[..., None]
+    return functools.reduce(np.multiply.outer, [primitives.pooling.seen(x) for x in windows])[
+        ..., None
+    ]
 
 
 def _mean_gradient_operator(operands: Any, w: Any, g: Any, *, size: Any, **where: Any) -> Any:

@@ -38,7 +38,7 @@ from eagerflow.spec import TensorSpec, broadcast
 
 __all__ = ["dequantize", "dynamic_quantize", "quantize"]
 
-QUANTIZED = frozenset(map(as_dtype, ("int8", "uint8", "int16", "uint16")))
+QUANTIZED = frozenset(as_dtype(x) for x in ("int8", "uint8", "int16", "uint16"))
 """Dtypes that floats are quantized to."""
 STORED = QUANTIZED | {as_dtype("int32")}
 """Dtypes of what is dequantized: sums, and numbers added to them, have 32 bits."""

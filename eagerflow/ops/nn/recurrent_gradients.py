@@ -50,7 +50,7 @@ def _spec(cell: Cell) -> Callable[..., Any]:
         )
         starts = [state.like((*lead, batch, units))] * cell.states
         shapes = (*lead, batch, steps, wide), (*lead, batch, wide)
-        return (*map(state.like, shapes), *starts)
+        return (*[state.like(x) for x in shapes], *starts)
 
     return infer
 

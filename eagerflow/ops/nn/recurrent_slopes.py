@@ -253,7 +253,7 @@ def gradient_rule(name: str) -> Callable[..., Any]:
         start = None if given.start is None else given.start[..., None, :]
         before = shifted(state, start, reverse, -2)
         values = [] if given.values is None else split(given.values, cell.values, axis=-1)
-        held, by = _masked(given.mask, *map(_pairs, slopes.of(values, before, state)))
+        held, by = _masked(given.mask, *[_pairs(x) for x in slopes.of(values, before, state)])
         gates = _columns(cell, by)
         by_states = [zeros_like(state) if x is None else x for x in given.g]
         beside = None if given.g_values is None else _Beside(name, given.values, given.g_values)

@@ -218,7 +218,7 @@ def _samples(arrays: int, names: Sequence[str], options: Sequence[dict[str, Any]
             found.append(Sample((*values, *numbers), options[i % len(options)]))
         base = [make(rng, dtype, (6, 4), 0.5, 2) for _ in range(arrays)]
         for cut in (lambda x: x.T, lambda x: x[::2, ::-1], lambda x: np.broadcast_to(x[0], (3, 4))):
-            found += [Sample((*map(cut, base), *numbers), more) for more in options]
+            found += [Sample((*[cut(x) for x in base], *numbers), more) for more in options]
         return found
 
     return samples

@@ -186,7 +186,7 @@ def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
 
 def _ix(*args: Any) -> Any:
     found = []
-    for i, x in enumerate(map(as_tensor, args)):
+    for i, x in enumerate([as_tensor(x) for x in args]):
         if x.ndim != 1:
             raise ShapeError(f"{x.ndim} axes, where one is needed", op="ix_", argument=f"args[{i}]")
         places = flatnonzero(x) if x.dtype in BOOL else x

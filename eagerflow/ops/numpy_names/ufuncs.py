@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from functools import reduce
@@ -137,8 +136,10 @@ def _accumulate(name: str, call: Call, array: Any, axis: int = 0, dtype: Any = N
     array = as_tensor(array) if dtype is None else astype(array, as_dtype(dtype))
     if name in ACCUMULATIONS:
         return ACCUMULATIONS[name](array, axis=axis)
-    parts = unstack(array, axis=axis)
-    return stack(list(itertools.accumulate(parts, call)), axis=axis) if parts else array
+    parts = list(unstack(array, axis=axis))
+    for i in range(1, len(parts)):
+        parts[i] = call(parts[i - 1], parts[i])
+    return stack(parts, axis=axis) if parts else array
 
 
 def _outer(name: str, call: Call, x1: Any, x2: Any, dtype: Any = None) -> Any:

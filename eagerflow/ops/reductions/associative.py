@@ -86,7 +86,7 @@ def _check_sizes(sizes: list[Any], tensors: Leaves) -> None:
             "the sizes along the axis differ",
             op="associative_scan",
             argument="elems",
-            received=", ".join(map(summary, tensors)),
+            received=", ".join([summary(x) for x in tensors]),
             expected="one size",
         )
     if not isinstance(sizes[0], int):
@@ -105,6 +105,6 @@ def _check_results(found: Leaves, given: Leaves, same: bool) -> None:
             "the function gives another nest or other shapes than it takes",
             op="associative_scan",
             argument="f",
-            received=", ".join(map(summary, found)),
-            expected=", ".join(map(summary, given)),
+            received=", ".join([summary(x) for x in found]),
+            expected=", ".join([summary(x) for x in given]),
         )

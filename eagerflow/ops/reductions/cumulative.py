@@ -290,10 +290,12 @@ def _product_operator(
 
     size = x.shape[at] + int(include_initial)
     found = joined(ones(1), x) if include_initial else x
-    for far in itertools.takewhile(lambda n: n < size, (1 << i for i in itertools.count())):
+    far = 1
+    while far < size:
         ends = (far, size) if reverse else (0, size - far)
         part = w.Slice(found, w.integers(ends[:1]), w.integers(ends[1:]), w.axes(at))
         found = w.Mul(found, joined(ones(far), part))
+        far *= 2
     return found
 
 

@@ -536,7 +536,7 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     >>> ef.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
-    return broadcast(*map(as_shape, shapes))
+    return broadcast(*[as_shape(x) for x in shapes])
 
 
 def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:

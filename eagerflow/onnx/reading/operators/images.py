@@ -228,7 +228,7 @@ def resize(
     """A tensor of other sizes, by scales or to sizes; version 10 has scales alone."""
     if call.version < 11:
         return _upsampled(call, x, inputs[0], mode)
-    roi, scales, sizes = map(_values, (*inputs, None, None, None)[:3])
+    roi, scales, sizes = [_values(x) for x in (*inputs, None, None, None)[:3]]
     if (scales is None) == (sizes is None):
         call.refuse("either scales or sizes are needed")
     asked = _Mode(

@@ -247,7 +247,7 @@ def mel_weight_matrix(
     output_datatype: int = 1,
 ) -> Any:
     """Weights (frequencies, mel bins): triangles whose corners lie evenly on the mel scale."""
-    bins, length, rate = map(known_number, (num_mel_bins, dft_length, sample_rate))
+    bins, length, rate = [known_number(x) for x in (num_mel_bins, dft_length, sample_rate)]
     check_elements(call, bins, length // 2 + 1)
     edges = np.array([known(e).item() for e in (lower_edge_hertz, upper_edge_hertz)])
     low, high = 2595 * np.log10(1 + edges / 700)
