@@ -29,6 +29,8 @@ from tests.fits.running import CAPTURED_MODES, Training
 TOLERANCE = 64  # units in the last place
 SPREAD_FACTOR = 10  # limit of a difference, relative to that of eager steps
 PERTURBED_STEPS = 6
+SKIPPED, NEVER = ".optimizer.step_counter", np.zeros(())
+"""The Variable of LossScaleOptimizer that a step sets to 0 if its gradients are not finite."""
 
 
 def is_floating(array):
@@ -91,6 +93,8 @@ class StepComparison:
 
     def compare(self, at, record, state):
         expected = self.eager.state_after(record, state, record.args)
+        if not same_bits(expected.get(SKIPPED, NEVER), record.after.get(SKIPPED, NEVER)):
+            return  # float16 overflowed in one of both, where the other rounds only once
         others, known = self.other_steps(record, state), []
         for name, array in expected.items():
             found = record.after.get(name)
