@@ -355,3 +355,18 @@ def test_functions_of_no_module_are_captured():
 
     scaled.__module__ = None
     assert float(ef.function(scaled)(ef.tensor(3.0), 2.0)) == 6.0
+
+
+@pytest.mark.parametrize("share", [-0.5, 0.25, 1.0, 1.5, float("nan"), 3, True])
+def test_shares_beyond_the_range_are_those_of_eager(share):
+    x = ef.tensor(np.arange(5.0, dtype="f4"))
+    for f in (
+        ef.quantile,
+        lambda x, k: ef.percentile(x, k * 100),
+        lambda x, k: ef.quantile(x, k / 2),
+    ):
+        captured = ef.function(f)
+        captured(x, 0.5)
+        found, wanted = outcome(captured, x, share), outcome(f, x, share)
+        assert found[0] == wanted[0]
+        assert isinstance(wanted, str) or found[1] == wanted[1]

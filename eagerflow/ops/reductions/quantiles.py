@@ -14,6 +14,7 @@ from eagerflow.convert import as_tensor, number_type
 from eagerflow.dims import product
 from eagerflow.dtypes import REAL, DType
 from eagerflow.errors import ArgumentError, AxisError, DTypeError, ShapeError, short_repr
+from eagerflow.number import Number
 from eagerflow.op import ErrorSample, Sample
 from eagerflow.ops.composition import composed
 from eagerflow.ops.creation.cast import astype, stop_gradient
@@ -108,8 +109,11 @@ def _places(method: Any, last: Any, q: Any) -> Any:
 def _shares(q: Any, x: Any, hundred: bool = False) -> Any:
     """Probabilities in float64, in which places among many elements are exact; beside ``x``."""
     found = as_tensor(q, "float64", None if isinstance(q, Operators) else x.device)
-    if number_type(q) is not None and not isinstance(q, Operators):
-        numbers, most = found.numpy(), 100 if hundred else 1
+    most = 100 if hundred else 1
+    if type(q) is Number and q.assumptions is not None:  # other numbers are traced by themselves
+        q.assumptions.limit(q.at, 0, most)
+    elif number_type(q) is not None and not isinstance(q, Operators):
+        numbers = found.numpy()
         low, high = numbers.min(initial=0), numbers.max(initial=0)
         if not 0 <= low <= high <= most:
             raise ArgumentError(
