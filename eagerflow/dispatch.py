@@ -140,9 +140,9 @@ def bind_binary(op: Op, operator: bool = False, watched: Call | None = None) -> 
                 if x1.__class__ is x2.__class__ is Tensor:
                     fn, kind = table[x2._kind if x1._kind is x2._kind else None]
                     out = _quick(fn, x1._array, x2._array)
-                elif x1.__class__ is Variable:
+                elif x1.__class__ is Variable and own_recorder((x2,)) is None:
                     return call(x1.value, x2)
-                elif x2.__class__ is Variable:
+                elif x2.__class__ is Variable and own_recorder((x1,)) is None:
                     return call(x1, x2.value)
                 elif x2.__class__ is Tensor:
                     fn, kind, numbers = table[x2._kind, x1.__class__]

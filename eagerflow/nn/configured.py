@@ -22,7 +22,17 @@ from contextvars import ContextVar
 from functools import cache, partial, wraps
 from inspect import Parameter, Signature
 from types import MappingProxyType, NoneType
-from typing import Annotated, Any, NamedTuple, Self, TypeVar, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    NamedTuple,
+    Self,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 
@@ -163,6 +173,10 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
                     error.op, error.argument = self._label, name
                 raise
         init(self, **given)
+        if type(self).__init__ is construct:
+            names = [x for x in given if x in vars(self) and x not in self._renewed]
+            made = {name: vars(self)[name] for name in names}
+            object.__setattr__(self, "_made", Untracked(made))
 
     signature = LateSignature(lambda: facts().signature)
     construct.__signature__ = signature  # type: ignore[attr-defined]
@@ -243,11 +257,17 @@ class _ClassSignature:
 class Configured:
     """Base of objects that can say how they were made, and be made again from that.
 
-    The arguments of the constructor are the configuration; nothing has to be written twice.
+    The arguments of the constructor are the configuration; nothing has to be written twice. An
+    attribute with the name of an argument that is set afterwards counts instead of it, where
+    ``arguments`` has made the constructor.
     """
 
     __signature__ = _ClassSignature()
     _config: Untracked
+    _made: Untracked = Untracked({})
+    """The attributes with the names of arguments, as the constructor has left them."""
+    _renewed: ClassVar[frozenset[str]] = frozenset()
+    """Arguments whose names later stand for something else."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
@@ -268,13 +288,21 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, in a form that JSON can hold."""
-        return {name: plain(value) for name, value in self._config.held.items()}
+        own, made = vars(self), self._made.held
+        changed = {n: own[n] for n in made if n in own and not _is_same(own[n], made[n])}
+        return {name: plain(changed.get(name, x)) for name, x in self._config.held.items()}
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """A new object made with the arguments in ``config``."""
         make: Callable[..., Self] = cls
         return make(**config)
+
+
+def _is_same(now: Any, before: Any) -> bool:
+    """Whether an attribute is what it was; other arrays and objects count as changed."""
+    plain_value = isinstance(now, int | float | str | tuple) and type(now) is type(before)
+    return now is before or (plain_value and now == before)
 
 
 class Unsaved(str):

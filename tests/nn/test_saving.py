@@ -1,5 +1,6 @@
 """Models and weights in files: the same bits afterwards, and nothing from a wrong file."""
 
+import copy
 import json
 import os
 import random
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
+from eagerflow import nn
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.nn import files
 from eagerflow.nn.state import Misfits, named_weights
@@ -441,3 +443,36 @@ def test_the_one_input_of_a_graph_is_named_alike_before_and_after_saving(tmp_pat
     again = ef.nn.load_model(tmp_path / "model.ef")
     assert model.prediction_graph().inputs.names == ("inputs",)
     assert again.prediction_graph().inputs.names == ("inputs",)
+
+
+def test_attributes_that_were_set_since_are_saved(tmp_path):
+    model = nn.Sequential([nn.Dense(4, "relu"), nn.Dropout(0.5), nn.Dense(2)])
+    model.compile(nn.optimizers.AdamW(0.01), loss="mse")
+    x = np.linspace(-1, 1, 24, dtype="f4").reshape(8, 3)
+    model.fit(x, x[:, :2], verbose=0)
+    model.layers[0].activation = ef.tanh
+    model.layers[1].rate = 0.9
+    model.optimizer.weight_decay, model.optimizer.clipnorm = 0.7, 0.5
+    model.save(tmp_path / "m.ef")
+    loaded = nn.load_model(tmp_path / "m.ef")
+    ways = {"loaded": loaded, "clone": nn.clone_model(model), "copy": copy.deepcopy(model)}
+    for name, other in ways.items():
+        assert other.layers[1].rate == 0.9, name
+        assert other.layers[0].get_config()["activation"] == "ef.tanh", name
+    np.testing.assert_array_equal(loaded.predict(x, verbose=0), model.predict(x, verbose=0))
+    for each in (model, loaded):
+        ef.random.seed(0)
+        each.fit(x, x[:, :2], verbose=0, shuffle=False)
+    for own, theirs in zip(model.weights, loaded.weights, strict=True):
+        np.testing.assert_array_equal(own.numpy(), theirs.numpy())
+
+
+def test_attributes_of_users_constructors_stay_what_they_took(tmp_path):
+    class Scaled(nn.Dense):
+        def __init__(self, factor, **options):
+            super().__init__(2 * factor, **options)
+            self.factor = factor + 1
+
+    layer = Scaled(3)
+    layer.factor = 9
+    assert layer.get_config()["factor"] == 3  # which the constructor may have changed

@@ -60,6 +60,7 @@ class EinsumDense(KernelBase):
     ((5, 7, 2, 3), (4, 2, 3), (2, 3))
     """
 
+    _renewed = frozenset({"output_shape"})
     equation: str
     activation: Callable[..., Tensor]
     bias_axes: str | None

@@ -287,6 +287,7 @@ class MultiHeadAttention(_HeadAttention):
     ((1, 5, 8), [(8, 2, 3), (2, 3)])
     """
 
+    _renewed = frozenset({"output_shape"})
     num_heads: int
     key_dim: int
     value_dim: int

@@ -46,6 +46,7 @@ class Normalization(Layer):
     Tensor([[1., 0.]], shape=(1, 2), float32, cpu:0)
     """
 
+    _renewed = frozenset({"mean", "variance"})
     axis: tuple[int, ...]
     mean: Any  # an array where it was given, else a Variable
     variance: Any
