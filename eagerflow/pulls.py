@@ -3,7 +3,8 @@
 Rules are made of public ops, each of which would pass over its arrays, and cost a call. While
 nobody watches these calls, a rule of several is run as one kernel: it is called once with values
 of a region, on which ops write down their scalar instructions. The bits are those of the ops one
-after the other; where they might not be, or something does not fit, these are called after all.
+after the other, and so is the order in memory, by which sums round; where they might not be, or
+something does not fit, these are called after all.
 """
 
 from __future__ import annotations
@@ -202,6 +203,8 @@ def _in_tiles(region: Any) -> Rule:
     of_runs, of_any = (generated.program(region, run) for run in (True, False))
 
     def many(*arrays: Any) -> Any:
+        if not arrays[-1].flags.c_contiguous:
+            raise ValueError("the result of ops lies in another order")
         run = all(a.flags.c_contiguous for a in arrays)
         out = buffers.empty(arrays[0].shape, arrays[0].dtype)
         tiled_together(of_runs if run else of_any, arrays, (out,))
@@ -252,7 +255,11 @@ class Pull:
             arrays = a, b, x._array
         try:
             if size >= MIN_TILED_ELEMENTS:
-                return None if many is None else new_tensor(process.run(many, *arrays), kind)
+                if many is None or 0 in arrays[-1].strides:
+                    return None
+                return new_tensor(process.run(many, *arrays), kind)
+            if not arrays[-1].flags.c_contiguous:  # else the result of ops has this order, too
+                return None
             out = process.run(few, *arrays)
             if self._guards and process.run(_has_nan, out):  # 0 wins over infinity and NaN
                 return None

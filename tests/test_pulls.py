@@ -268,3 +268,41 @@ def test_kernels_are_for_arguments_in_their_places(bounds):
 
     for pair in (bounds, bounds[::-1], bounds):
         assert np.array_equal(slopes(*pair), wanted(*pair)), pair
+
+
+LAYOUTS = {
+    "rows": lambda a: a,
+    "columns": lambda a: np.asfortranarray(a),
+    "turned": lambda a: np.ascontiguousarray(a.transpose(1, 2, 0)).transpose(2, 0, 1),
+    "every other": lambda a: np.repeat(a, 2, axis=1)[:, ::2],
+    "broadcast": lambda a: np.broadcast_to(a[:, :1], a.shape),
+}
+
+
+@pytest.mark.parametrize("shape", [(3, 4, 2), (5, 1, 7), (6, 30, 11)])
+@pytest.mark.parametrize("above", ["rows", "mean along 1", "mean along 2", "turned", "sum"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradients_lie_in_memory_as_those_of_ops(layout, above, shape):
+    """Sums round by the order in memory of what they add up: exact functions have their bits."""
+    rng = np.random.default_rng(0)
+    x = ef.asarray(LAYOUTS[layout](rng.normal(size=shape).astype("f4")))
+    weights = ef.asarray(rng.normal(size=shape).astype("f4"))
+    below = {
+        "rows": lambda y: ef.sum(y * weights),
+        "mean along 1": lambda y: ef.sum(ef.mean(y, axis=1) * weights[:, 0]),
+        "mean along 2": lambda y: ef.sum(ef.mean(y, axis=2) * weights[..., 0]),
+        "turned": lambda y: ef.sum(y.mT * ef.asarray(weights.numpy().swapaxes(1, 2).copy())),
+        "sum": ef.sum,
+    }[above]
+    for name in ("relu6", "tanh", "mish", "softsign", "hard_sigmoid", "silu", "selu", "logaddexp"):
+        op = getattr(ef, name)
+
+        def sums(x, op=op, pair=name == "logaddexp"):
+            with ef.GradientTape() as tape:
+                tape.watch(x)
+                loss = below(op(x, weights) if pair else op(x))
+            g = tape.gradient(loss, x)
+            return [ef.sum(g, axis=axis) for axis in (0, 1, 2, (0, 1), (0, 1, 2))]
+
+        for found, wanted in zip(ef.function(sums, numerics="exact")(x), sums(x), strict=True):
+            np.testing.assert_array_equal(found.numpy(), wanted.numpy(), err_msg=name)
