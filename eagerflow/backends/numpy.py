@@ -11,6 +11,7 @@ from functools import cache, partial
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from eagerflow.backends.base import AS_GIVEN, LARGE, MANY, Backend
 from eagerflow.codegen import generated
@@ -21,7 +22,16 @@ from eagerflow.handlers import raised_here
 from eagerflow.op import Op
 from eagerflow.runtime import allocation, buffers
 
-__all__ = ["NumpyBackend", "is_shared", "lend", "lent", "owner_of", "quiet_runner", "quietly"]
+__all__ = [
+    "NumpyBackend",
+    "copied_alike",
+    "is_shared",
+    "lend",
+    "lent",
+    "owner_of",
+    "quiet_runner",
+    "quietly",
+]
 
 KEPT_BYTES = 31 << 20
 
@@ -154,7 +164,24 @@ def is_shared(array: Any) -> bool:
 
 def unshared(array: Any) -> Any:
     """An array, or a copy of it, laid out alike, where its memory came from outside."""
-    return np.array(array) if is_shared(array) else array
+    return copied_alike(array) if is_shared(array) else array
+
+
+def copied_alike(array: Any) -> Any:
+    """A copy with the same strides, gaps included: NumPy's functions round by them.
+
+    >>> copied_alike(np.arange(6)[::-2]).strides
+    (-16,)
+    """
+    if not isinstance(array, np.ndarray):
+        return array.copy()  # another backend's
+    if array.flags.forc:
+        return np.array(array)
+    low, high = byte_bounds(array)
+    memory, start = np.empty(high - low, np.uint8), array.__array_interface__["data"][0]
+    made: Any = np.ndarray(array.shape, array.dtype, memory, start - low, array.strides)
+    np.copyto(made, array)
+    return made
 
 
 def is_foreign(array: Any) -> bool:

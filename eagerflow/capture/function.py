@@ -718,7 +718,9 @@ def _is_ready(x: Any) -> bool:
 
 
 def _as_input(x: Any) -> Tensor:
-    """A NumPy array or a number as a tensor of full precision, in native byte order."""
+    """A tensor, or one of an array or number, of full precision and in native byte order."""
+    if type(x) is Tensor:  # as it lies in memory, by which NumPy's functions round
+        return x
     if type(x) in WIDE:
         return from_array(np.array(x, WIDE[type(x)]), current_device())
     return as_tensor(x, wide_dtype(x) if type(x) in NUMBERS else None, copy=True)

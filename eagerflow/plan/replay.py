@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from eagerflow import tree
-from eagerflow.backends.numpy import is_shared
+from eagerflow.backends.numpy import copied_alike, is_shared
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
@@ -155,7 +155,7 @@ class Replay:
             if i >= count:
                 self._variables[i - count]._owner = None
             if (i < count and type(inputs[i]) is not Tensor) or is_shared(arrays[i]):
-                arrays[i] = arrays[i].copy()
+                arrays[i] = copied_alike(arrays[i])
 
     def _finish(
         self,

@@ -10,7 +10,7 @@ from statistics import median
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from eagerflow.backends.numpy import is_shared
+from eagerflow.backends.numpy import copied_alike, is_shared
 from eagerflow.capture.gradient import find_source
 from eagerflow.capture.placement.calibration import calibrate
 from eagerflow.capture.placement.cost_model import TYPICAL, CostModel, shares_memory
@@ -272,10 +272,10 @@ class Partition:
         ready = self._ready(self.sizes_of(arrays))
         for i in ready.shared:  # arrays of callers may change later
             if type(inputs[i]) is not Tensor or is_shared(arrays[i]):
-                arrays[i] = arrays[i].copy()
+                arrays[i] = copied_alike(arrays[i])
         self._receive(arrays)
         begin = perf_counter()
-        found, events = ready.program.run([*arrays, *[a.copy() for a in ready.known]])
+        found, events = ready.program.run([*arrays, *[copied_alike(a) for a in ready.known]])
         self._times.append((ready, perf_counter() - begin, events))
         self._last = ready, events
         places = ready.division.output_devices
