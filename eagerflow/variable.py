@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow import display
-from eagerflow.backends.numpy import lent, unshared
+from eagerflow.backends.numpy import unshared
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, SymbolicKind
 from eagerflow.dtypes import DType, is_inexact, join_scalar
@@ -102,10 +102,7 @@ class Variable(Operators):
         """A Tensor of its own, whose key means "this Variable's value" to every tape."""
         if type(tensor._kind) is SymbolicKind:
             tensor._array.refuse("assign")
-        array = tensor._array
-        if array.base is not None or id(array) in lent:
-            array = unshared(array)
-        made = new_tensor(array, tensor._kind)
+        made = new_tensor(unshared(tensor._array), tensor._kind)
         if self.trainable:
             made._key = next_key()
         return made

@@ -164,7 +164,8 @@ def is_shared(array: Any) -> bool:
 
 def unshared(array: Any) -> Any:
     """An array, or a copy of it, laid out alike, where its memory came from outside."""
-    return copied_alike(array) if is_shared(array) else array
+    own = type(array) is np.ndarray and array.base is None and id(array) not in lent
+    return copied_alike(array) if not own and is_shared(array) else array
 
 
 def copied_alike(array: Any) -> Any:

@@ -173,13 +173,12 @@ def _constructor(cls: Any, init: Callable[..., None]) -> Callable[..., None]:
                     error.op, error.argument = self._label, name
                 raise
         init(self, **given)
-        if type(self).__init__ is construct:
-            names = [x for x in given if x in vars(self) and x not in self._renewed]
-            made = {name: vars(self)[name] for name in names}
-            object.__setattr__(self, "_made", Untracked(made))
+        plain_names = [name for name in checks if not hasattr(type(self), name)]  # no properties
+        self._made.held.update([(name, getattr(self, name)) for name in plain_names])
 
     signature = LateSignature(lambda: facts().signature)
     construct.__signature__ = signature  # type: ignore[attr-defined]
+    construct.sets_attributes = True  # type: ignore[attr-defined]
     return construct
 
 
@@ -264,8 +263,8 @@ class Configured:
 
     __signature__ = _ClassSignature()
     _config: Untracked
-    _made: Untracked = Untracked({})
-    """The attributes with the names of arguments, as the constructor has left them."""
+    _made: Untracked
+    """The attributes with the names of arguments, as the constructors have left them."""
     _renewed: ClassVar[frozenset[str]] = frozenset()
     """Arguments whose names later stand for something else."""
 
@@ -276,6 +275,7 @@ class Configured:
         except raised_here(TypeError):
             return made  # __init__ is about to raise the same
         object.__setattr__(made, "_config", Untracked(config))
+        object.__setattr__(made, "_made", Untracked({}))
         return made
 
     def __init__(self) -> None:
@@ -288,8 +288,13 @@ class Configured:
 
     def get_config(self) -> dict[str, Any]:
         """The constructor's arguments, in a form that JSON can hold."""
-        own, made = vars(self), self._made.held
-        changed = {n: own[n] for n in made if n in own and not _is_same(own[n], made[n])}
+        own, changed = vars(self), {}
+        if hasattr(type(self).__init__, "sets_attributes"):
+            changed = {
+                name: own[name]
+                for name, before in self._made.held.items()
+                if name in own and name not in self._renewed and not _is_same(own[name], before)
+            }
         return {name: plain(changed.get(name, x)) for name, x in self._config.held.items()}
 
     @classmethod
