@@ -285,9 +285,9 @@ class GradientTape(Recorder):
     ) -> list[Tensor | None]:
         keys = [self._keys_of(source) for source in sources]
         wanted: set[int] = set().union(*keys)
-        all_wanted = self._watched.keys() <= wanted and all(
-            read <= wanted for _, read in self._reads.values()
-        )
+        # Without a source, there are entries of values that other tapes watch.
+        all_wanted = wanted and self._watched.keys() <= wanted
+        all_wanted = all_wanted and all(read <= wanted for _, read in self._reads.values())
         reached = None if all_wanted else _reached(self._entries, wanted)
         if keep:
             grads = pull_back(self._entries[:], start, wanted, reached, ends)

@@ -172,3 +172,18 @@ def test_other_numbers_that_tensors_cannot_be_are_refused():
     assert float(ef.grad(lambda t: ef.pad(x, ((1, 1),), constant_values=t).sum())(0.5)) == 2.0
     low = lambda t: ef.clip(x, t, None).sum()
     assert float(ef.grad(low)(2.0)) == 3.0
+
+
+def test_a_variable_that_is_not_trained_needs_no_gradient_of_what_reads_it():
+    w, x = ef.Variable([1.0, 2.0]), ef.tensor([1.0, 2.0])
+    w.trainable = False
+
+    def gradient(x):
+        with ef.GradientTape() as tape:
+            state = ef.tensor(0), x * w
+            y = ef.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, ef.sin(v)), state)[1]
+            loss = ef.sum(y * w)
+        return tape.gradient(loss, w, unconnected="zero")
+
+    for f in (gradient, ef.function(gradient)):
+        assert f(x).tolist() == [0.0, 0.0]
