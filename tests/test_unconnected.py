@@ -181,7 +181,7 @@ def test_a_variable_that_is_not_trained_needs_no_gradient_of_what_reads_it():
     def gradient(x):
         with ef.GradientTape() as tape:
             state = ef.tensor(0), x * w
-            y = ef.while_loop(lambda i, v: i < 3, lambda i, v: (i + 1, ef.sin(v)), state)[1]
+            y = ef.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, ef.sin(c[1])), state)[1]
             loss = ef.sum(y * w)
         return tape.gradient(loss, w, unconnected="zero")
 
