@@ -50,8 +50,8 @@ def prune(self: Graph, outputs: Any, assignments: bool = False) -> Graph:
 def _labels(graph: Graph, leaves: list[Any], values: list[Value], structure: Any) -> list[str]:
     """Names of outputs: the keys of a dict, else the names that were asked for."""
     if structure.container is not None and structure.keys and len(structure.keys) == len(leaves):
-        free = FreeNames()
-        return [free.take(str(key)) for key in structure.keys]  # 1 and "1" are two keys
+        keys = FreeNames()
+        return [keys.take(str(key)) for key in structure.keys]  # 1 and "1" are two keys
     known = dict(zip(graph.outputs, graph.outputs.names, strict=True))
     labels = [
         known.get(v, v.name) if type(leaf) is Value else str(leaf)
