@@ -15,6 +15,7 @@ import numpy as np
 import eagerflow as ef
 from eagerflow import tree
 from eagerflow.errors import CaptureError
+from eagerflow.masks import keeping_mask
 from tests.campaigns import Failure
 from tests.differences import (
     describe_difference,
@@ -121,7 +122,11 @@ class StepComparison:
             changed = {name: perturbed(rng, array, self.epsilon) for name, array in state.items()}
             x, *rest = record.args
             x = tree.map_leaves(lambda a, r=rng: perturbed(r, np.asarray(a), self.epsilon), x)
-            with perturbed_gradients(self.eager.model.optimizer, rng, self.epsilon):
+            with contextlib.ExitStack() as stack:
+                optimizer = self.eager.model.optimizer
+                stack.enter_context(perturbed_gradients(optimizer, rng, self.epsilon))
+                if n % 2:
+                    stack.enter_context(perturbed_outputs(rng, self.epsilon))
                 after = self.eager.state_after(record, changed, (x, *rest))
             yield after
 
@@ -178,6 +183,27 @@ def perturbed_gradients(optimizer, rng, eps):
         yield
     finally:
         del optimizer.apply
+
+
+@contextlib.contextmanager
+def perturbed_outputs(rng, eps):
+    """Give the outputs of layers rounding errors, as those of ops inside of a layer."""
+    call = ef.nn.Layer.__call__
+
+    def with_error(x):
+        if not (isinstance(x, ef.Tensor) and is_floating(x._array)):
+            return x
+        error = (1 + eps * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
+        return keeping_mask(x, x * ef.asarray(error))
+
+    def perturbed_call(self, *args, **kwargs):
+        return tree.map_leaves(with_error, call(self, *args, **kwargs))
+
+    ef.nn.Layer.__call__ = perturbed_call
+    try:
+        yield
+    finally:
+        ef.nn.Layer.__call__ = call
 
 
 def choose_modes(fit):
