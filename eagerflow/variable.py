@@ -286,14 +286,17 @@ def replace_values(
     The Tensors are the Variables' from then on. It is refused while another thread writes over
     values, or if one of the calls ``before`` gives something true: then nothing is changed. Nor is
     anything if one of these raises; behind them nothing needs memory, and so nothing can fail.
-    ``owners`` has the Tensor for each Variable that alone has it and its memory, else None.
+    ``owners`` has the Tensor for each Variable that alone has it and its memory, else None; ()
+    leaves older marks, which mean nothing beside other values.
     """
     for variable, tensor in zip(variables, tensors, strict=True):
         if variable.trainable:
             tensor._key = next_key()
     held = list(map(_held, variables))  # no old value dies inside, and so no finalizer of it runs
     put = map(setattr, variables, repeat("_current"), tensors)
-    mark = map(setattr, variables, repeat("_owner"), repeat(None) if owners is None else owners)
+    mark: Iterable[Any] = ()
+    if owners != ():
+        mark = map(setattr, variables, repeat("_owner"), repeat(None) if owners is None else owners)
     begin: Iterable[Callable[[], Any]] = (writing.now, *before)
     calls = chain(map(call, begin), put, mark, map(call, after))
     refused: bool = without_collections(partial(any, calls))
