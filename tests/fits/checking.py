@@ -140,9 +140,9 @@ def iterate(known, others):
 
 
 def dtypes_of(fit):
-    """The dtypes of a model; schedules compute the learning rate in float32."""
+    """The dtypes of a model; rates of schedules and Nadam's product are float32."""
     named = re.findall(r", dtype='(?:mixed_)?(\w+)'\)", fit.text())
-    named += ["float32"] * ("schedules." in fit.optimizer)
+    named += ["float32"] * ("schedules." in fit.optimizer or "Nadam" in fit.optimizer)
     return {fit.policy.removeprefix("mixed_"), *named} - {"int64"}
 
 
