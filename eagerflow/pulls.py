@@ -260,6 +260,8 @@ class Pull:
                 return new_tensor(process.run(many, *arrays), kind)
             if not arrays[-1].flags.c_contiguous:  # else the result of ops has this order, too
                 return None
+            if not a.flags.c_contiguous:
+                arrays = np.ascontiguousarray(a), *arrays[1:]
             out = process.run(few, *arrays)
             if self._guards and process.run(_has_nan, out):  # 0 wins over infinity and NaN
                 return None

@@ -86,8 +86,7 @@ class _FunctionWriter:
             o: i for i, s in enumerate(self.steps) for o in s.operands if isinstance(o, str)
         }
         self.homes = {name: f"x{i}" for i, name in enumerate(self.inputs)}  # of values
-        whole = [self.homes[p.name] for p in region.inputs if p.axes == region.axes]
-        self.like = whole[-1 if self.makes else 0]
+        self.like = next(self.homes[p.name] for p in region.inputs if p.axes == region.axes)
         places = [*self.homes.values(), *self.outputs]
         parts: list[Any] = [*region.inputs, *region.outputs]
         self.kinds = {  # the axes and dtypes that arrays were made with
