@@ -55,11 +55,19 @@ def compare(reference, run, sensitivity):
         if one_raised or not same_error(error, eager_error):
             kind = "raised" if one_raised else "error"
             raise Failure(run.mode, at, kind, f"{error!r} instead of eager {eager_error!r}")
+        if error is not None and left_traces(reference, at, run.program):
+            return
         for name, arrays in snapshot.bound.items():
             if run.mode != "float64" and len(arrays) != len(expected.bound[name]):
                 text = f"{name}: {len(arrays)} instead of {len(expected.bound[name])}"
                 raise Failure(run.mode, at, "number of results", text)
         compare_arrays(at, dict(expected.arrays()), snapshot, run, sensitivity)
+
+
+def left_traces(reference, at, program):
+    """Whether an eager call that raised has made Variables or drawn numbers, as no captured one."""
+    made = at > 0 and reference[at].state.keys() != reference[at - 1].state.keys()
+    return at == 0 or made or "ef.random.uniform" in program.setup()
 
 
 def same_error(error, eager_error):
@@ -207,6 +215,8 @@ class Sensitivity:
         """
         if run.mode in modes.BIT_EXACT or expected.shape != found.shape:
             return False
+        if self.epsilon > 1e-4 and "% 1.0" in self.program.setup():
+            return True  # one unit in the last place of a mean moves all elements over the jump
         spread = 0.0
         for value in self.values(SMALL_PERTURBATIONS, at, key, run.mode):
             if value is None:
