@@ -285,9 +285,9 @@ class GradientTape(Recorder):
     ) -> list[Tensor | None]:
         keys = [self._keys_of(source) for source in sources]
         wanted: set[int] = set().union(*keys)
-        # Without a source, there are entries of values that other tapes watch.
-        all_wanted = wanted and self._watched.keys() <= wanted
-        all_wanted = all_wanted and all(read <= wanted for _, read in self._reads.values())
+        # Without a watched source, the entries are of values that other tapes watch.
+        watched = (self._watched.keys(), *[read for _, read in self._reads.values()])
+        all_wanted = bool(wanted) and all(keys <= wanted for keys in watched)
         reached = None if all_wanted else _reached(self._entries, wanted)
         if keep:
             grads = pull_back(self._entries[:], start, wanted, reached, ends)

@@ -25,7 +25,7 @@ _set_handler: Callable[[int, Any], Any] = sys.modules["_signal"].signal
 
 
 class _Visit:
-    """Calls a handler as if nobody recorded; its errors are known by the handler's own code."""
+    """Calls a handler without a recorder; its errors are recognized by the handler's own code."""
 
     def __init__(self, handler: Callable[..., Any]) -> None:
         self.handler = handler

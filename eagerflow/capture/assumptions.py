@@ -17,12 +17,7 @@ INT64 = np.iinfo(np.int64)
 EXACT = 2**53  # up to which float64 has all integers
 
 
-_OF_OTHERS = (
-    LookupError,
-    ImportError,
-    OSError,
-    StopIteration,
-)  # errors that say nothing of numbers
+_UNRELATED = (LookupError, ImportError, OSError, StopIteration)  # errors not caused by numbers
 _EXACT = ("divide", "less", "less_equal", "greater", "greater_equal", "equal", "not_equal")
 
 
@@ -74,7 +69,7 @@ class Assumptions:
 
     def caught(self, error: BaseException | None) -> None:
         """The code goes on after an error, as of C code that does not take what is no number."""
-        if self.count and not isinstance(error, _OF_OTHERS):
+        if self.count and not isinstance(error, _UNRELATED):
             self.is_never_true = True
 
     def limit(self, at: int, low: Any, high: Any) -> None:

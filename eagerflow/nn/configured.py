@@ -270,12 +270,12 @@ class Configured:
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         made = super().__new__(cls)
+        object.__setattr__(made, "_made", Untracked({}))
         try:
             config = _by_name(inspect.signature(cls.__init__), made, *args, **kwargs)
         except raised_here(TypeError):
             return made  # __init__ is about to raise the same
         object.__setattr__(made, "_config", Untracked(config))
-        object.__setattr__(made, "_made", Untracked({}))
         return made
 
     def __init__(self) -> None:

@@ -207,13 +207,14 @@ def _made(facts: Mapping[str, Any], compile: bool) -> Any:
         args, kwargs = arguments_from(facts["built_for"], model.name)
         model(*args, **kwargs)
     weights = named_weights(model).items()
+    frozen, no_decay = (frozenset(facts.get(key, ())) for key in ("frozen", "no_decay"))
     for name, weight in weights:
-        if name in facts.get("frozen", ()):
+        if name in frozen:
             weight.trainable = False
     if compile and "compile" in facts:
         model.compile(**facts["compile"])
-        if "no_decay" in facts:
-            excluded = [weight for name, weight in weights if name in facts["no_decay"]]
+        if no_decay:
+            excluded = [weight for name, weight in weights if name in no_decay]
             model.optimizer.exclude_from_weight_decay(excluded)
     return model
 
