@@ -1,5 +1,6 @@
 """For all tests: the same examples in every run, and no network."""
 
+import _imp
 import atexit
 import gc
 import os
@@ -8,6 +9,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import time
 import zlib
 
 import pytest
@@ -129,6 +131,16 @@ def the_collector():
     before = gc.get_threshold(), gc.isenabled()
     yield
     assert (gc.get_threshold(), gc.isenabled()) == before
+
+
+@pytest.fixture(autouse=True, scope="module")
+def the_lock_of_imports():
+    """Nobody holds it after a module: an exception may leave it behind, and another test hangs."""
+    yield
+    end = time.monotonic() + 30
+    while _imp.lock_held() and time.monotonic() < end:
+        time.sleep(0.001)  # a thread in the background may import
+    assert not _imp.lock_held()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,6 +4,7 @@
 signals, which come at any moment, also in code of others, and whose handlers may do anything.
 """
 
+import _imp
 import contextlib
 import dis
 import random
@@ -162,7 +163,8 @@ class AtTimes:
     """A context in which ``act(frame)`` is called by a signal, at moments that vary.
 
     The moments are from ``least`` to ``most`` seconds after the last act. ``act`` may raise; it is
-    not called while an act is under way.
+    not called while an act is under way, nor where Python imports: what is raised there leaves the
+    lock of all imports held, by Python itself, and other threads would wait for it for ever.
     """
 
     def __init__(self, act, least=2e-5, most=2e-3, seed=0):
@@ -192,6 +194,9 @@ class AtTimes:
 
     def _handle(self, number, frame):
         if not self._on or self._acting:
+            return
+        if _imp.lock_held():
+            self._next()
             return
         self._acting = True
         try:

@@ -13,6 +13,7 @@ import ctypes
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from eagerflow.codegen.llvm.driver import COUNTER_WORDS, PAUSES
 SECONDS = 1e-4
 MEMORY_BYTES = 1 << 18  # that a helper who stands by has to work in
 _LINE_BYTES = 8 * COUNTER_WORDS
-_TRIALS, _TRIAL_TURNS = 8, 500
+_TRIALS, _TRIAL_TURNS = 8, 2_000
 
 # The board, each part on a cache line of its own: the team (0 for none, 1 while one is put there)
 # and the number of those so far; how many helpers are about to enter it; how many stand by.
@@ -168,8 +169,11 @@ class Board:
         """Turns of the loop that take ``SECONDS``."""
         nobody = (ctypes.c_int64 * _WORDS)()
         address, taken = ctypes.addressof(nobody), []
-        for _ in range(_TRIALS):  # of which some may wait for Python's lock
+        number, place = ctypes.c_int64, ctypes.c_void_p
+        kind = ctypes.PYFUNCTYPE(number, place, number, number, place, number)  # keeps the lock
+        trial = partial(kind(ctypes.cast(self._stand_by, place).value), address)
+        for _ in range(_TRIALS):  # of which some may lose their core
             start = time.perf_counter()
-            self._stand_by(address, _TRIAL_TURNS, 0, address, 0)
+            trial(_TRIAL_TURNS, 0, address, 0)
             taken.append(time.perf_counter() - start)
         return max(1, int(_TRIAL_TURNS * SECONDS / max(min(taken), 1e-9)))
