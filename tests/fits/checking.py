@@ -123,10 +123,10 @@ class StepComparison:
             x, *rest = record.args
             x = tree.map_leaves(lambda a, r=rng: perturbed(r, np.asarray(a), self.epsilon), x)
             with contextlib.ExitStack() as stack:
-                optimizer = self.eager.model.optimizer
-                stack.enter_context(perturbed_gradients(optimizer, rng, self.epsilon))
+                optimizer, sizes = self.eager.model.optimizer, []
+                stack.enter_context(perturbed_gradients(optimizer, rng, self.epsilon, sizes))
                 if n % 2:
-                    stack.enter_context(perturbed_outputs(rng, self.epsilon))
+                    stack.enter_context(perturbed_outputs(rng, self.epsilon, sizes))
                 after = self.eager.state_after(record, changed, (x, *rest))
             yield after
 
@@ -141,7 +141,7 @@ def iterate(known, others):
 
 def dtypes_of(fit):
     """The dtypes of a model; rates of schedules and Nadam's product are float32."""
-    named = re.findall(r", dtype='(?:mixed_)?(\w+)'\)", fit.text())
+    named = re.findall(r"\bdtype='(?:mixed_)?(\w+)'\)", fit.text())
     named += ["float32"] * ("schedules." in fit.optimizer or "Nadam" in fit.optimizer)
     return {fit.policy.removeprefix("mixed_"), *named} - {"int64"}
 
@@ -156,11 +156,12 @@ def perturbed(rng, array, eps):
 
 
 @contextlib.contextmanager
-def perturbed_gradients(optimizer, rng, eps):
+def perturbed_gradients(optimizer, rng, eps, more):
     """Give the optimizer gradients with the rounding errors of the largest gradient.
 
     A gradient of 0 may be computed as the rounding errors of terms that cancel, which some
-    optimizers amplify to a whole step.
+    optimizers amplify to a whole step. ``more`` are sizes of further gradients of the step: those
+    of outputs are large beside those of weights where a softmax is saturated.
     """
 
     def to_array(gradient):
@@ -170,7 +171,7 @@ def perturbed_gradients(optimizer, rng, eps):
     def apply(gradients, variables):
         arrays = [to_array(g) for g in gradients]
         sizes = [largest_magnitude(a) or 1.0 for a in arrays if a is not None and a.any()]
-        error = eps * max(sizes, default=0.0)
+        error = eps * max(sizes + more, default=0.0)
 
         def with_error(a):
             return ef.asarray((a + error * rng.uniform(-2, 2, a.shape)).astype(a.dtype))
@@ -186,15 +187,27 @@ def perturbed_gradients(optimizer, rng, eps):
 
 
 @contextlib.contextmanager
-def perturbed_outputs(rng, eps):
-    """Give the outputs of layers rounding errors, as those of ops inside of a layer."""
+def perturbed_outputs(rng, eps, sizes):
+    """Give the outputs of layers rounding errors, as those of ops inside of a layer.
+
+    The sizes of the gradients by these outputs are appended to ``sizes``.
+    """
     call = ef.nn.Layer.__call__
 
     def with_error(x):
         if not (isinstance(x, ef.Tensor) and is_floating(x._array)):
             return x
-        error = (1 + eps * rng.uniform(-1, 1, x.shape)).astype(x.dtype)
-        return keeping_mask(x, x * ef.asarray(error))
+        error = ef.asarray((1 + eps * rng.uniform(-1, 1, x.shape)).astype(x.dtype))
+
+        def scaled(x):
+            def gradient(g):
+                if isinstance(g._array, np.ndarray):
+                    sizes.append(largest_magnitude(g._array))
+                return g * error
+
+            return x * error, gradient
+
+        return keeping_mask(x, ef.custom_gradient(scaled)(x))
 
     def perturbed_call(self, *args, **kwargs):
         return tree.map_leaves(with_error, call(self, *args, **kwargs))
