@@ -248,9 +248,9 @@ c{n} = ef.Variable({w} * 0.5); {w}.assign(c{n}.value) | c{n} = copy.deepcopy([{w
 
 FOREIGN = available(
     (
-        "f{n} = torch.linspace(-1, 1, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
+        "f{n} = torch.linspace(-1, 2, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
         "{w}.assign(ef.from_dlpack(f{n}))",
-        "f{n} = torch.linspace(-1, 1, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
+        "f{n} = torch.linspace(-1, 2, {w}.size, dtype=torch.float64).to(TORCH).reshape({w}.shape)\n"
         "{w}.assign(f{n})",
         "f{n} = mapped({w}.numpy())\n{w}.assign(ef.asarray(f{n}))",
         "f{n} = mapped({w}.numpy() * 0.5)\n{w}.assign(f{n})",
