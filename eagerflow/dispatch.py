@@ -45,6 +45,7 @@ from eagerflow.runtime.noted import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import secluded
 
 _frame = sys._getframe
 _blank = blank
@@ -300,7 +301,7 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     data, bound = op.bind(args, attributes)
     own = own_recorder(data)
     if own is not None:
-        return with_recorder(own, op.call, *args, **attributes)
+        return secluded(own, op.call, *args, **attributes)
     data = canonical(op, data)
     taken = recorded_for(op, data) if append is not None else op
     try:
@@ -309,7 +310,7 @@ def _long(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
         own = _sizes_recorder(bound)
         if own is None:
             raise
-        return with_recorder(own, op.call, *args, **attributes)
+        return secluded(own, op.call, *args, **attributes)
     if append is not None:
         record(append, taken, data, bound, out)
         _remember(op, args, attributes, data, bound)
@@ -416,7 +417,7 @@ def _misfit(op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
     """Bring the arguments into shape, learn their kind, and call again."""
     own = own_recorder(args)
     if own is not None:
-        return with_recorder(own, op.call, *args, **attributes)
+        return secluded(own, op.call, *args, **attributes)
     try:
         data = canonical(op, op._complete(args))
     except raised_here(EagerflowError) as error:

@@ -89,6 +89,12 @@ class Secluded(Recorder):
         return problem
 
 
+def secluded(recorder: Recorder, f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``f(...)`` with ``recorder`` as the innermost one, but handlers of signals as visitors."""
+    with visited():
+        return with_recorder(recorder, f, *args, **kwargs)
+
+
 _received: set[visited] = set()  # those that have changed how handlers are called
 
 

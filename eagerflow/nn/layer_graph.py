@@ -20,10 +20,10 @@ from eagerflow.graph.sizes import is_symbolic as has_size
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.symbols import VariableRead, is_symbolic, symbols
 from eagerflow.op import Op, custom_op
-from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import secluded
 
 __all__ = [
     "LayerCall",
@@ -78,7 +78,7 @@ def call_layer(layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any], output
     """Symbolic tensors like ``outputs``, which hang on a node that calls the layer."""
     leaves, structure = tree.flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, Tensor | Variable)]
-    inputs = [with_recorder(symbols, symbols.value_of, _current(x)) for x in tensors]
+    inputs = [secluded(symbols, symbols.value_of, _current(x)) for x in tensors]
     found, results = tree.flatten(outputs)
     marked = [TENSOR if isinstance(x, Tensor | Variable) else x for x in leaves]
     op = _layer_op(LayerCall(layer, structure, marked, results))

@@ -21,6 +21,7 @@ from eagerflow.op import Op
 from eagerflow.recorder import Recorder, process, recorder_state
 from eagerflow.tensor import Tensor, new_tensor
 from eagerflow.variable import Variable
+from eagerflow.visitors import Secluded
 
 __all__ = ["VariableRead", "infer", "is_symbolic", "symbol", "symbols"]
 
@@ -120,7 +121,7 @@ class VariableRead:
         return symbols.is_open
 
 
-class _Inference(_Symbols):
+class _Inference(Secluded, _Symbols):
     """Finds the shapes of what a layer computes; what it assigns stays as it is."""
 
     def assign(self, variable: Any, value: Any) -> None:

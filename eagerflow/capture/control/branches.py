@@ -60,9 +60,9 @@ from eagerflow.ops.elementwise.comparison import equal, logical_not
 from eagerflow.ops.elementwise.selection import clip, where
 from eagerflow.ops.family import op_of
 from eagerflow.ops.reductions.sums import any as any_of
-from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import secluded
 
 Graphs = tuple[Graph, ...]
 
@@ -408,7 +408,7 @@ def _choose(
     if runs_plainly():
         own = own_recorder((chooser, *given.tensors))
         if own is not None:
-            return with_recorder(own, _choose, op, chooser, functions, operands, chosen, again)
+            return secluded(own, _choose, op, chooser, functions, operands, chosen, again)
         name, f = list(functions.items())[chosen()]
         return all_or_nothing(_one, f, given, op, f"the result of {name}")
     results = Results(op, f"that of {next(iter(functions))}")

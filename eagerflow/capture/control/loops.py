@@ -65,6 +65,7 @@ from eagerflow.ops.reductions.sums import any as any_of
 from eagerflow.recorder import with_recorder
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor
+from eagerflow.visitors import secluded
 
 # Rules --------------------------------------------------------------------------------------------
 
@@ -334,7 +335,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     if runs_plainly():
         own = own_recorder(form.tensors)
         if own is not None:
-            return with_recorder(own, while_loop, cond, body, init, maximum_iterations)
+            return secluded(own, while_loop, cond, body, init, maximum_iterations)
         return form.nest(all_or_nothing(_plainly, cond, body, form, test, step, maximum_iterations))
     n = len(form.tensors)
     given = form.labels, form.tensors, lambda symbols: (form.nest(symbols[:n]),)

@@ -64,10 +64,11 @@ from eagerflow.ops.family import op_of
 from eagerflow.ops.shapes.joining import stack
 from eagerflow.ops.shapes.reshaping import permute_dims
 from eagerflow.plan import compiled_scans
-from eagerflow.recorder import recorder_state, with_recorder
+from eagerflow.recorder import recorder_state
 from eagerflow.spec import TensorSpec
 from eagerflow.tape import GradientTape
 from eagerflow.tensor import Tensor, new_tensor
+from eagerflow.visitors import secluded
 
 _HALVES: Slot[Halves] = Slot()
 """Of a body that keeps what its gradient needs: itself and the body of the way back."""
@@ -513,7 +514,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
     plainly = runs_plainly()
     own = own_recorder((*carry.tensors, *rows.tensors)) if plainly else None
     if own is not None:
-        return with_recorder(own, over, op, step, f, init, xs, length, reverse)
+        return secluded(own, over, op, step, f, init, xs, length, reverse)
     if plainly and steps:
         outs = all_or_nothing(_plainly, step, carry, rows, range(steps), reverse, finish)
         return carry.nest(outs[: len(carry.tensors)]), ys.form.nest(outs[len(carry.tensors) :])
