@@ -60,6 +60,20 @@ def largest_difference(a, b):
     return float(differences(a, b).max(initial=0.0))
 
 
+def with_errors(arrays, eps, rng, more=()):
+    """Gradients, None among them, with the rounding errors of the largest of them or of ``more``.
+
+    A gradient of 0 may be computed as the rounding errors of terms that cancel, which some
+    optimizers amplify to a whole step.
+    """
+    sizes = [largest_magnitude(a) or 1.0 for a in arrays if a is not None and a.any()]
+    error = eps * max([*sizes, *more], default=0.0)
+    return [
+        None if a is None else (a + error * rng.uniform(-2, 2, a.shape)).astype(a.dtype)
+        for a in arrays
+    ]
+
+
 def largest_magnitude(array):
     """The largest finite absolute value, 0 if there is none."""
     if array.dtype.kind != "f" or array.dtype.itemsize == 2:
