@@ -283,7 +283,7 @@ class Op(Record):
         if len(args) > count:
             if len(args) - count > len(attributes):
                 raise KeywordError(
-                    f"{count + len(attributes)} arguments are taken at most, {len(args)} came",
+                    f"{count + len(attributes)} arguments at most, {len(args)} were given",
                     op=self.name,
                     expected=self._usage(),
                 )
@@ -302,7 +302,7 @@ class Op(Record):
                 data = (*data, *(None,) * (at + 1 - len(data)))
                 data = (*data[:at], value, *data[at + 1 :])
             else:
-                raise KeywordError("this argument came twice", op=self.name, argument=name)
+                raise KeywordError("this argument was given twice", op=self.name, argument=name)
         for name in self.required:
             if attributes[name] is REQUIRED:
                 raise KeywordError(

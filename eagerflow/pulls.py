@@ -83,7 +83,7 @@ class _Writer:
         if takes == "bool" and kinds != {"bool"}:
             raise AttributeError(f"{op.name} of numbers")
         if takes in ("number", "float") and not all(is_float(x) for x in kinds):
-            raise AttributeError(f"{op.name} of what is no float")
+            raise AttributeError(f"{op.name} of values that are not floats")
         self.same_bits = self.same_bits and op.scalar in SAME_BITS
         return getattr(self.s, op.scalar)(*values)
 

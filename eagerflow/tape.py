@@ -207,7 +207,7 @@ class GradientTape(Recorder):
             )
         if self._used:
             raise GradientError(
-                "this tape has given its gradient and holds nothing any more",
+                "this tape has computed its gradient, and its record is gone",
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)

@@ -354,7 +354,7 @@ class Function:
     def _refuse_masks(self, *given: Any) -> None:
         if self.input_signature is not None and has_masks(given):
             raise ArgumentError(
-                "an argument has a mask, and the input_signature tells of none",
+                "an argument has a mask, which the input_signature does not allow",
                 op=self._name(),
                 expected="tensors without masks",
                 hint="leave out input_signature, or pass the mask as an argument of its own",
@@ -534,7 +534,7 @@ class Function:
     def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that the function runs",
+                "the function creates persistent state at every call",
                 op=self._name(),
                 received=recorder.made[0],
                 at=recorder.made_at[0],
@@ -597,7 +597,7 @@ class Function:
         specs = tree.flatten(self.input_signature)[0]
         if len(specs) != len(leaves):
             raise ArgumentError(
-                f"{len(leaves)} arguments came, and the signature has {len(specs)}",
+                f"{len(leaves)} arguments were given, and the signature has {len(specs)}",
                 op=self._name(),
                 expected=", ".join(map(str, specs)),
             )

@@ -39,7 +39,7 @@ def refuse_leaks(name: str, tensors: list[Tensor]) -> None:
     raise CaptureError(
         f"a value of {name!r} is kept outside of it: {_holder(tensor, held)}",
         received=f"{value.name}: {summary(tensor)}{made}",
-        expected="values of a captured function leave it as results alone",
+        expected="values of a captured function can leave it only as results",
         hint="return it, or keep it in an ef.Variable with assign",
         at=None if value.node is None else value.node.place,
     )

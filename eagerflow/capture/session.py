@@ -181,7 +181,7 @@ class Session:
             return found
         if (known.shape, known.dtype) != (cell.value.shape, cell.value.dtype):
             raise SessionError(
-                f"there is a Variable {cell.name!r} already, and it is another one",
+                f"there is a different Variable {cell.name!r} already",
                 op="Session.extend",
                 received=str(cell.value.spec),
                 expected=summary(known),

@@ -397,7 +397,7 @@ class Client:
     def _begin_part(self, job: Job, part: Part) -> None:
         task = self.tasks.get(part.task)
         if task is None:
-            raise SessionError(f"{part.task} is no task of the cluster any more", op="Session.run")
+            raise SessionError(f"{part.task} is no longer a task of the cluster", op="Session.run")
         number = self._registered(task, part)
         held = self._stored(task, job, part.variables)
         job.held.update(zip(part.variables, held, strict=True))

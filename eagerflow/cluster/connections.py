@@ -208,13 +208,13 @@ def _proves(message: dict[str, Any], proof: str) -> bool:
 
 
 def _accepted(channel: Channel, token: bytes) -> str:
-    """The name of who has connected; EOFError if it does not know the token."""
+    """The name of who has connected; EOFError if it does not have the token."""
     own = secrets.token_hex(16)
     channel.send({"number": own})
     message = _greeting(channel)
     name, theirs = str(message.get("name")), str(message.get("number"))
     if not _proves(message, _proof(token, "connects", own, theirs, name)):
-        raise EOFError("it does not know the token")
+        raise EOFError("it does not have the token")
     channel.send({"proof": _proof(token, "accepts", own, theirs, name)})
     return name
 
@@ -225,7 +225,7 @@ def _introduced(channel: Channel, token: bytes, name: str) -> None:
     proof = _proof(token, "connects", theirs, own, name)
     channel.send({"name": name, "number": own, "proof": proof})
     if not _proves(_greeting(channel), _proof(token, "accepts", theirs, own, name)):
-        raise EOFError("it does not know the token")
+        raise EOFError("it does not have the token")
 
 
 def machine_name() -> str:

@@ -197,7 +197,7 @@ class _SendingEnd(_End):
     def announce(self, arrays: list[Any], link: Connection) -> int:
         """Send arrays, which are staged, of a message over a connection; their number here."""
         with self._change:
-            fate = self.fate or ("" if link is self.link else "the connection is another one")
+            fate = self.fate or ("" if link is self.link else "the connection was replaced")
             if fate:
                 raise TaskLostError(f"the way to {link.peer} has failed", received=fate)
             self._last += 1

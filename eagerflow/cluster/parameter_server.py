@@ -262,7 +262,7 @@ def _check_mode(mode: str, staleness: int | None) -> None:
         )
     if staleness is not None and not (is_count(staleness) or staleness == 0):
         raise ArgumentError(
-            f"{staleness!r} is no number of steps",
+            f"{staleness!r} is not a number of steps",
             op="ParameterServer",
             argument="staleness",
             expected="an integer from 0, or None",
@@ -288,9 +288,9 @@ def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
         )
     problem = None
     if not (is_count(count) or count == 0) or count >= workers:
-        problem = f"{count!r} is no number of backup workers among {workers}"
+        problem = f"{count!r} is not a number of backup workers among {workers}"
     elif count and mode != "synchronous":
-        problem = "asynchronous workers wait for nobody, and need no backups"
+        problem = "asynchronous workers do not wait for each other, and need no backups"
     if problem is not None:
         raise ArgumentError(
             problem,

@@ -139,7 +139,7 @@ class RayHosts:
             words, hint = "Ray has not started here", "it gives up after 30 s on a busy machine"
         else:
             words = f"there is no Ray cluster at {self._address}"
-            hint = f"eagerflow cluster status tells the address; its token belongs into {TOKEN}"
+            hint = f"eagerflow cluster status shows the address; the token is read from {TOKEN}"
         return SessionError(words, op="Cluster", received=told, hint=hint)
 
     def start(self, task: RemoteTask) -> dict[str, Any]:

@@ -320,7 +320,7 @@ class TaskServer:
         """Write the values that Variables have now into a shard of a checkpoint."""
         folder, name = message["folder"], message["file"]
         if not os.path.isabs(folder) or not shards.is_name(name):
-            raise FileFormatError("the name is none of a shard", argument=f"{folder}/{name}")
+            raise FileFormatError("this is not the name of a shard", argument=f"{folder}/{name}")
         held = [self.variables[key] for key in message["variables"]]
 
         def write() -> Answer:

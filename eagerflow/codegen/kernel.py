@@ -264,7 +264,7 @@ def sizes_of(
                 region.refuse(ShapeError, message)
     missing = [a for a in region.axes if a not in sizes]
     if missing:
-        region.refuse(ShapeError, f"no input tells the size of {', '.join(missing)}")
+        region.refuse(ShapeError, f"no input determines the size of {', '.join(missing)}")
     return sizes
 
 

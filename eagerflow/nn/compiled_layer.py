@@ -147,7 +147,7 @@ class CompiledLayer(Layer):
     def _check_compiled(self, op: str) -> None:
         if self._losses is None:
             raise ArgumentError(
-                "the model does not know how it is trained",
+                "the model is not compiled",
                 op=op,
                 hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
             )
@@ -246,7 +246,7 @@ class CompiledLayer(Layer):
                 "the loss depends on none of the weights that are trained",
                 op=self.name,
                 received=f"{len(variables)} weights, as {variables[0].name}",
-                hint="tape.why(loss, weight) tells where the path breaks",
+                hint="tape.why(loss, weight) shows where the path breaks",
             )
         self.optimizer.apply(grads, variables)
         self._loss_tracker.update_state(loss, examples(x))

@@ -111,7 +111,9 @@ class Layer(BaseLayer):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the layer; every subclass has its own."""
         raise ArgumentError(
-            "the class has no call", op=type(self).__name__, hint="def call(self, inputs): ..."
+            "the class does not define call",
+            op=type(self).__name__,
+            hint="def call(self, inputs): ...",
         )
 
     def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:

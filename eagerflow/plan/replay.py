@@ -243,7 +243,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         tensor = given if type(given) is Tensor else _as_input(given, value.dtype)
         if tensor.dtype != value.dtype:
             raise DTypeError(
-                "the dtype is another one than the graph's",
+                "dtype mismatch with the graph's input",
                 op=graph.name,
                 argument=name,
                 received=summary(tensor),
@@ -252,7 +252,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             )
         if not bind(sizes, value.shape, tensor.shape) or 0 in sizes.values():
             raise ShapeError(
-                "the shape is another one than the graph's",
+                "shape mismatch with the graph's input",
                 op=graph.name,
                 argument=name,
                 received=summary(tensor),
@@ -326,7 +326,7 @@ def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
     if named:
         raise ArgumentError(
-            f"there is no input {next(iter(named))!r}, or it came twice",
+            f"there is no input {next(iter(named))!r}, or it was given twice",
             op=self.name,
             expected=", ".join(self.inputs.names),
         )

@@ -111,7 +111,7 @@ class Channel:
         """The next message, and nothing of what is behind it: strangers bring no files."""
         (length,) = _LENGTH.unpack(self._exactly(memoryview(bytearray(_LENGTH.size))))
         if length > limit:
-            raise EOFError("the other process sends more than it may")
+            raise EOFError("the other process sent a message over the limit")
         return _parsed(self._exactly(memoryview(bytearray(length))))
 
     def _taken(self, count: int) -> memoryview:
@@ -138,7 +138,7 @@ class Channel:
         return view
 
     def _exactly(self, view: memoryview) -> memoryview:
-        """Memory, filled with what comes; it is no file's place."""
+        """Memory, filled with what comes; it is not a file's place."""
         done = 0
         while done < len(view):
             done += self._some(view[done:], plain=True)
@@ -207,7 +207,7 @@ def _parsed(text: memoryview) -> dict[str, Any]:
     except raised_here(ValueError, RecursionError):
         found = None
     if type(found) is not dict:
-        raise EOFError("the other process sends what is no message")
+        raise EOFError("the other process sent an invalid message")
     return found
 
 

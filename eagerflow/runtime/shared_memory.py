@@ -314,7 +314,7 @@ class Incoming:
         """Take the file that comes first; EOFError where it is shorter than its sender says."""
         try:
             if os.fstat(file).st_size < size:  # a look beyond its end would end this process
-                raise EOFError("the other process says more of its memory than there is")
+                raise EOFError("the other process claims more memory than there is")
             self._memory = mmap.mmap(file, size)
         finally:
             os.close(file)
@@ -322,9 +322,9 @@ class Incoming:
     def array(self, place: Place, shape: Any, dtype: Any) -> Any:
         """The array at a place, read only; its loan ends when nothing made of it is left."""
         if self._memory is None:
-            raise EOFError("the other process lends arrays without memory")
+            raise EOFError("the other process shared arrays without memory")
         if not 0 <= place.loan < place.begin < len(self._memory):
-            raise EOFError("the other process lends what it does not have")
+            raise EOFError("the other process shared memory that it does not have")
         found = _lent(self._memory, *place, shape, dtype)
         found.flags.writeable = False
         return found

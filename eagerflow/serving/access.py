@@ -66,7 +66,7 @@ class Access(NamedTuple):
         # All are compared, in the same time whatever they are.
         if not sum(hmac.compare_digest(given, token.encode()) for token in self.tokens):
             raise ForbiddenError(
-                "the token is missing" if not header else "the token is another one",
+                "the token is missing" if not header else "the token is not valid",
                 hint="Authorization: Bearer TOKEN",
             )
 

@@ -69,7 +69,7 @@ class _Application:
             if scope["type"] == "lifespan":
                 await lifespan(receive, send)
                 return
-            raise UnavailableError(f"{scope['type']} is not spoken here")
+            raise UnavailableError(f"{scope['type']} is not supported")
         target, named, allowed = self._router.find(scope["method"], scope["path"])
         request = HttpRequest(scope, receive, named)
         if target is None:
@@ -330,7 +330,7 @@ class _Endpoints:
     async def metrics(self, request: HttpRequest) -> Any:
         metrics = self.repository.metrics
         if metrics is None:
-            raise UnavailableError("this server counts nothing")
+            raise UnavailableError("this server has no metrics")
         return metrics.text(), {"content-type": metrics.content_type}
 
     async def openapi(self, request: HttpRequest) -> Any:

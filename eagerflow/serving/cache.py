@@ -33,7 +33,7 @@ class Cache:
     def __init__(self, name: str, max_bytes: int, metrics: Metrics | None = None) -> None:
         if type(max_bytes) is not int or max_bytes < 1:
             raise ArgumentError(
-                f"{max_bytes!r} is no size of a cache",
+                f"{max_bytes!r} is not the size of a cache",
                 op="serve",
                 argument="cache",
                 expected="bytes, at least 1",

@@ -82,7 +82,7 @@ class Load(NamedTuple):
             least = 0 if name == "seed" else 1 if name == "connections" else 1e-3
             if not isinstance(value, int | float) or not least <= value < 1e9:
                 raise ArgumentError(
-                    f"{value!r} is no such number",
+                    f"{value!r} is not such a number",
                     op="apply_load",
                     argument=name,
                     expected=f"at least {least}",
@@ -132,7 +132,7 @@ class _Run:
         place = urlsplit(question.url)
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ArgumentError(
-                f"{question.url[:100]!r} is no address",
+                f"{question.url[:100]!r} is not an address",
                 op="apply_load",
                 argument="url",
                 expected="http://HOST:PORT/PATH",

@@ -114,7 +114,7 @@ class Metrics:
             "shadow_largest_difference",
             "The largest difference of a shadow's numbers from those that were answered",
         )
-        self.sequences = made(client.Gauge, "active_sequences", "Sequences whose state is kept now")
+        self.sequences = made(client.Gauge, "active_sequences", "Sequences with state kept now")
         self.tokens = made(client.Counter, "generated_tokens", "Tokens that were generated")
         self.first_token = histograms(
             "first_token_seconds",

@@ -29,7 +29,7 @@ class UnknownModelError(EagerflowError, LookupError):
 
 
 class UnknownSequenceError(EagerflowError, LookupError):
-    """There is no sequence of the id that a request says: it was never begun, or has ended.
+    """There is no sequence of the id in the request: it was never begun, or has ended.
 
     >>> raise ef.serving.UnknownSequenceError("the sequence 7 has ended", received="it was idle")
     Traceback (most recent call last):

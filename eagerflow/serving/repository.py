@@ -297,7 +297,7 @@ class Repository:
             model.broken.clear()
 
     async def direct(self, name: str, change: Callable[[Model], Traffic]) -> Model:
-        """Change who answers for a model, when the versions that are to answer are loaded.
+        """Change the versions that serve a model, when the versions that are to answer are loaded.
 
         ``change`` gives the traffic that is wanted. Raises what ``Model.direct`` raises; nothing
         is changed then.
@@ -374,7 +374,7 @@ class Repository:
     def _made(self, model: Model, number: int, path: Path) -> Batcher:
         """A version that was read from its file, and has run; called in the loader's thread."""
         if not path.is_file():
-            raise FileFormatError("it is no file", op="load", argument=str(path))
+            raise FileFormatError("it is not a file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path, self._numerics)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
         has_state = version.signature.state is not None

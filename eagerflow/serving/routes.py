@@ -1,4 +1,4 @@
-"""Who answers for a model: of the versions that are ready, the one that a request is led to."""
+"""Which of the versions of a model that are ready serves a request."""
 
 from __future__ import annotations
 

@@ -124,9 +124,11 @@ class SequenceBatcher(Batcher):
         return batcher.version, found
 
     def begin(self, id: int | str | None = None) -> RequestSequence:
-        """A new sequence here; UnavailableError where the version is leaving, or BusyError."""
+        """A new sequence; UnavailableError while the version is shutting down, or BusyError."""
         if not self.is_open:
-            raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
+            raise UnavailableError(
+                f"{self.version!r} is shutting down", hint="send the request again"
+            )
         return self.sequences.begin(self, id)
 
     async def step(

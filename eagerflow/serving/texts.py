@@ -36,7 +36,7 @@ def loads(body: bytes | bytearray | memoryview) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(
-            f"the body is no JSON: {str(error)[:200]}", received=repr(data[:60])
+            f"the body is not JSON: {str(error)[:200]}", received=repr(data[:60])
         ) from None
 
 

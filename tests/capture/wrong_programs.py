@@ -332,7 +332,7 @@ def a_dtype_outside_of_the_signature():
     f(X.astype("float64"))
 
 
-@wrong(ArgumentError, "2 arguments came, and the signature has 1", None)
+@wrong(ArgumentError, "2 arguments were given, and the signature has 1", None)
 def more_arguments_than_the_signature_has():
     @ef.function(input_signature=[ef.TensorSpec((3,), "float32")])
     def f(x, y=1.0):

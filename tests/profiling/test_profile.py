@@ -332,14 +332,14 @@ def test_it_is_opened_once_and_asked_when_it_is_closed():
         with pytest.raises(ProfileError):
             again()
     assert counts(p) == {"exp": 1}
-    with pytest.raises(ArgumentError, match="'colour' is no key"):
+    with pytest.raises(ArgumentError, match="'colour' is not a key"):
         p.by("colour")
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), "fast", True])
 def test_rates_that_are_none_are_refused(wrong):
     for name in ("gigaflops", "gigabytes"):
-        with pytest.raises(ArgumentError, match="is no rate"):
+        with pytest.raises(ArgumentError, match="is not a rate"):
             ef.profile(**{name: wrong})
 
 

@@ -84,7 +84,7 @@ def test_what_is_told_of_models(client):
         (INFER, None, 405, "Not Allowed"),
         (PREDICT, "{", 400, "no JSON"),
         (PREDICT, {"instances": [[1.0, 2.0]]}, 400, r"x: the shape.*\(batch, 3\)"),
-        (PREDICT, {"instances": [["a", "b", "c"]]}, 400, "x: the values are no numbers"),
+        (PREDICT, {"instances": [["a", "b", "c"]]}, 400, "x: the values are not numbers"),
         (PREDICT, {"inputs": {"y": [[1, 2, 3]]}}, 400, "'x' is missing"),
         (PREDICT, {"inputs": {"x": [[1, 2, 3]], "y": 1}}, 400, "no input 'y'"),
         (INFER, {"inputs": []}, 400, "'x' is missing"),

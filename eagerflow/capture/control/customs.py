@@ -143,7 +143,7 @@ def _counts(operands: Any, arguments: Any, results: Any) -> bool:
     for value, name in ((arguments, "arguments"), (results, "results")):
         if type(value) is not int or not 0 <= value <= len(operands):
             raise DTypeError(
-                f"{value!r} is no number of operands",
+                f"{value!r} is not a number of operands",
                 argument=name,
                 received=summary(value),
                 expected=f"an integer from 0 to {len(operands)}",

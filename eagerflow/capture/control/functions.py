@@ -119,7 +119,7 @@ class Traced:
             recorder, graph = trace()
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that it runs",
+                "it creates persistent state at every call",
                 op=name,
                 at=place_of(f),
                 received=recorder.made[0],

@@ -351,7 +351,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     outside = Outside(doing, asking)
     if not doing.outputs and not outside.assigned:
         raise ShapeError(
-            "there is no state, so that nothing could end the loop",
+            "the loop has no state, so nothing could end it",
             op="while_loop",
             argument="init",
             received=summary(init),

@@ -202,7 +202,7 @@ def functions_in(value: Any, depth: int = 3) -> list[FunctionType]:
 
 
 def _functions_of(value: Any) -> list[Any]:
-    """What is called when ``value``, which is no function, is called."""
+    """What is called when ``value``, which is not a function, is called."""
     if type(value) is MethodType or isinstance(value, staticmethod | classmethod):
         return [value.__func__]
     if isinstance(value, functools.partial):

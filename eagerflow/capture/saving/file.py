@@ -93,7 +93,7 @@ def save(
 def _pair(gradients: Any) -> tuple[Any, Any]:
     if not isinstance(gradients, tuple) or len(gradients) != 2:
         raise SessionError(
-            f"{short_repr(gradients)} are no gradients to save",
+            f"{short_repr(gradients)} does not describe gradients to save",
             op="save",
             expected='targets and sources, such as gradients=("loss", ["w", "b"])',
         )
@@ -291,7 +291,7 @@ def _graph_text(container: Container) -> str:
         )
     if texts.get("version") != FORMAT:
         fail(
-            "the file is of another version of the format",
+            "the file has an unsupported version of the format",
             received=f"version {short_repr(texts.get('version'))}",
             expected=f"version {FORMAT}",
             hint="update eagerflow",

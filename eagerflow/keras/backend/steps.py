@@ -65,7 +65,7 @@ class CapturedStep:
             recorder, graph = self._run(leaves, structure)
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that the step runs",
+                "the step creates persistent state at every call",
                 op=self.name,
                 received=recorder.made[0],
                 at=recorder.made_at[0],

@@ -404,7 +404,7 @@ class Optimizer(Configured):
 
     def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         """The next value and state of one variable, as a tuple; every subclass has its own."""
-        raise ArgumentError("the class has no update", op=type(self).__name__)
+        raise ArgumentError("the class does not define update", op=type(self).__name__)
 
     @property
     def averages(self) -> dict[Variable, Variable]:

@@ -130,7 +130,7 @@ class Importer:
         if around.is_body:
             raise need
         if not need.names and not need.of_shapes:
-            self._refused(node, "a shape follows from what a loop computes")
+            self._refused(node, "a shape depends on the result of a loop")
         self.needs.names.update(need.names)
         if need.of_shapes:
             self.needs.shapes.append(True)

@@ -41,7 +41,7 @@ _REASON = Missing("the graph is known when it runs")
 class Source:
     """A model that is imported when values are known; ``inputs`` are the names of the operands."""
 
-    not_saved = "a graph whose shapes follow from the values of inputs cannot be saved"
+    not_saved = "a graph cannot be saved where shapes depend on the values of inputs"
     hint = BIND
 
     def __init__(self, model: Model, facts: Facts, inputs: list[str]) -> None:

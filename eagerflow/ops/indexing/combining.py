@@ -284,7 +284,7 @@ def index_reduce(
     at = normalize_axis(axis, x.ndim)
     if indices.ndim != 1:
         raise ShapeError(
-            f"{indices.ndim} axes came", argument="indices", expected="one axis of places"
+            f"{indices.ndim} axes were given", argument="indices", expected="one axis of places"
         )
     return reduced_at(x, updates, (*(ALL,) * at, indices), reduce, include_self)
 
@@ -399,7 +399,7 @@ def _bags_of(ids: Any, offsets: Any) -> tuple[Any, Any]:
         return arange(count * length, device=device) // length, count
     if ids.ndim != 1 or offsets is None or offsets.ndim != 1:
         raise ShapeError(
-            "they are no bags",
+            "they are not bags",
             argument="offsets",
             expected="ids of two axes and no offsets, or of one axis, and offsets of one",
         )

@@ -52,7 +52,7 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], 
     terms = inputs.split(",")
     if len(terms) != len(ranks) or not ranks:
         raise _refused(
-            f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} came",
+            f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} were given",
             'one group of labels for each operand, such as "ij,jk->ik"',
         )
     for label in "".join(term.replace("...", "", 1) for term in (*terms, output)):

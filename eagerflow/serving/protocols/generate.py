@@ -81,7 +81,10 @@ def _tokens(given: Any, vocabulary: int, field: str) -> list[int]:
     for token in given:
         if type(token) is not int:
             raise DTypeError(
-                "a token is no integer", op="generate", argument=field, received=repr(token)[:80]
+                "a token is not an integer",
+                op="generate",
+                argument=field,
+                received=repr(token)[:80],
             )
         if not 0 <= token < vocabulary:
             _refuse(field, token, f"integers from 0 to {vocabulary - 1}")

@@ -156,7 +156,7 @@ def _reader(message: Any) -> Callable[[bytes], Any]:
         try:
             return message.FromString(data)
         except decode as error:
-            return ArgumentError("the bytes are no message of this method", received=str(error))
+            return ArgumentError("the bytes are not a message of this method", received=str(error))
 
     return read
 
@@ -350,7 +350,7 @@ class _Service:
         for position, given in enumerate(request.inputs):
             name = given.name
             if name in inputs:
-                raise ArgumentError("the input came twice", argument=name[:80])
+                raise ArgumentError("the input was given twice", argument=name[:80])
             dtype = inference.dtype_of(given.datatype, name)
             shape = inference.shape_of(list(given.shape), name)
             if raw:
