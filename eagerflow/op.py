@@ -388,7 +388,7 @@ _FACTS = (
 
 
 class LateSignature(inspect.Signature):
-    """A signature that ``find`` gives when somebody asks, since finding all of them takes long."""
+    """A signature that ``find`` gives when it is asked for, since finding all takes long."""
 
     def __init__(self, find: Callable[[], inspect.Signature]) -> None:
         self._find = find
@@ -419,7 +419,7 @@ class _Registry(Mapping[str, Op]):
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
-        # Loads the module of a name, or of all that nobody has used yet; whether some are left.
+        # Loads the module of a name, or of all that were not used yet; whether some are left.
         self.late: Callable[[str | None], bool] | None = None
 
     def __getitem__(self, name: str) -> Op:

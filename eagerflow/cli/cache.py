@@ -113,7 +113,7 @@ def _clear(cache: ObjectCache, options: argparse.Namespace) -> int:
 
 
 def _agreed(question: str) -> bool:
-    """Whether whoever sits there says yes; ArgumentError where nobody does."""
+    """Whether the user at the terminal says yes; ArgumentError without a terminal."""
     if not sys.stdin.isatty():
         raise ArgumentError("confirmation needs a terminal", hint="eagerflow cache clear --yes")
     try:

@@ -318,7 +318,7 @@ class Cluster(ScopeGuard):
     def wait(self, seconds: float = 60.0) -> None:
         """Return when all tasks have answered; TimeoutError where one has not in so many seconds.
 
-        So those that have gone without anybody having noticed are waited for, too.
+        So those that have gone unnoticed are waited for, too.
         """
         client, end = self.client, time.monotonic() + seconds
         while True:
@@ -326,7 +326,7 @@ class Cluster(ScopeGuard):
             late = [task.name for task in self._tasks if not self._answers(task, end)]
             if not late:
                 return
-            # Who does not answer comes back, or is about to go.
+            # A task that does not answer comes back, or is about to go.
             if not client.wait_for_change(seen, end - time.monotonic()):
                 raise TimeoutError(f"{', '.join(late)} not ready after {seconds:g} s")
 

@@ -30,7 +30,7 @@ from eagerflow.variable import Variable
 __all__ = ["ParameterServer"]
 
 PARTS = 3  # of a step: it is pulled, computed and pushed
-QUEUE = 2  # batches that wait for a worker, before who brings more has to wait
+QUEUE = 2  # batches that wait for a worker, before the next one has to wait
 
 
 class ParameterServer(DataParallel):
@@ -339,7 +339,7 @@ class _Order:
             self._is_ending = False
 
     def fail(self, error: BaseException) -> None:
-        """Let nothing more begin; the error is raised to who trains."""
+        """Begin nothing more; the error is re-raised in the training thread."""
         with self.changed:
             self._error = self._error or error
             self.changed.notify_all()
@@ -436,7 +436,7 @@ class _Worker:
             )
             if order.has_failed:
                 return
-            if len(self._tasks) >= QUEUE:  # who comes next gets nothing while this one waits
+            if len(self._tasks) >= QUEUE:  # the next caller gets nothing while this one waits
                 order.fail(order.idle_error())
                 return
             self._tasks.append((parts, inputs))

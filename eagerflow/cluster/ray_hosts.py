@@ -1,6 +1,6 @@
 """Hosts that Ray gives: each task is an actor of Ray's, which places, watches and restarts it.
 
-Ray carries nothing but the first words: who a task is, and where it can be reached. What Ray
+Ray carries nothing but the first words: a task's name, and its address. What Ray
 passes is pickled, and so it is only what this file makes.
 """
 

@@ -33,7 +33,7 @@ def events_of(schedule: Iterable[Event], workers: int) -> deque[Event]:
 
 
 def in_turn(events: Iterable[Event], workers: int) -> None:
-    """ArgumentError where a worker does not pull and push in turn, which nobody can repeat."""
+    """ArgumentError where a worker does not pull and push in turn, which cannot be repeated."""
     has_pulled = [False] * workers
     for event in events:
         if has_pulled[event.worker] is (event.what == "pull"):

@@ -39,7 +39,7 @@ def refuse(error: OSError, verb: str, path: str) -> NoReturn:
     hints = {
         FileNotFoundError: "check the path; folders are not made",
         IsADirectoryError: "give the name of a file in it",
-        PermissionError: "check who owns the file and its folder",
+        PermissionError: "check the owner of the file and of its folder",
     }
     raise FileFormatError(
         f"the file cannot be {verb}: {error.strerror or error}",

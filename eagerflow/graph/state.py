@@ -1,6 +1,6 @@
 """State of a graph: inputs that get, in the next call, what outputs gave in the one before.
 
-A graph is pure, so whoever runs it keeps its state: a server keeps one for each sequence of
+A graph is pure, so its caller keeps its state: a server keeps one for each sequence of
 requests. Which inputs and outputs those are is declared here, and goes with the graph's file.
 """
 

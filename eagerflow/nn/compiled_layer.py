@@ -259,7 +259,7 @@ class CompiledLayer(Layer):
         self._loss_tracker.update_state(loss, examples(x))
         return y_pred
 
-    # What is captured. Metrics tell their results when somebody asks, not in each step.
+    # What is captured. Metrics tell their results when asked, not in each step.
 
     def _train_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
         y_pred = self._train_on(x, y, sample_weight)

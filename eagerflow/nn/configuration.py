@@ -1,6 +1,6 @@
 """Models as configurations: plain dicts, which JSON and YAML can hold, and models made of these.
 
-A layer is ``{"class_name": "Dense", "config": {"units": 8}}``, or for those who write it by hand
+A layer is ``{"class_name": "Dense", "config": {"units": 8}}``, or where it is written by hand
 ``{"Dense": {"units": 8}}``. A model from symbolic tensors has these parts:
 
 ===========  ====================================================================================

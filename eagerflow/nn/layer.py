@@ -40,7 +40,7 @@ _training = ContextVar("eagerflow_training", default=False)  # what the call aro
 
 
 def _marking(build: Callable[..., None]) -> Callable[..., None]:
-    """A ``build`` that leaves the layer built, whoever calls it."""
+    """A ``build`` that leaves the layer built, in whatever way it is called."""
 
     @wraps(build)
     def built(self: Layer, *args: Any, **kwargs: Any) -> None:

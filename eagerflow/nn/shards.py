@@ -30,7 +30,7 @@ ENTRY = "shards"
 
 
 class ShardFile(NamedTuple):
-    """A file with a part of a checkpoint, who has written it, and what tells it from others."""
+    """A file with a part of a checkpoint, its writer, and what tells it from others."""
 
     name: str
     task: str

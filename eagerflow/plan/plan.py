@@ -125,7 +125,7 @@ class Plan:
     (array([0., 0., 0.], dtype=float32),)
     """
 
-    used = True  # of late, to whoever keeps plans
+    used = True  # of late, to the keeper of plans
 
     def __init__(
         self,

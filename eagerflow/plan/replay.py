@@ -148,7 +148,7 @@ class Replay:
     def _share(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
         """Prepare for results that share memory with inputs or with values of Variables.
 
-        Arrays of callers, who may change them, are copied, also where tensors share their memory;
+        Arrays of callers, which may be changed, are copied, also where tensors share their memory;
         values are given out with the results.
         """
         count = len(inputs)

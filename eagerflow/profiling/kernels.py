@@ -111,7 +111,7 @@ class _Noted(list[Any]):
 
 
 def _noted_pull_back(entries: list[Any], *given: Any) -> Any:
-    """What the tape does, with the entries at hand for whoever asks for the user's line."""
+    """What the tape does, with the entries at hand for finding the user's line."""
     own, before = _Noted(entries), _walk.entry
     entries.clear()  # as it is used up
     try:
@@ -148,7 +148,7 @@ _gradients = log.Forms(
 
 
 def _is_there(place: Device) -> bool:
-    """Whether a device still has its library; without it nobody can call its kernels."""
+    """Whether a device still has its library; without it its kernels cannot be called."""
     try:
         return place.backend is not None
     except MissingExtraError:

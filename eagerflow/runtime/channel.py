@@ -61,7 +61,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.lock = threading.Lock()
-        """Held by whoever sends or receives: another thread does not close the file meanwhile."""
+        """Held while sending or receiving: another thread does not close the file meanwhile."""
         self.sent_at = self.received_at = monotonic()
         """When the system last took something to send, and when something last came."""
         self._memory = memoryview(bytearray(_SMALL))
@@ -94,7 +94,7 @@ class Channel:
         """The next message and its arrays; TimeoutError where none comes in time.
 
         With a ``limit`` of bytes a longer message, or one with arrays, ends the connection: so
-        who is not known yet cannot ask for memory.
+        an unknown peer cannot ask for memory.
         """
         if limit is not None:
             return self._short(limit), []

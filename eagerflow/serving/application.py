@@ -33,9 +33,9 @@ from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["application"]
 
-_OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # to all: they tell nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
-SMALL_BODY = 1 << 16  # bytes that are read before it is looked at who is to answer
+SMALL_BODY = 1 << 16  # bytes that are read before the request is routed
 CLIENT_GONE = 499  # what servers note for a client that went before its answer
 _log = logging.getLogger("eagerflow.serving")
 

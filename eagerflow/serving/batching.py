@@ -337,7 +337,7 @@ class Batcher:
             if request.record is not None:
                 times = begun - request.arrived, now - begun
                 request.record.computed(self.version.name, self.version.number, request.rows, times)
-            if request.future.done():  # whoever asked has gone
+            if request.future.done():  # the client has gone
                 continue
             if isinstance(outcome, BaseException):
                 self._sums.ended(now - request.arrived, failed=True)

@@ -67,7 +67,7 @@ class Cache:
             except (BusyError, LateError):  # of the other request: this one has its own deadline
                 return await answering.run(inputs, outputs, **how)
         self._count("miss")
-        # A task of its own: others may wait for it when who asked first has gone.
+        # A task of its own: others may wait for it when the first client has gone.
         task = asyncio.get_running_loop().create_task(answering.run(inputs, outputs, **how))
         self._running[key] = task
         task.add_done_callback(lambda done: self._ended(key, done))

@@ -27,7 +27,7 @@ MAX_DIGITS = 20  # of a length
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection: nobody waits for the answer."""
+    """The client has closed the connection: there is no reader of the answer."""
 
 
 class Deadline:

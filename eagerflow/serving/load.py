@@ -119,7 +119,7 @@ class LoadResult(NamedTuple):
 async def apply_load(question: Question, load: Load) -> LoadResult:
     """Send a request at the rate of a load, and tell what came back.
 
-    Raises ArgumentError for numbers that cannot be, OSError where nobody listens.
+    Raises ArgumentError for numbers that cannot be, OSError where no server listens.
     """
     run = _Run(question, load.checked())
     return await run.result()
@@ -225,7 +225,7 @@ class _Run:
         try:
             await self.open()
         except OSError:
-            # Nobody listens: what is due has no answer, unless another connection is there.
+            # No server listens: what is due has no answer, unless another connection is there.
             while self.due and not self.free:
                 self.due.popleft()
                 self.count("not connected")
@@ -264,7 +264,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         due, status = self.asked, self.parser.get_status_code()
         if due is None:
-            self.transport.abort()  # an answer that nobody asked for
+            self.transport.abort()  # an answer without a request
             return
         self.is_open = self.is_open and bool(self.parser.should_keep_alive())
         self.settle()

@@ -176,7 +176,7 @@ class VersionMetrics:
         self._waiting = metrics.waiting.labels(*labels)
 
     def watch(self, running: Any) -> None:
-        """Let ``running()`` tell how many requests are under way, when somebody asks.
+        """Let ``running()`` tell how many requests are under way, when asked.
 
         What several tell is added.
         """

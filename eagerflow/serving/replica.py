@@ -128,7 +128,7 @@ def _keep_to_node() -> None:
     """Let the port of this replica be that of the node's address alone.
 
     Ray Serve opens one for handles of other deployments, on all addresses of the machine, and
-    unpickles what comes there from anybody. It has no setting for it.
+    unpickles what comes there from any sender. It has no setting for it.
     """
     inside = extras.load("ray.serve._private.replica", "ray-serve", "ef.serving.deploy")
     host = extras.load("ray.util", "ray-serve", "ef.serving.deploy").get_node_ip_address()

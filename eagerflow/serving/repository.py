@@ -65,7 +65,7 @@ class ModelOptions(NamedTuple):
     pinned: int | None = None
 
     def traffic(self, before: Traffic) -> Traffic:
-        """Who answers with these options, before whom it was; ArgumentError for what cannot be."""
+        """The traffic with these options, after an earlier one; ArgumentError for wrong ones."""
         if self.labels is not None:
             before = before._replace(labels=dict(self.labels), pinned=self.pinned)
         elif self.pinned is not None:
@@ -120,7 +120,7 @@ class Model(Routes):
     def configure(self, options: ModelOptions, policy: Policy, batching: Batching) -> None:
         """Have these options from now on; files are to be looked at again.
 
-        Who answers changes if the options say something else than before: what was directed
+        The traffic changes if the options say something else than before: what was directed
         meanwhile, such as a roll-back, holds else.
         """
         path, batching = Path(options.path), options.batching or batching

@@ -1,4 +1,4 @@
-"""Sequences of requests that hand state on: who they are, how many, and how long they last."""
+"""Sequences of requests that hand state on: their ids, how many, and how long they last."""
 
 from __future__ import annotations
 

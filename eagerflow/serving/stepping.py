@@ -275,7 +275,7 @@ class SequenceBatcher(Batcher):
     # The end -----------------------------------------------------------------------------------
 
     def is_without_sequences(self) -> None:
-        """Let go of the state that nobody has any more."""
+        """Let go of the state of sequences that have ended."""
         self._stack = None
 
     async def drain(self) -> None:

@@ -239,7 +239,7 @@ class Workers:
         )
 
     def _taken(self) -> Worker:
-        """A worker that nobody else has; UnavailableError if there is none for long."""
+        """A worker that no other request has; UnavailableError if there is none for long."""
         end = time.monotonic() + self.START_SECONDS
         with self._changed:
             while True:

@@ -282,7 +282,7 @@ class Writer:
         every: int,
         build: Callable[..., Any],
     ) -> None:
-        """Let whoever records, or the file itself, have the tensors of a record.
+        """Let the recorder, or the file itself, have the tensors of a record.
 
         ``build`` makes what is written, of the name and of the tensors as arrays.
         """

@@ -48,7 +48,7 @@ def customized(
 ) -> tuple[Tensor, ...]:
     """The results of a function that is traced, with a node that holds its gradient as a graph.
 
-    A rule that cannot be traced is an error only for those who ask for that gradient.
+    A rule that cannot be traced is an error only where that gradient is asked for.
     """
     if getattr(rule, "takes_none", False):  # the gradient of a graph that is called: it is known
         return results

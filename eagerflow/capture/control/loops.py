@@ -207,7 +207,7 @@ def _masked(
     size: Any,
     device: Device | None,
 ) -> tuple[Body, Body]:
-    """Condition and body of a loop for many examples; the first state is who goes on."""
+    """Condition and body of a loop for many examples; the first state says which ones go on."""
     asking = Writing(test.name, device)
     with asking.trace:
         going = asking.new((size,), "bool", "going")

@@ -251,7 +251,7 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     return tuple(parts)
 
 
-scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that nobody asks about
+scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that are not used
 
 
 def _kept(g: Any, y: Any, body: Graph, needed: tuple[bool, ...]) -> tuple[Halves | None, Any]:

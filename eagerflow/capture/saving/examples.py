@@ -1,6 +1,6 @@
 """Examples in the file of a graph: inputs with the outputs that they have to give.
 
-They are tensors like the others; a text beside the graph's names them. Whoever loads the graph on
+They are tensors like the others; a text beside the graph's names them. A program that loads it on
 another machine, or in another version, can run them first.
 """
 

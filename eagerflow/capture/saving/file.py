@@ -205,7 +205,7 @@ def _memory_reader(whole: memoryview) -> Fill:
 def map_open(file: io.FileIO) -> Graph:
     """The graph in an open file, whose tensors are the file's own pages, as one reads them.
 
-    Processes that map one file share its memory. Whoever has the file must not write to it any
+    Processes that map one file share its memory. The file must not be written to any
     more. Raises FileFormatError as ``load`` does.
     """
     # All is read from the mapping: processes that share an open file share its position.

@@ -30,7 +30,7 @@ __all__ = ["CapturedStep"]
 class CapturedStep:
     """A function of one nest of arrays, called through its graph for arrays of these forms.
 
-    It may read and assign variables. Where somebody watches, as a tape, it is called itself.
+    It may read and assign variables. Under recorders, such as a tape, it is called itself.
     """
 
     def __init__(self, function: Callable[[Any], Any], name: str) -> None:

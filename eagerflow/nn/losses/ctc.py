@@ -1,4 +1,4 @@
-"""Connectionist temporal classification as a loss: labels in order, at times nobody knows."""
+"""Connectionist temporal classification as a loss: labels in order, at unknown times."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class Importer:
             raise Refused(_reason(error)) from error
 
     def _needed(self, need: NotKnown, node: Any, around: Scope) -> Any:
-        """A value is needed: whoever holds the body may know it, or else it is asked for."""
+        """A value is needed: the holder of the body may know it, or else it is asked for."""
         if around.is_body:
             raise need
         if not need.names and not need.of_shapes:

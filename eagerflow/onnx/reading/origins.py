@@ -1,4 +1,4 @@
-"""Where nodes of a model come from: the scope and the line of who made it, as far as they are told.
+"""Where nodes of a model come from: scope and line in their producer, as far as they are told.
 
 Models that eagerflow has written tell it in the metadata of their nodes (``onnx/writing``).
 """

@@ -39,7 +39,7 @@ ORDERS = {0: "nearest", 1: "linear", 3: "spline"}
 
 
 def _fixed(p: int, n: int, mode: str) -> int | None:
-    """Which point of n stands at the place p of the endless line, step by step; None: no one."""
+    """Which point of n stands at the place p of the endless line, step by step; None: none."""
     while not 0 <= p < n:
         if mode in ("grid-constant", "constant", "zeros"):
             return None

@@ -380,7 +380,7 @@ def embedding_bag(
     rows = gather(table, numbers, axis=0)
     if weights is not None:
         rows = multiply(rows, expand_dims(reshape(weights, (-1,)), axis=-1))
-    if padding_id is not None:  # into a bag of its own, which nobody sees
+    if padding_id is not None:  # into a bag of its own, which is not seen
         bag_of = where(not_equal(numbers, padding_id), bag_of, count)
     if mode == "max":
         found = segment_max(rows, bag_of, count + 1)

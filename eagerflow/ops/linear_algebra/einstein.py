@@ -218,7 +218,7 @@ class _Plan:
             self.rest[i] = kept
 
     def _sum(self, i: int, keep: set[str]) -> None:
-        """Sum over the labels that nobody else needs."""
+        """Sum over the labels that no other operand needs."""
         axes = tuple(k for k, c in enumerate(self.rest[i]) if c not in keep)
         if axes:
             self.steps.append(("sum", i, axes))

@@ -55,7 +55,7 @@ _log = logging.getLogger("eagerflow.serving")
 class RpcServer:
     """A server of gRPC for the models of a repository, in one event loop.
 
-    ``limits`` gives the limits of now. ``change`` says who may ask from now on, and where calls are
+    ``limits`` gives the limits of now. ``change`` sets the access from now on, and where calls are
     noted.
     """
 
