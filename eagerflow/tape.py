@@ -18,6 +18,9 @@ from eagerflow.convert import as_tensor
 from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
+from eagerflow.elementwise_gradients import (
+    FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of,
+)  # fmt: skip
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.handlers import raised_here
 from eagerflow.op import Op, custom_op
@@ -26,7 +29,6 @@ from eagerflow.ops.elementwise.arithmetic import multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.products import Products, of_many
-from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (
     ATTRIBUTES,
     CODE,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
 from eagerflow.capture.placement.partition import partition
-from eagerflow.capture.turns import Turn, written_by
+from eagerflow.capture.run_order import Turn, written_by
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
 from eagerflow.graph.graph import Graph

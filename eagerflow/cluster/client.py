@@ -23,7 +23,7 @@ from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.job import Job
 from eagerflow.cluster.lanes import SETTING, Facts
 from eagerflow.cluster.parts import Part
-from eagerflow.cluster.questions import Question, Questions
+from eagerflow.cluster.pending import Question, Questions
 from eagerflow.cluster.server import CLIENT
 from eagerflow.cluster.shadows import is_owned
 from eagerflow.cluster.status import TaskStatus

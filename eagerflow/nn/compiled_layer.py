@@ -8,8 +8,8 @@ from operator import add
 from typing import Any, Unpack
 
 from eagerflow import tree
-from eagerflow.added import added_losses
 from eagerflow.errors import ArgumentError, CaptureError, GradientError
+from eagerflow.layer_losses import added_losses
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.base_layer import is_ours

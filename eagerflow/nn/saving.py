@@ -29,11 +29,11 @@ from eagerflow.nn.configuration import (
     whole_config,
 )
 from eagerflow.nn.configured import plain, with_custom_objects
+from eagerflow.nn.foreign_weights import keras_weights
 from eagerflow.nn.graph_reading import arguments_from
 from eagerflow.nn.graph_writing import arguments_config
 from eagerflow.nn.nests import free_batch
 from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
-from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
 from eagerflow.variable import assign_together
 

@@ -31,9 +31,9 @@ from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.handlers import raised_here
 from eagerflow.masks import are_masks, masks_of_inputs, opened
 from eagerflow.plan.in_place import Commit
+from eagerflow.plan.loop_buffers import order_of_segments
 from eagerflow.plan.owners import begin_run, owned
 from eagerflow.plan.plan import Plan
-from eagerflow.plan.rings import order_of_segments
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache

@@ -25,7 +25,7 @@ from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
 from eagerflow.profiling.memory import MIN_WATCHED_BYTES, watch
 from eagerflow.profiling.rows import GradientSite, OpSite
 from eagerflow.recorder import CODE, INSTRUCTION, OP, process
-from eagerflow.runtime.noted import learned
+from eagerflow.runtime.listeners import learned
 
 _frame = sys._getframe
 _append = events.append

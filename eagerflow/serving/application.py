@@ -11,6 +11,7 @@ from eagerflow.errors import EagerflowError
 from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import BusyError, UnavailableError, status_of
 from eagerflow.serving.generation import Generation
 from eagerflow.serving.http import (
     JSON,
@@ -23,13 +24,12 @@ from eagerflow.serving.http import (
     lifespan,
     respond,
 )
+from eagerflow.serving.json_bodies import dumps, loads
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
 from eagerflow.serving.protocols.encodings import decoded
-from eagerflow.serving.refusals import BusyError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
-from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["application"]
 

@@ -15,11 +15,11 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError
 from eagerflow.recorder import with_recorder
+from eagerflow.serving.access_log import Record, current
+from eagerflow.serving.errors import BusyError, LateError, UnavailableError
 from eagerflow.serving.executors import Executor, InProcess
-from eagerflow.serving.journal import Record, current
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
-from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
 from eagerflow.serving.statistics import Statistics
 
 __all__ = ["Batcher", "Batching"]

@@ -12,9 +12,9 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import BusyError, LateError
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.model import Row
-from eagerflow.serving.refusals import BusyError, LateError
 from eagerflow.serving.shadow import Shadowed
 
 __all__ = ["Cache", "Cached"]

@@ -25,9 +25,9 @@ from eagerflow.runtime.ray_library import (
 )
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.options import checked
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.replica import Replica, Settings, trial
 from eagerflow.serving.repository import Folder, ModelOptions, Models, Policy
 from eagerflow.serving.sequences import SequenceLimits

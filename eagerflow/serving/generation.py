@@ -16,8 +16,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.state import Decoder
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.sampling import Sampler, Sampling
 from eagerflow.serving.sequences import Sequence
 from eagerflow.serving.stepping import SequenceBatcher

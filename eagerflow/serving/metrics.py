@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 from eagerflow import extras
+from eagerflow.serving.errors import status_of
 from eagerflow.serving.limits import Places
-from eagerflow.serving.refusals import status_of
 from eagerflow.serving.workers import Workers
 
 __all__ = ["Metrics", "VersionMetrics"]

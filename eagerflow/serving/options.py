@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.access import Access, tokens_of
+from eagerflow.serving.access_log import FORMS
 from eagerflow.serving.batching import Batching
-from eagerflow.serving.journal import FORMS
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.repository import Folder, ModelOptions, Policy

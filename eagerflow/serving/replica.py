@@ -19,13 +19,13 @@ from eagerflow.runtime import threads
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.http import JSON, respond
+from eagerflow.serving.json_bodies import dumps
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.metrics import Metrics
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Folder, Models, Policy, Repository
 from eagerflow.serving.sequences import SequenceLimits
-from eagerflow.serving.texts import dumps
 
 __all__ = ["Replica", "Settings", "trial"]
 

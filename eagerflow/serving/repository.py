@@ -13,10 +13,10 @@ from typing import NamedTuple
 from eagerflow.capture.saving.formats import SUFFIXES
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.batching import Batcher, Batching
+from eagerflow.serving.errors import UnavailableError, UnknownModelError
 from eagerflow.serving.executors import Executor, InProcess
 from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 from eagerflow.serving.routes import Routes
 from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.stepping import SequenceBatcher

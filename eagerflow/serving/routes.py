@@ -9,8 +9,8 @@ from typing import Any
 from eagerflow.errors import ArgumentError
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.cache import Cache, Cached
+from eagerflow.serving.errors import UnavailableError, UnknownModelError
 from eagerflow.serving.metrics import Metrics
-from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 from eagerflow.serving.sequences import SequenceLimits, Sequences
 from eagerflow.serving.shadow import Shadow, Shadowed
 from eagerflow.serving.traffic import Shadowing, Shares, Traffic

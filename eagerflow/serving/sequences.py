@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, EagerflowError
-from eagerflow.serving.refusals import BusyError, UnknownSequenceError
+from eagerflow.serving.errors import BusyError, UnknownSequenceError
 
 __all__ = ["Sequence", "SequenceLimits", "Sequences", "Step"]
 

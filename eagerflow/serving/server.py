@@ -15,18 +15,18 @@ from typing import Any
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
+from eagerflow.serving.access_log import Journal, written
 from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.connections import connection_class, end_silent
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.executors import InProcess, Pool
-from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.listening import Listener
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.options import Configuration, checked
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.protocols.rpc import RpcServer
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Models, Policy, Repository, mark_of
 from eagerflow.serving.sequences import SequenceLimits
 

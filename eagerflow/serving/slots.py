@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import itertools
 
-from eagerflow.serving.refusals import BusyError, LateError
+from eagerflow.serving.errors import BusyError, LateError
 
 __all__ = ["Slots"]
 

@@ -12,9 +12,9 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.serving.batching import Batcher, Batching, Request, filled
+from eagerflow.serving.errors import UnavailableError, UnknownSequenceError
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
-from eagerflow.serving.refusals import UnavailableError, UnknownSequenceError
 from eagerflow.serving.sequences import Sequence as RequestSequence
 from eagerflow.serving.sequences import Sequences, Step
 from eagerflow.serving.slots import Slots

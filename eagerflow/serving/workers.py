@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from eagerflow.runtime.threads import thread_count
+from eagerflow.serving.errors import CrashedError, UnavailableError
 from eagerflow.serving.processes import Loaded, Worker, WorkerSettings
-from eagerflow.serving.refusals import CrashedError, UnavailableError
 
 __all__ = ["WORKER_COMMAND", "Workers"]
 

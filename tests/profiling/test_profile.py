@@ -18,7 +18,7 @@ from eagerflow.plan.segments import Segment
 from eagerflow.profiling import kernels, log, memory
 from eagerflow.profiling.rows import KEYS, Facts, Site, grouped, parts_of
 from eagerflow.recorder import process
-from eagerflow.runtime.noted import learned
+from eagerflow.runtime.listeners import learned
 from tests.capture.placement.several_devices import COSTS
 from tests.interrupts import at_every_bytecode, count_bytecodes, interrupted_at_times
 

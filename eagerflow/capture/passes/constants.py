@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.passes.lent import is_lent, owned
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.capture.passes.shared_constants import is_lent, owned
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError

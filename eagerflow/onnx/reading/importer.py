@@ -25,9 +25,9 @@ from eagerflow.onnx.reading.folding import Budget, TooLarge, as_plain
 from eagerflow.onnx.reading.model import OLDEST, Model, domain_of, graphs_in
 from eagerflow.onnx.reading.older import form_of
 from eagerflow.onnx.reading.origins import origin_of
-from eagerflow.onnx.reading.refusals import Problem, label_of
 from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
+from eagerflow.onnx.reading.unsupported import Problem, label_of
 from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.scopes import scope
 

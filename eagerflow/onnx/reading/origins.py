@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from eagerflow.graph.ir import Source
-from eagerflow.onnx.reading.refusals import label_of
+from eagerflow.onnx.reading.unsupported import label_of
 
 _PLACE = re.compile(r"(.{1,4096}):(\d{1,9}) in (.{1,256})")
 

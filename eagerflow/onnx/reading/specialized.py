@@ -23,7 +23,7 @@ from eagerflow.graph.run import interpret
 from eagerflow.graph.sizes import LATE
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.model import Model, dtype_and_shape
-from eagerflow.onnx.reading.refusals import BIND, Problem, refusal
+from eagerflow.onnx.reading.unsupported import BIND, Problem, refusal
 from eagerflow.onnx.reading.walk import Facts, Imported, imported
 from eagerflow.op import Cost, Missing, plain
 from eagerflow.ops.attributes import HINTS, tuple_of

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from eagerflow.errors import ArgumentError, DTypeError
+from eagerflow.serving.errors import TooLargeError
 from eagerflow.serving.protocols import inference
-from eagerflow.serving.refusals import TooLargeError
 from eagerflow.serving.signature import Signature
 
 __all__ = ["NPY", "NPZ", "form_of", "request", "wanted_form", "write"]

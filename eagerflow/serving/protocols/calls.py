@@ -9,8 +9,8 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError
+from eagerflow.serving.errors import BusyError, LateError
 from eagerflow.serving.limits import Limits, Places
-from eagerflow.serving.refusals import BusyError, LateError
 
 __all__ = ["Calls", "connection_options"]
 

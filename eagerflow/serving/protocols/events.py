@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from eagerflow.serving.http import ClientGoneError
-from eagerflow.serving.texts import dumps
+from eagerflow.serving.json_bodies import dumps
 
 __all__ = ["EventStream", "event", "unless_gone"]
 

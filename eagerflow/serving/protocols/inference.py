@@ -17,6 +17,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.serving.json_bodies import dumps, loads
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
@@ -24,7 +25,6 @@ from eagerflow.serving.routes import Answering
 from eagerflow.serving.sequences import Step
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.stepping import SequenceBatcher
-from eagerflow.serving.texts import dumps, loads
 
 __all__ = [
     "HEADER",

@@ -15,14 +15,14 @@ import numpy as np
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
+from eagerflow.serving.access_log import HEADER, Journal, current
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.journal import HEADER, Journal, current
+from eagerflow.serving.errors import UnavailableError, UnknownModelError, status_of
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference, triton
 from eagerflow.serving.protocols.calls import Calls, connection_options
 from eagerflow.serving.protocols.messages import PACKAGE, messages
-from eagerflow.serving.refusals import UnavailableError, UnknownModelError, status_of
 from eagerflow.serving.repository import Repository
 
 __all__ = ["RpcServer"]
