@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from eagerflow.backends.numpy import is_shared, quietly
-from eagerflow.elementwise_gradients import CAREFUL, PLAIN, WATCHED, product_of
 from eagerflow.ops.elementwise.arithmetic import multiply
 from eagerflow.ops.family import op_of
+from eagerflow.pulls import CAREFUL, PLAIN, WATCHED, product_of
 from eagerflow.recorder import OP, OUT, recording
 from eagerflow.tensor import Tensor, new_tensor
 

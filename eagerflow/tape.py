@@ -18,9 +18,6 @@ from eagerflow.convert import as_tensor
 from eagerflow.dispatch import first_results, record, recorded_for
 from eagerflow.display import summary
 from eagerflow.dtypes import is_inexact
-from eagerflow.elementwise_gradients import (
-    FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of,
-)  # fmt: skip
 from eagerflow.errors import GradientError, ShapeError, printable
 from eagerflow.handlers import raised_here
 from eagerflow.op import Op, custom_op
@@ -29,6 +26,7 @@ from eagerflow.ops.elementwise.arithmetic import multiply, negative
 from eagerflow.ops.elementwise.complexes import conj
 from eagerflow.ops.shapes.reshaping import broadcast_to
 from eagerflow.products import Products, of_many
+from eagerflow.pulls import FUNCTION, KERNEL, OPPOSITE, PLAIN, SAME, VALUE, WATCHED, WHOLE, rules_of
 from eagerflow.recorder import (
     ATTRIBUTES,
     CODE,
@@ -209,7 +207,7 @@ class GradientTape(Recorder):
             )
         if self._used:
             raise GradientError(
-                "this tape has computed its gradient, and its record is gone",
+                "this tape has given its gradient and holds nothing any more",
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)
@@ -383,7 +381,7 @@ MIN_REPEATED_ELEMENTS = 1 << 12
 
 
 def _ones(tensor: Tensor) -> Tensor:
-    """Ones like a tensor, which rules read and never change."""
+    """Ones like a tensor, which rules read and nobody changes."""
     array = tensor._array
     many = array.__class__ is np.ndarray and array.size >= MIN_REPEATED_ELEMENTS
     if many and recorder_state()[1] is None:

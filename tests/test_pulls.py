@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import eagerflow as ef
-from eagerflow import elementwise_gradients as fast
+from eagerflow import pulls
 from eagerflow.codegen import generated
 
 FUNCTIONS = {
@@ -68,7 +68,7 @@ def drawn(shape, seed):
 def without_kernels(f, *args, **named):
     """What the ops give one by one."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fast.Pull, "of", lambda self, g, entry: None)
+        patch.setattr(pulls.Pull, "of", lambda self, g, entry: None)
         return f(*args, **named)
 
 
@@ -177,13 +177,13 @@ def test_threads_get_their_own_results():
 
 def test_numbers_that_change_do_not_fill_the_memory():
     x = drawn(4, 5)
-    for i in range(3 * fast.MAX_KERNELS):
+    for i in range(3 * pulls.MAX_KERNELS):
         exponent = 3.0 + i / 64
         found = gradients(lambda x, e=exponent: x**e, [x])[1][0]
         np.testing.assert_allclose(found, exponent * x ** (exponent - 1), rtol=1e-12)
-    rules = ef.power.op.rules[fast.PLAIN]
+    rules = ef.power.op.rules[pulls.PLAIN]
     assert all(
-        len(rule._kernels) <= fast.MAX_KERNELS for what, rule, _ in rules if what is fast.KERNEL
+        len(rule._kernels) <= pulls.MAX_KERNELS for what, rule, _ in rules if what is pulls.KERNEL
     )
 
 
@@ -202,9 +202,9 @@ def planted(monkeypatch):
     """A function that puts another one in the place of all kernels of an op."""
 
     def plant(op, instead):
-        own = fast._kernel
+        own = pulls._kernel
         monkeypatch.setattr(
-            fast,
+            pulls,
             "_kernel",
             lambda *given: (k := own(*given)) and k._replace(few=instead, many=instead),
         )
@@ -219,7 +219,7 @@ def test_a_kernel_that_fails_leaves_the_ops(planted):
 
     planted(ef.tanh.op, refuse)
     check("tanh", [drawn((4, 4), 6)])
-    assert any(what is fast.KERNEL for what, _, _ in ef.tanh.op.rules[fast.PLAIN])
+    assert any(what is pulls.KERNEL for what, _, _ in ef.tanh.op.rules[pulls.PLAIN])
 
 
 @pytest.mark.parametrize("size", [4, 3000])
@@ -233,10 +233,10 @@ def test_rules_that_are_one_op_have_no_kernel():
     """A kernel of a single step would only cost the way to it."""
     x = drawn((4, 4), 8)
     gradients(ef.sinh, [x])
-    assert all(rule is not None for rule in fast.rules_of(ef.sinh.op, fast.PLAIN))
-    whole = fast.rules_of(ef.sigmoid.op, fast.PLAIN)
-    assert [what for what, _, _ in whole] == [fast.WHOLE]
-    assert fast.rules_of(ef.matmul.op, fast.PLAIN) is False
+    assert all(rule is not None for rule in pulls.rules_of(ef.sinh.op, pulls.PLAIN))
+    whole = pulls.rules_of(ef.sigmoid.op, pulls.PLAIN)
+    assert [what for what, _, _ in whole] == [pulls.WHOLE]
+    assert pulls.rules_of(ef.matmul.op, pulls.PLAIN) is False
 
 
 @pytest.mark.skipif(not generated.enabled(), reason="there is no compiler")
