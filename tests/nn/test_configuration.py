@@ -251,7 +251,7 @@ def test_wrong_configurations(config, words):
 
 def test_wrong_json():
     for text in ("{", None, "[" * 100_000):
-        with pytest.raises(ArgumentError, match="no JSON"):
+        with pytest.raises(ArgumentError, match="not JSON"):
             ef.nn.model_from_json(text)
 
 
