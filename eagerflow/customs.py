@@ -61,7 +61,7 @@ class Rule:
         found = dict(zip(tree.paths(own, "g"), leaves, strict=True))
         if part is not None and found.keys() != set(paths):
             raise GradientError(
-                f"backward gave a gradient of another nest for argument {position}",
+                f"backward returned a gradient of a different structure for argument {position}",
                 op=self._name,
                 received=", ".join(found),
                 expected=", ".join(paths),
@@ -74,7 +74,7 @@ class Rule:
         found = as_tensor(part, x.dtype, x.device)
         if _known(found.shape) and _known(x.shape) and found.shape != x.shape:
             raise ShapeError(
-                f"backward gave a gradient of another shape for argument {position}",
+                f"backward returned a gradient of a different shape for argument {position}",
                 op=self._name,
                 received=summary(found),
                 expected=summary(x),

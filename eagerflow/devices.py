@@ -310,7 +310,7 @@ def _type_in_task(place: str, match: re.Match[str], current: Device) -> _DeviceT
 
 def _remedy(known: _DeviceType, number: int) -> str | None:
     if _count(known):
-        return f"ef.set_logical_devices({known.name!r}, {number + 1}) splits what is there"
+        return f"ef.set_logical_devices({known.name!r}, {number + 1}) splits the existing ones"
     return known.install
 
 

@@ -1,6 +1,6 @@
-"""The hot path: from a user's call to the kernel, and to whoever watches.
+"""The hot path: from a user's call to the kernel, and to the recorders.
 
-``bind`` makes the function that users call. It asks once who watches. Without a
+``bind`` makes the function that users call. It asks once for the recorders. Without a
 recorder, or with one that only appends, it calls the kernel at once; what does not fit
 (Variables, arrays, mixed dtypes, unknown kinds) takes the long way through ``canonical``,
 and errors are explained after they happened, never looked for before.
@@ -41,7 +41,7 @@ from eagerflow.handlers import raised_here
 from eagerflow.number import size_as_number
 from eagerflow.op import REQUIRED, LateSignature, Op, ops, signature_of, spec_of
 from eagerflow.recorder import next_key, process, recorder_state, with_recorder
-from eagerflow.runtime.noted import learned
+from eagerflow.runtime.listeners import learned
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, blank, joining, new_tensor
 from eagerflow.variable import Variable
@@ -378,7 +378,7 @@ def own_recorder(args: Iterable[Any]) -> Any:
 
 
 def _sizes_recorder(attributes: dict[str, Any]) -> Any:
-    """Who answers a call with sizes that are known by name only, if there are some."""
+    """The recorder for a call with sizes that are known by name only, if there are some."""
     given = (v if type(v) is tuple else (v,) for v in attributes.values())
     return process.of_sizes if any(symbolic(x) for x in given) else None
 
@@ -600,14 +600,14 @@ def _wrapped(out: Any, like: Kind) -> Tensor:
 
 
 def _watched(recorder: Any, op: Op, args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
-    """Hand the call to the recorder; who follows the user's lines need not follow ours."""
+    """Hand the call to the recorder; tools that follow the user's lines need not follow ours."""
     hook = sys.gettrace()
     pauses = getattr(hook, "pauses", None)
     if pauses is None:
         return _hand_over(recorder, op, args, attributes)
     pauses.append(op)
     # No guard is needed: Python 3.11, where alone there is such a hook, looks for signals when a
-    # call has ended, and nobody traces bytecodes meanwhile.
+    # call has ended, and no tool traces bytecodes meanwhile.
     try:
         sys.settrace(None)
         return _hand_over(recorder, op, args, attributes)

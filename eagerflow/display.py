@@ -88,7 +88,7 @@ _view: Callable[[Any, str], str]
 
 
 def set_view(view: Callable[[Any, str], str]) -> None:
-    """Say who makes ``html``: what shows things stands above all of them, and is loaded late."""
+    """Set what makes ``html``: what shows things stands above all of them, and is loaded late."""
     global _view
     _view = view
 

@@ -7,7 +7,7 @@ bound ``__exit__`` before the block and drops it behind it, in C, on every way o
 death does what a call that was cut short has not done. Nothing else holds it: not a frame, and so
 no traceback either.
 
-Two things must be one for this to hold: a change and the note of who made it. A call of C code
+Two things must be one for this to hold: a change and the note of its maker. A call of C code
 is one, as Python looks for signals between bytecodes only; ``in_one_call`` makes several calls
 of C functions one.
 """

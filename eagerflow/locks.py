@@ -96,7 +96,7 @@ def _after_fork() -> None:
             lock._at_fork_reinit()
 
 
-# Functions called before a fork run in reverse order. This one comes last, as nobody who has begun
+# Functions called before a fork run in reverse order. This one comes last, as none that has begun
 # to write may wait for a lock: its holder's finalizers may read Variables.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(

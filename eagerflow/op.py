@@ -283,7 +283,7 @@ class Op(Record):
         if len(args) > count:
             if len(args) - count > len(attributes):
                 raise KeywordError(
-                    f"{count + len(attributes)} arguments are taken at most, {len(args)} came",
+                    f"{count + len(attributes)} arguments at most, {len(args)} were given",
                     op=self.name,
                     expected=self._usage(),
                 )
@@ -302,7 +302,7 @@ class Op(Record):
                 data = (*data, *(None,) * (at + 1 - len(data)))
                 data = (*data[:at], value, *data[at + 1 :])
             else:
-                raise KeywordError("this argument came twice", op=self.name, argument=name)
+                raise KeywordError("this argument was given twice", op=self.name, argument=name)
         for name in self.required:
             if attributes[name] is REQUIRED:
                 raise KeywordError(
@@ -388,7 +388,7 @@ _FACTS = (
 
 
 class LateSignature(inspect.Signature):
-    """A signature that ``find`` gives when somebody asks, since finding all of them takes long."""
+    """A signature that ``find`` gives when it is asked for, since finding all takes long."""
 
     def __init__(self, find: Callable[[], inspect.Signature]) -> None:
         self._find = find
@@ -419,7 +419,7 @@ class _Registry(Mapping[str, Op]):
 
     def __init__(self) -> None:
         self._ops: dict[str, Op] = {}
-        # Loads the module of a name, or of all that nobody has used yet; whether some are left.
+        # Loads the module of a name, or of all that were not used yet; whether some are left.
         self.late: Callable[[str | None], bool] | None = None
 
     def __getitem__(self, name: str) -> Op:

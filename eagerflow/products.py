@@ -127,7 +127,7 @@ def _has_nan(array: Any) -> bool:
 
 
 def of_many(product: Callable[..., Any]) -> Callable[..., Any]:
-    """What multiplies large arrays like this product, where nobody watches."""
+    """What multiplies large arrays like this product, where no recorder watches."""
     return _shared if product is multiply and not recording() else product
 
 
@@ -137,5 +137,5 @@ def _shared(g: Any, p: Any) -> Any:
         return multiply(g, p)
     a, b = g._array, p._array
     if not any(a.strides) and a.item(0) == 1 and a.shape == b.shape and not is_shared(b):
-        return new_tensor(b, g._kind)  # 1 times what nobody changes, and not p, which has a key
+        return new_tensor(b, g._kind)  # 1 times what is never changed, and not p, which has a key
     return new_tensor(quietly(many, a, b), g._kind)

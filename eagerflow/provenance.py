@@ -72,7 +72,7 @@ def broken_path(ends: Iterable[Any], left: Iterable[Any], keys: set[int]) -> str
 def _left_by(left: Iterable[Any], keys: set[int]) -> list[str]:
     return [
         f"a value computed from it left through {how} ({_at(code, instruction)}),"
-        " and what is computed in NumPy or Python is not recorded"
+        " and computations in NumPy or Python are not recorded"
         for key, how, code, instruction in left
         if key in keys
     ]

@@ -1,7 +1,7 @@
 """Gradients of element-wise ops in one pass over memory: a derivative times what comes from above.
 
 Rules are made of public ops, each of which would pass over its arrays, and cost a call. While
-nobody watches these calls, a rule of several is run as one kernel: it is called once with values
+these calls are not recorded, a rule of several is run as one kernel: it is called once with values
 of a region, on which ops write down their scalar instructions. The bits are those of the ops one
 after the other, and so is the order in memory, by which sums round; where they might not be, or
 something does not fit, these are called after all.
@@ -83,7 +83,7 @@ class _Writer:
         if takes == "bool" and kinds != {"bool"}:
             raise AttributeError(f"{op.name} of numbers")
         if takes in ("number", "float") and not all(is_float(x) for x in kinds):
-            raise AttributeError(f"{op.name} of what is no float")
+            raise AttributeError(f"{op.name} of values that are not floats")
         self.same_bits = self.same_bits and op.scalar in SAME_BITS
         return getattr(self.s, op.scalar)(*values)
 
@@ -312,7 +312,7 @@ def product_of(mode: int) -> Rule:
 def rules_of(op: Op, mode: int) -> list[tuple[int, Any, int]] | bool:
     """For each partial: what to do, with what, and where its argument's key stands in an entry.
 
-    Where nobody watches, kernels may do it. False where an op has other rules; ``op`` keeps it.
+    Without recorders, kernels may do it. False where an op has other rules; ``op`` keeps it.
     """
     own = op.vjp[0] if isinstance(op.vjp, tuple) and op.vjp else None
     found: list[tuple[int, Any, int]] | bool = False

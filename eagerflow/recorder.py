@@ -1,4 +1,4 @@
-"""Who watches ops being called: the thread's state and the protocol of recorders.
+"""Recorders, which watch ops being called: the thread's state and their protocol.
 
 A recorder is put around code with ``with``. Each op call of the thread then goes to the
 innermost recorder, which passes it on with ``below`` or answers it itself. A recorder that
@@ -107,7 +107,7 @@ class Recorder(ScopeGuard):
 
     def exchange(self, variable: Any, old: Any, new: Any) -> bool:
         """Make ``new`` the value of ``variable`` if ``old`` still is; whether it was."""
-        if type(self).assign is not Recorder.assign:  # who writes assignments down has them alone
+        if type(self).assign is not Recorder.assign:  # a recorder of assignments has them alone
             self.assign(variable, new)
             return True
         return self.exchange_below(variable, old, new)
@@ -160,7 +160,7 @@ class Recorder(ScopeGuard):
             with_recorder(None, sink, *tensors.values())
 
     def aside(self, f: Callable[..., Any], *args: Any) -> Any:
-        """``f(...)`` seen by no recorder, nor by who watches what a trace relies on."""
+        """``f(...)`` seen by no recorder, nor by the monitor of a trace."""
         return self.outer.aside(f, *args) if self.outer else with_recorder(None, f, *args)
 
     def initial(self, tensor: Any) -> Any:
@@ -181,9 +181,9 @@ class Recorder(ScopeGuard):
 class _Process:
     """The recorders of all threads, and a quiet runner for when there is none.
 
-    While nobody watches anywhere, which is most of the time, an op need not ask its own
+    While there are no recorders, which is most of the time, an op need not ask its own
     thread; the runner is then shared, and a thread that finds it taken uses its own.
-    ``of_sizes`` answers calls with sizes that are known by name only, while nobody watches.
+    ``of_sizes`` answers calls with sizes that are known by name only, while there are none.
     """
 
     __slots__ = ("of_sizes", "recorders", "run")
@@ -233,14 +233,14 @@ def with_recorder(
 
 
 def recording() -> bool:
-    """Whether somebody watches the op calls of this thread."""
+    """Whether a recorder watches the op calls of this thread."""
     return bool(process.recorders) and _now.get()[1] is not None
 
 
 def prepared(f: Callable[..., Any], *args: Any) -> Any:
     """``f(...)``, which makes state that lasts where it finds none, and else does nothing.
 
-    Nobody sees how it is made, but only what is there afterwards. So the code around it must go
+    How it is made is not seen, but only what is there afterwards. So the code around it must go
     the same way whether it was there or not.
     """
     recorder = recorder_state()[1]

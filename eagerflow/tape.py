@@ -207,7 +207,7 @@ class GradientTape(Recorder):
             )
         if self._used:
             raise GradientError(
-                "this tape has given its gradient and holds nothing any more",
+                "this tape has computed its gradient, and its record is gone",
                 hint="ef.GradientTape(persistent=True) for several gradients",
             )
         leaves, structure = tree.flatten(sources)
@@ -381,7 +381,7 @@ MIN_REPEATED_ELEMENTS = 1 << 12
 
 
 def _ones(tensor: Tensor) -> Tensor:
-    """Ones like a tensor, which rules read and nobody changes."""
+    """Ones like a tensor, which rules read and never change."""
     array = tensor._array
     many = array.__class__ is np.ndarray and array.size >= MIN_REPEATED_ELEMENTS
     if many and recorder_state()[1] is None:

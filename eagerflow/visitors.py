@@ -62,7 +62,7 @@ class visited(ScopeGuard):  # noqa: N801 (it is used like a function)
                 _set_handler(number, mine)
 
     def release(self) -> None:
-        """Call them as before, but for those that somebody has changed since."""
+        """Call them as before, but for those that were changed since."""
         for number, (handler, mine) in self._handlers.items():
             if handler_of(number) is mine:
                 _set_handler(number, handler)

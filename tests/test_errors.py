@@ -274,7 +274,7 @@ WRONG = [
         "float32(2, 3)",
         "",
     ),
-    (closed_tape, GradientError, None, None, "has given its gradient", "", ""),
+    (closed_tape, GradientError, None, None, "has computed its gradient", "", ""),
     (never_watched, GradientError, None, None, "does not depend", "float32(2, 3)", ""),
     (entered_twice, EagerflowError, None, None, "entered already", "", ""),
     (

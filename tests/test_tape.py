@@ -185,7 +185,7 @@ def test_jacobian_of_the_tape():
     jac = tape.jacobian(y, x).numpy()
     np.testing.assert_allclose(jac[0], np.diag(2 * X))
     np.testing.assert_allclose(jac[1], np.diag([3.0] * 3))
-    with pytest.raises(GradientError, match="has given its gradient"):
+    with pytest.raises(GradientError, match="has computed its gradient"):
         tape.jacobian(y, x)
 
 

@@ -89,7 +89,7 @@ class Backend:
     def record(self, work: Callable[[], None]) -> Callable[[], None]:
         """What starts again what ``work()`` starts on the current device, in one launch.
 
-        That is for the same addresses: whoever calls it answers for that. Now it is only recorded.
+        That is for the same addresses: the caller answers for that. Now it is only recorded.
         Raises whatever the library does where ``work`` cannot be recorded.
         """
         raise NotImplementedError(f"{type(self).__name__}.record")

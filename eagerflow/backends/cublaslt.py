@@ -241,7 +241,7 @@ class _Planned:
         cupy, own = self._owner.cupy, self._library
         a, b, d = self._layouts
         size = int(self._chosen["workspace_size"][0])
-        # Given back at once: whoever takes it next comes later in the stream.
+        # Given back at once: the next user comes later in the stream.
         workspace = cupy.empty((size,), np.dtype(np.uint8)) if size else None
         own.matmul(
             self._owner.handle,

@@ -114,7 +114,7 @@ _FULL_WIDTH = frozenset("fdlqi")  # dtypes whose ufuncs take numbers in them as 
 class _Numbers(dict[Any, Any]):
     """Python numbers of one type as arrays without axes: with these, ufuncs take half the time.
 
-    What is no number of the dtype stays as it is, for ufuncs know what to do with it.
+    What is not a number of the dtype stays as it is, for ufuncs know what to do with it.
     """
 
     def __init__(self, dtype: DType) -> None:

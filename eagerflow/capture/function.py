@@ -115,7 +115,7 @@ class Captured:
         self.told = told
         self.nest = taps.nest(graph)  # makes the result of what a run gives
         self.idle = taps.idle(graph, replay.numerics)  # what runs while nothing is tapped
-        self.known: list[tuple[int, Any]] = []  # leaves that are known by who they are, held weakly
+        self.known: list[tuple[int, Any]] = []  # leaves that are known by identity, held weakly
         self.quick: Any = None  # its key among those of tensors alone
         self.used = True
         self.kept = False  # whether later calls find it
@@ -306,7 +306,7 @@ class Function:
                     return entry.nest(entry.replay.run(args))
                 return entry.run(args)
         elif not only_tapes():
-            return self.python(*args, **kwargs)  # whoever watches sees the ops themselves
+            return self.python(*args, **kwargs)  # other recorders see the ops themselves
         given = self._arguments(args, kwargs)
         try:
             entry = self._captured(self._key(given), given)
@@ -354,7 +354,7 @@ class Function:
     def _refuse_masks(self, *given: Any) -> None:
         if self.input_signature is not None and has_masks(given):
             raise ArgumentError(
-                "an argument has a mask, and the input_signature tells of none",
+                "an argument has a mask, which the input_signature does not allow",
                 op=self._name(),
                 expected="tensors without masks",
                 hint="leave out input_signature, or pass the mask as an argument of its own",
@@ -415,7 +415,7 @@ class Function:
                 reason = guard.change()
             entry = self._trace(given, reason)
             if current().is_blind():
-                return entry  # nobody knows what it relied on
+                return entry  # what it relied on is not known
             entry.kept = True
             self._hold_weakly(entry, key, leaves)
             for old in entries.add(key, entry):
@@ -423,7 +423,7 @@ class Function:
             return entry
 
     def _hold_weakly(self, entry: Captured, key: Any, leaves: list[Any]) -> None:
-        """Let a graph go together with the objects that its key knows by who they are."""
+        """Let a graph go together with the objects that its key knows by identity."""
         gone = partial(_let_go, weakref.ref(self), key)
         for i, x in enumerate(leaves):
             if i in entry.places or not _by_identity(x):
@@ -534,7 +534,7 @@ class Function:
     def _refuse_changes(self, recorder: Trace, ledger: Ledger) -> None:
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that the function runs",
+                "the function creates persistent state at every call",
                 op=self._name(),
                 received=recorder.made[0],
                 at=recorder.made_at[0],
@@ -597,7 +597,7 @@ class Function:
         specs = tree.flatten(self.input_signature)[0]
         if len(specs) != len(leaves):
             raise ArgumentError(
-                f"{len(leaves)} arguments came, and the signature has {len(specs)}",
+                f"{len(leaves)} arguments were given, and the signature has {len(specs)}",
                 op=self._name(),
                 expected=", ".join(map(str, specs)),
             )
@@ -699,7 +699,7 @@ class Function:
 
 
 def _let_go(owner: Any, key: Any, dead: Any) -> None:
-    """An object that a key knows by who it is is no more; called by finalizers, in any thread."""
+    """An object that a key knows by identity is no more; called by finalizers, in any thread."""
     function = owner()
     entry = None if function is None else function._entries.items.get(key)
     if entry is not None and any(held is dead for _, held in entry.known):
@@ -779,14 +779,14 @@ def _place_of_change(own: Any, changed_at: dict[int, str]) -> str | None:
 
 
 def _by_identity(x: Any) -> bool:
-    """Whether an argument that is no tensor is known by who it is, and not by its value."""
+    """Whether an argument that is no tensor is known by identity, and not by its value."""
     if type(x) in _PLAIN or type(x) in NUMBERS or isinstance(x, np.dtype | Dim | TensorSpec):
         return False
     return not isinstance(x, np.ndarray | np.generic | Tensor)
 
 
 def _identity(x: Any) -> Any:
-    """What stands for an object in a signature: plain values themselves, others who they are."""
+    """What stands for an object in a signature: plain values themselves, others by identity."""
     cls = type(x)
     if cls in _PLAIN or cls in NUMBERS:
         return cls, x if cls in _PLAIN or cls is int else repr(x)

@@ -91,7 +91,7 @@ def _numbered(values: Sequence[Value]) -> list[str]:
 
 def _call(graph: Graph, numerics: str, entries: Sequence[Tensor]) -> list[Tensor]:
     """Outputs of a graph without Variables, as one recorded call."""
-    if not only_tapes():  # whoever else watches, as for vmap, sees the ops themselves
+    if not only_tapes():  # other recorders, as for vmap, see the ops themselves
         return evaluate(graph, entries)[0]
     replay = _differentiable(graph, numerics)
     if replay is None:

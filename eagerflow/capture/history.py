@@ -107,7 +107,7 @@ class History:
         lines = [f"{name} was traced {count} time{'s' * (count != 1)}"]
         first = count - len(self.last) + 1
         if first > 1:
-            lines.append(f"  (the last {len(self.last)} are told)")
+            lines.append(f"  (the last {len(self.last)} are listed)")
         for i, told in enumerate(self.last, first):
             lines.append(
                 f"  {i}. {told.signature}: {told.reason}; {told.nodes} nodes, "

@@ -1,4 +1,4 @@
-"""Leaks: values of a trace that somebody holds after its end, found without walking all memory."""
+"""Leaks: values of a trace that are held after its end, found without walking all memory."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from eagerflow.tensor import Tensor
 
 
 def refuse_leaks(name: str, tensors: list[Tensor]) -> None:
-    """Raise CaptureError if somebody outside still holds ``tensors`` of a trace that has ended.
+    """Raise CaptureError if other objects still hold ``tensors`` of a trace that has ended.
 
-    Cycles of objects that nobody can reach are no leak. What was made within ``young`` is found
+    Cycles of unreachable objects are no leak. What was made within ``young`` is found
     among the young objects; only what is still there then is looked for in all of memory.
     """
     held = tensors[:]
@@ -39,7 +39,7 @@ def refuse_leaks(name: str, tensors: list[Tensor]) -> None:
     raise CaptureError(
         f"a value of {name!r} is kept outside of it: {_holder(tensor, held)}",
         received=f"{value.name}: {summary(tensor)}{made}",
-        expected="values of a captured function leave it as results alone",
+        expected="values of a captured function can leave it only as results",
         hint="return it, or keep it in an ef.Variable with assign",
         at=None if value.node is None else value.node.place,
     )

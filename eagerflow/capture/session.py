@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 
 from eagerflow import tree
 from eagerflow.capture.placement.partition import partition
-from eagerflow.capture.turns import Turn, written_by
+from eagerflow.capture.run_order import Turn, written_by
 from eagerflow.display import summary
 from eagerflow.errors import SessionError
 from eagerflow.graph.graph import Graph
@@ -181,7 +181,7 @@ class Session:
             return found
         if (known.shape, known.dtype) != (cell.value.shape, cell.value.dtype):
             raise SessionError(
-                f"there is a Variable {cell.name!r} already, and it is another one",
+                f"there is a different Variable {cell.name!r} already",
                 op="Session.extend",
                 received=str(cell.value.spec),
                 expected=summary(known),

@@ -1,9 +1,9 @@
-"""Taps: values that come out of a run besides its result, each for somebody who waits for it.
+"""Taps: values that come out of a run besides its result, each for a sink that waits for it.
 
 Code that is traced hands values to a sink (``Recorder.emit``). They become outputs of the graph,
-behind those that the function returns and outside of their nest, so that graphs stay plain data
-and need nothing else for them. Who runs the graph that he has traced, and only he, calls the sinks
-with what came out, once the run has succeeded and the Variables have their new values.
+behind those that the function returns and outside of their nest, so that graphs stay plain data and
+need nothing else for them. Only a function that runs its own graph calls the sinks with what came
+out, once the run has succeeded and the Variables have their new values.
 
 A sink that has an attribute ``every`` does nothing unless its last value, a step, is a multiple of
 that. Where inputs tell the steps of all sinks, the graph without taps is run until one is due: what
@@ -26,7 +26,7 @@ from eagerflow.tensor import Tensor
 
 
 class Tap(NamedTuple):
-    """Values that a function has handed out, and who is to have them."""
+    """Values that a function has handed out, and the sinks that are to have them."""
 
     sink: Callable[..., Any]
     values: tuple[Value, ...]

@@ -164,7 +164,7 @@ class Trace(Secluded):
         return tensor
 
     def input(self, spec: Any, name: str) -> Tensor:
-        """A new Tensor of this shape and dtype; whoever asks lists it as an input."""
+        """A new Tensor of this shape and dtype; the caller lists it as an input."""
         value = Value(self.unique(name), tuple(spec.shape), spec.dtype, self)
         place = getattr(spec, "device", None) if self.placed else None
         return self.symbol(value, None if place is None else as_device(place))
@@ -439,7 +439,7 @@ class Trace(Secluded):
         return type(array) is Value and array.owner is self
 
     def leaks(self) -> list[Tensor]:
-        """The Tensors of this trace that somebody still holds."""
+        """The Tensors of this trace that are still held."""
         held = [t for t in (r() for r in self._tensors) if t is not None]
         self._tensors.clear()
         return held

@@ -110,7 +110,7 @@ def _question(options: argparse.Namespace) -> Question:
     server = _Asked(url, headers, context)
     if options.path is not None and not options.path.startswith("/"):
         raise ArgumentError(
-            f"{options.path[:100]!r} is no path", argument="--path", expected="/..."
+            f"{options.path[:100]!r} is not a path", argument="--path", expected="/..."
         )
     body = None if options.data is None else options.data.read_bytes()
     if body is None or options.path is None:
@@ -141,7 +141,7 @@ class _Asked:
     def __init__(self, url: str, headers: dict[str, str], context: Any) -> None:
         if not url.startswith(("http://", "https://")):
             raise ArgumentError(
-                f"{url[:100]!r} is no address", argument="URL", expected="http://HOST:PORT"
+                f"{url[:100]!r} is not an address", argument="URL", expected="http://HOST:PORT"
             )
         self.url, self.headers, self.context = url, headers, context
 

@@ -35,7 +35,7 @@ def add_cache(commands: Any) -> None:
 
 def _cache(options: argparse.Namespace) -> int:
     if options.yes and options.action != "clear":
-        raise ArgumentError(f"--yes says nothing of {options.action}", expected="clear --yes")
+        raise ArgumentError(f"--yes does not apply to {options.action}", expected="clear --yes")
     cache = ObjectCache()
     if cache.folder is None:
         print("the disk cache is switched off (EAGERFLOW_CACHE), or there is no home folder for it")
@@ -113,9 +113,9 @@ def _clear(cache: ObjectCache, options: argparse.Namespace) -> int:
 
 
 def _agreed(question: str) -> bool:
-    """Whether whoever sits there says yes; ArgumentError where nobody does."""
+    """Whether the user at the terminal says yes; ArgumentError without a terminal."""
     if not sys.stdin.isatty():
-        raise ArgumentError("there is nobody to ask", hint="eagerflow cache clear --yes")
+        raise ArgumentError("confirmation needs a terminal", hint="eagerflow cache clear --yes")
     try:
         return input(question).strip().lower() in ("y", "yes")
     except EOFError:

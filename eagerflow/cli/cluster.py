@@ -1,6 +1,6 @@
 """``eagerflow cluster``: a Ray cluster of several machines, started and ended on each of them.
 
-What runs is ``ray start``; this command gives it addresses that only who is meant to can reach,
+What runs is ``ray start``; this command gives it addresses that only those meant to can reach,
 and remembers which process it has started, so that it ends no other.
 """
 

@@ -41,10 +41,12 @@ def add_export(commands: Any) -> None:
 def _export(options: argparse.Namespace) -> int:
     format, path = _target(options)
     if path.exists() and path.samefile(options.file):
-        raise ArgumentError(f"{path} is the file itself", hint="-o names another one")
+        raise ArgumentError(f"{path} is the file itself", hint="choose another file with -o")
     settings = {} if options.opset is None else {"opset": options.opset}
     if settings and format != "onnx":
-        raise ArgumentError(f"--opset says nothing of the format {format!r}", expected="--to onnx")
+        raise ArgumentError(
+            f"--opset does not apply to the format {format!r}", expected="--to onnx"
+        )
     graph = open_graph(options.file)
     write(graph, path, format, **settings)
     print(printable(f"{path}: {graph!r}, {path.stat().st_size:,} bytes"))
@@ -55,7 +57,7 @@ def _target(options: argparse.Namespace) -> tuple[str, Path]:
     """The format and the file, of which one can follow from the other."""
     if options.to is None and options.output is None:
         raise ArgumentError(
-            "nothing says what to write", expected="--to FORMAT or -o FILE", hint="--to onnx"
+            "no output format is given", expected="--to FORMAT or -o FILE", hint="--to onnx"
         )
     if options.output is None:
         return options.to, options.file.with_suffix(SUFFIXES[options.to])

@@ -44,7 +44,7 @@ def add_feeds(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=NUMBER",
-        help="with --random: the size of a named dimension (default: that of what is fed, or 1)",
+        help="with --random: the size of a named dimension (default: the given values', or 1)",
     )
 
 
@@ -84,7 +84,7 @@ def _check_names(graph: Any, given: dict[str, Any], all_of_them: bool) -> None:
         raise ArgumentError(
             f"there is no input {strange[0]!r}"
             if strange
-            else f"nothing is fed to {', '.join(missing)}",
+            else f"no value is given for {', '.join(missing)}",
             expected=f"inputs {specs}" if specs else "no inputs",
             hint=f"{hint}, or --random" if hint else None,
         )

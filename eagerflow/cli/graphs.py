@@ -19,7 +19,7 @@ GRAPH_FILE = "a file of graph.save or model.save, or an ONNX model (.onnx)"
 
 def add_show(commands: Any) -> None:
     """Add the command to the parser's commands."""
-    show = commands.add_parser("show", help="what is in a graph: listing, picture, costs")
+    show = commands.add_parser("show", help="the contents of a graph: listing, picture, costs")
     show.add_argument("file", type=Path, metavar="FILE", help=GRAPH_FILE)
     form = show.add_mutually_exclusive_group()
     form.add_argument("--dot", action="store_true", help="in the language of Graphviz")

@@ -39,7 +39,7 @@ _REQUIREMENT = re.compile(
 def add_info(commands: Any) -> None:
     """Add the command to the parser's commands."""
     info = commands.add_parser(
-        "info", help="versions, processor, threads, caches, devices, settings, what is missing"
+        "info", help="versions, processor, threads, caches, devices, settings, missing packages"
     )
     info.add_argument("--json", action="store_true", help="as JSON")
     info.set_defaults(run=_info)

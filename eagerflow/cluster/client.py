@@ -23,7 +23,7 @@ from eagerflow.cluster.heartbeat import Heartbeat
 from eagerflow.cluster.job import Job
 from eagerflow.cluster.lanes import SETTING, Facts
 from eagerflow.cluster.parts import Part
-from eagerflow.cluster.questions import Question, Questions
+from eagerflow.cluster.pending import Question, Questions
 from eagerflow.cluster.server import CLIENT
 from eagerflow.cluster.shadows import is_owned
 from eagerflow.cluster.status import TaskStatus
@@ -211,7 +211,7 @@ class Client:
         self.note_change()
 
     def _introduce(self) -> None:
-        """Tell all tasks who is there."""
+        """Tell all tasks which ones are there."""
         there = list(self.tasks.values())  # also those that come back soon
         machines = [t.address["machine"] for t in there]
         rows: dict[str, dict[str, Any]] = {
@@ -226,7 +226,7 @@ class Client:
         for task in there:
             add_task(task.name, task.device_counts, rows[task.name]["sharing"])
         for task in there:
-            with suppress(TaskLostError):  # who has gone is told when it is back
+            with suppress(TaskLostError):  # a lost one is told when it is back
                 self._tell(task, {"do": "peers", "tasks": rows, "own": self._own})
 
     def leave(self, task: RemoteTask) -> None:
@@ -384,7 +384,7 @@ class Client:
         return min(list(self._jobs))  # other threads take away what is over
 
     def _holder(self, task: str) -> str | None:
-        """Who keeps copies of a task's values: the next one, if any on another machine."""
+        """Which task keeps copies of a task's values: the next one, if any on another machine."""
         names = sorted(self.tasks)
         at = names.index(task)
         following = [self.tasks[name] for name in names[at + 1 :] + names[:at]]
@@ -397,7 +397,7 @@ class Client:
     def _begin_part(self, job: Job, part: Part) -> None:
         task = self.tasks.get(part.task)
         if task is None:
-            raise SessionError(f"{part.task} is no task of the cluster any more", op="Session.run")
+            raise SessionError(f"{part.task} is no longer a task of the cluster", op="Session.run")
         number = self._registered(task, part)
         held = self._stored(task, job, part.variables)
         job.held.update(zip(part.variables, held, strict=True))
@@ -429,7 +429,7 @@ class Client:
         return number
 
     def _forget(self) -> None:
-        """Let tasks drop the values of Variables that nobody has any more."""
+        """Let tasks drop the values of Variables that no longer exist."""
         gone = self.variables.gone()
         for name, own in by_task(gone).items():
             message = {"do": "forget", "parts": [], "variables": [held.key for held in own]}
@@ -533,7 +533,7 @@ class Client:
             job.end()
 
     def _commit_copies(self, job: Job) -> None:
-        """Let those who keep copies of new values take them as valid, and know who they are."""
+        """Let tasks that keep copies of new values take them as valid, and know which they are."""
         keys: dict[str, dict[str, list[int]]] = {}
         left = []
         for part in job.parts:
@@ -639,7 +639,7 @@ class Client:
     def status(self, task: RemoteTask) -> TaskStatus:
         """What a task is doing; of one that is not ready, that alone."""
         facts = task.name, task.state, task.pid, task.node
-        # Who can be reached by a name shares memory with the others of its machine.
+        # Tasks that can be reached by a name share memory with the others of their machine.
         memory = task.address["machine"] if "name" in task.address else task.name
         connection = task.connection
         try:

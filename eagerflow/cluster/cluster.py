@@ -102,7 +102,7 @@ class Cluster(ScopeGuard):
         self._devices = _checked_devices(devices or {}, self._jobs)
         if address is not None and not isinstance(address, str):
             raise ArgumentError(
-                f"{address!r} is no address",
+                f"{address!r} is not an address",
                 op="Cluster",
                 argument="address",
                 expected="such as '10.0.0.1:6379', or 'auto'",
@@ -318,7 +318,7 @@ class Cluster(ScopeGuard):
     def wait(self, seconds: float = 60.0) -> None:
         """Return when all tasks have answered; TimeoutError where one has not in so many seconds.
 
-        So those that have gone without anybody having noticed are waited for, too.
+        So those that have gone unnoticed are waited for, too.
         """
         client, end = self.client, time.monotonic() + seconds
         while True:
@@ -326,7 +326,7 @@ class Cluster(ScopeGuard):
             late = [task.name for task in self._tasks if not self._answers(task, end)]
             if not late:
                 return
-            # Who does not answer comes back, or is about to go.
+            # A task that does not answer comes back, or is about to go.
             if not client.wait_for_change(seen, end - time.monotonic()):
                 raise TimeoutError(f"{', '.join(late)} not ready after {seconds:g} s")
 
@@ -370,14 +370,14 @@ class Cluster(ScopeGuard):
         strange = [str(d) for d in places if d.task not in known]
         if strange:
             raise PlacementError(
-                f"{strange[0]} is no device of this cluster's tasks",
+                f"{strange[0]} is not a device of this cluster's tasks",
                 op="Session",
                 argument="devices",
                 expected="one of " + ", ".join(map(str, self.devices())),
             )
         if transfer not in (None, "bfloat16"):
             raise ArgumentError(
-                f"{transfer!r} is no dtype that float32 can be sent as",
+                f"{transfer!r} is not a dtype that float32 can be sent as",
                 op="Session",
                 argument="transfer",
                 expected="None or 'bfloat16'",
@@ -434,7 +434,7 @@ def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
     """Jobs that can be; ArgumentError for others."""
     if not isinstance(jobs, Mapping):
         raise ArgumentError(
-            f"{jobs!r} is no dict",
+            f"{jobs!r} is not a dict",
             op="Cluster",
             argument="jobs",
             expected='the numbers of tasks by the names of their jobs, such as {"worker": 2}',
@@ -450,7 +450,7 @@ def _checked(jobs: Mapping[str, int]) -> dict[str, int]:
             )
         if type(count) is not int or count < 1:
             raise ArgumentError(
-                f"{count!r} is no number of tasks",
+                f"{count!r} is not a number of tasks",
                 op="Cluster",
                 argument=job,
                 expected="at least 1",
@@ -472,7 +472,7 @@ def _checked_devices(
     """Devices of jobs that can be; ArgumentError for others, DeviceError for types."""
     if not (isinstance(devices, Mapping) and all(isinstance(d, Mapping) for d in devices.values())):
         raise ArgumentError(
-            f"{devices!r} does not tell numbers of devices",
+            f"{devices!r} does not give numbers of devices",
             op="Cluster",
             argument="devices",
             expected='those of a task by type, for each job, such as {"worker": {"gpu": 1}}',

@@ -133,7 +133,7 @@ class Connection:
             self.is_open = False
             self.close()
             with self._sending:
-                self.channel.close()  # which nobody uses any more
+                self.channel.close()  # which is not used any more
                 self._outgoing.close()
             ended(self)
 
@@ -208,24 +208,24 @@ def _proves(message: dict[str, Any], proof: str) -> bool:
 
 
 def _accepted(channel: Channel, token: bytes) -> str:
-    """The name of who has connected; EOFError if it does not know the token."""
+    """The name of the peer that connected; EOFError if it does not have the token."""
     own = secrets.token_hex(16)
     channel.send({"number": own})
     message = _greeting(channel)
     name, theirs = str(message.get("name")), str(message.get("number"))
     if not _proves(message, _proof(token, "connects", own, theirs, name)):
-        raise EOFError("it does not know the token")
+        raise EOFError("it does not have the token")
     channel.send({"proof": _proof(token, "accepts", own, theirs, name)})
     return name
 
 
 def _introduced(channel: Channel, token: bytes, name: str) -> None:
-    """Tell who this is; EOFError if the other end does not know the token."""
+    """Tell the peer this one's name; EOFError if the peer does not know the token."""
     theirs, own = str(_greeting(channel).get("number")), secrets.token_hex(16)
     proof = _proof(token, "connects", theirs, own, name)
     channel.send({"name": name, "number": own, "proof": proof})
     if not _proves(_greeting(channel), _proof(token, "accepts", theirs, own, name)):
-        raise EOFError("it does not know the token")
+        raise EOFError("it does not have the token")
 
 
 def machine_name() -> str:
@@ -238,7 +238,7 @@ def machine_name() -> str:
 
 
 class Listener:
-    """Where a task can be reached: ``address`` tells how. ``greet`` gets who has come.
+    """Where a task can be reached: ``address`` tells how. ``greet`` gets each peer that connects.
 
     With a ``host`` it listens at a port of that address too, for other machines.
     """
@@ -285,7 +285,7 @@ class Listener:
         self._greet(Connection(channel, name, near))
 
     def close(self) -> None:
-        """Take nobody in any more."""
+        """Accept no more connections."""
         for found, _ in self._sockets:
             with suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
@@ -294,7 +294,7 @@ class Listener:
 
 def _prepare(found: socket.socket, near: bool) -> None:
     found.settimeout(None)
-    # Whoever does not read for so long holds nobody up any more.
+    # A peer that does not read for so long holds no other up any more.
     found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", SEND_SECONDS, 0))
     if not near:
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -2,7 +2,7 @@
 
 A task sends new values to the one that keeps copies before it says that it has done its part of a
 run. They are valid with the same word of the client that makes the values themselves valid, so
-that values and copies are those of one run, whoever is lost at whatever moment.
+that values and copies are those of one run, whichever task is lost at whatever moment.
 
 Of a value of which a part is written over, that part alone is sent where the client knows that the
 copy is what the value was before.
@@ -87,7 +87,7 @@ class Copies:
     def commit(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
         """The new values of a run are valid from now on.
 
-        Only this thread looks at copies, so nobody sees one that is half written.
+        Only this thread looks at copies, so none is seen half written.
         """
         staged = self._staged.pop(message["number"])
         for task, keys in message["keys"].items():
@@ -106,6 +106,6 @@ class Copies:
         return {}, [self._values[key] for key in message["variables"]]
 
     def forget(self, message: dict[str, Any], arrays: Sequence[Any]) -> None:
-        """Nobody needs copies of these Variables here any more."""
+        """Copies of these Variables are not needed here any more."""
         for key in message["variables"]:
             self._values.pop(key, None)

@@ -94,7 +94,7 @@ class DataParallel:
     ) -> None:
         if not (is_count(retries) or retries == 0):
             raise ArgumentError(
-                f"{retries!r} is no number of times",
+                f"{retries!r} is not a number of times",
                 op="DataParallel",
                 argument="retries",
                 expected="an integer from 0",
@@ -108,7 +108,7 @@ class DataParallel:
             )
         if not is_count(min_shard_bytes):
             raise ArgumentError(
-                f"{min_shard_bytes!r} is no number of bytes",
+                f"{min_shard_bytes!r} is not a number of bytes",
                 op="DataParallel",
                 argument="min_shard_bytes",
                 expected="an integer from 1",
@@ -284,19 +284,19 @@ def devices_of(
 ) -> list[str]:
     """The names of devices, or of those that the tasks of a job have in a cluster.
 
-    ArgumentError for what is no cluster or no list of devices, DeviceError for a device of this
+    ArgumentError for what is not a cluster or no list of devices, DeviceError for a device of this
     process that is not there, and SessionError outside of the cluster's with-block.
     """
     if cluster is not None and not isinstance(cluster, Cluster):
         raise ArgumentError(
-            f"{short_repr(cluster)} is no cluster",
+            f"{short_repr(cluster)} is not a cluster",
             op=op,
             argument="cluster",
             expected="ef.cluster.Cluster({...}), or devices=['cpu:0', 'cpu:1'] without one",
         )
     if isinstance(devices, str):
         raise ArgumentError(
-            f"{devices!r} is no list of devices",
+            f"{devices!r} is not a list of devices",
             op=op,
             argument=argument,
             expected="such as ['cpu:0', 'cpu:1']",

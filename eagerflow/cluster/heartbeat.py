@@ -1,4 +1,4 @@
-"""Heartbeat: who says nothing for too long is given up, be it stopped or cut off.
+"""Heartbeat: a task that is silent for too long is given up, be it stopped or cut off.
 
 A process that has ended is noticed at once, by the end of its connection. One that hangs, or to
 which the network swallows everything, is not: so a thread asks at the other ends of connections.

@@ -16,7 +16,7 @@ __all__ = ["CopiesOf", "Job"]
 
 
 class CopiesOf(NamedTuple):
-    """Who keeps copies of a task's new values, and of which of them, by position."""
+    """The tasks that keep copies of a task's new values, and of which of them, by position."""
 
     holder: str
     positions: list[int]
@@ -49,7 +49,7 @@ class Job:
         self.number = 0
         self.copies_number = 0
         self.copies: dict[str, CopiesOf] = {}
-        """Of tasks that make new values, who keeps copies of them."""
+        """Of tasks that make new values, the tasks that keep copies of them."""
         self.waiting: set[Any] = set()
         self.states: dict[int, Any] = {}
         self.error: BaseException | None = None
@@ -64,7 +64,7 @@ class Job:
         return {part.task for part in self.parts} | {own.holder for own in self.copies.values()}
 
     def plan_copies(self, holder_of: Callable[[str], str | None]) -> None:
-        """Choose who keeps copies of new values that are nowhere else."""
+        """Choose the tasks that keep copies of new values that are nowhere else."""
         for part in self.parts:
             here = {i - self.count for i in part.finals}  # at the client with the end of the run
             positions = [

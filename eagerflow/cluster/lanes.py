@@ -10,7 +10,7 @@ received, also when its run has been cancelled meanwhile. So each of two ends fi
 
 A kernel that waits for its other end can hold up what else its GPU does, and calls that wait for
 all of it, as freeing memory does. So of two GPUs the one with the higher name begins first, and
-tells; the other begins then. Who that is the sender says when it opens the lane. A GPU therefore
+tells; the other begins then. The sender says which that is when it opens the lane. A GPU therefore
 waits for lower ones alone, and there can be no ring of GPUs of which each waits for the next one.
 The first byte of a lane, with which both ends connect, both begin unasked.
 
@@ -197,7 +197,7 @@ class _SendingEnd(_End):
     def announce(self, arrays: list[Any], link: Connection) -> int:
         """Send arrays, which are staged, of a message over a connection; their number here."""
         with self._change:
-            fate = self.fate or ("" if link is self.link else "the connection is another one")
+            fate = self.fate or ("" if link is self.link else "the connection was replaced")
             if fate:
                 raise TaskLostError(f"the way to {link.peer} has failed", received=fate)
             self._last += 1
@@ -271,7 +271,7 @@ class Lanes:
     def begin(self, counts: Mapping[str, int], machine: str, near: bool) -> Facts:
         """Look for libraries that go past the host, for so many devices of each type.
 
-        ``near`` says that nobody on another machine is to reach this task.
+        ``near`` says that no other machine is to reach this task.
         """
         if near:
             set_unless_said("NCCL_SOCKET_IFNAME", "lo")
@@ -279,7 +279,7 @@ class Lanes:
             try:
                 backend = as_device(f"{kind}:0").backend
             except EagerflowError:
-                continue  # whoever uses such a device is told
+                continue  # the user of such a device is told
             if backend.peers is None:
                 continue
             missing = backend.peers.missing

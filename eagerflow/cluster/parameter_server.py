@@ -30,7 +30,7 @@ from eagerflow.variable import Variable
 __all__ = ["ParameterServer"]
 
 PARTS = 3  # of a step: it is pulled, computed and pushed
-QUEUE = 2  # batches that wait for a worker, before who brings more has to wait
+QUEUE = 2  # batches that wait for a worker, before the next one has to wait
 
 
 class ParameterServer(DataParallel):
@@ -262,7 +262,7 @@ def _check_mode(mode: str, staleness: int | None) -> None:
         )
     if staleness is not None and not (is_count(staleness) or staleness == 0):
         raise ArgumentError(
-            f"{staleness!r} is no number of steps",
+            f"{staleness!r} is not a number of steps",
             op="ParameterServer",
             argument="staleness",
             expected="an integer from 0, or None",
@@ -288,9 +288,9 @@ def _check_backups(count: int, workers: int, mode: str, repeats: bool) -> None:
         )
     problem = None
     if not (is_count(count) or count == 0) or count >= workers:
-        problem = f"{count!r} is no number of backup workers among {workers}"
+        problem = f"{count!r} is not a number of backup workers among {workers}"
     elif count and mode != "synchronous":
-        problem = "asynchronous workers wait for nobody, and need no backups"
+        problem = "asynchronous workers do not wait for each other, and need no backups"
     if problem is not None:
         raise ArgumentError(
             problem,
@@ -339,7 +339,7 @@ class _Order:
             self._is_ending = False
 
     def fail(self, error: BaseException) -> None:
-        """Let nothing more begin; the error is raised to who trains."""
+        """Begin nothing more; the error is re-raised in the training thread."""
         with self.changed:
             self._error = self._error or error
             self.changed.notify_all()
@@ -436,7 +436,7 @@ class _Worker:
             )
             if order.has_failed:
                 return
-            if len(self._tasks) >= QUEUE:  # who comes next gets nothing while this one waits
+            if len(self._tasks) >= QUEUE:  # the next caller gets nothing while this one waits
                 order.fail(order.idle_error())
                 return
             self._tasks.append((parts, inputs))

@@ -1,7 +1,7 @@
 """Parts: what each task of a cluster has to do of a graph that was cut.
 
-A part is data: its pieces as saved graphs, and a text that says by numbers which values they
-read and make, what is sent to whom and what is received. A task makes a program of it, which the
+A part is data: its pieces as saved graphs, and a text that says by numbers which values they read
+and make, what is sent to which task and what is received. A task makes a program of it, which the
 executor of one machine runs; what others send makes its tasks ready, and no thread waits for it.
 """
 

@@ -69,7 +69,7 @@ class Pipeline(DataParallel):
     ) -> None:
         if not is_count(microbatches):
             raise ArgumentError(
-                f"{microbatches!r} is no number of micro-batches",
+                f"{microbatches!r} is not a number of micro-batches",
                 op="Pipeline",
                 argument="microbatches",
                 expected="an integer from 1",

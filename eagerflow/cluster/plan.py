@@ -10,7 +10,7 @@ from eagerflow.capture.placement.communication import recv, send
 from eagerflow.capture.placement.cost_model import CostModel
 from eagerflow.capture.placement.cutting import Division
 from eagerflow.capture.placement.partition import Partition
-from eagerflow.capture.turns import Turn, written_by
+from eagerflow.capture.run_order import Turn, written_by
 from eagerflow.cluster.client import Client
 from eagerflow.cluster.job import Job
 from eagerflow.cluster.parts import Part, parts_of

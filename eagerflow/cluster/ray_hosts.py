@@ -1,6 +1,6 @@
 """Hosts that Ray gives: each task is an actor of Ray's, which places, watches and restarts it.
 
-Ray carries nothing but the first words: who a task is, and where it can be reached. What Ray
+Ray carries nothing but the first words: a task's name, and its address. What Ray
 passes is pickled, and so it is only what this file makes.
 """
 
@@ -139,7 +139,7 @@ class RayHosts:
             words, hint = "Ray has not started here", "it gives up after 30 s on a busy machine"
         else:
             words = f"there is no Ray cluster at {self._address}"
-            hint = f"eagerflow cluster status tells the address; its token belongs into {TOKEN}"
+            hint = f"eagerflow cluster status shows the address; the token is read from {TOKEN}"
         return SessionError(words, op="Cluster", received=told, hint=hint)
 
     def start(self, task: RemoteTask) -> dict[str, Any]:

@@ -65,7 +65,7 @@ def replicated(
     ``graphs`` are the step as each replica makes it, None for one without examples: they differ in
     sizes alone. They are on the first of the ``devices``; ``homes`` are the places of those that
     add up means and keep the optimizer's state, the replicas' own if none are given. ``tables``
-    have one place each: their rows are read and written there, and nobody has a copy. Raises
+    have one place each: their rows are read and written there, and there are no copies. Raises
     ArgumentError where the graphs differ otherwise.
     """
     return Replication(graphs, devices, shadow, homes, tables).made()

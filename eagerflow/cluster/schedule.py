@@ -33,7 +33,7 @@ def events_of(schedule: Iterable[Event], workers: int) -> deque[Event]:
 
 
 def in_turn(events: Iterable[Event], workers: int) -> None:
-    """ArgumentError where a worker does not pull and push in turn, which nobody can repeat."""
+    """ArgumentError where a worker does not pull and push in turn, which cannot be repeated."""
     has_pulled = [False] * workers
     for event in events:
         if has_pulled[event.worker] is (event.what == "pull"):
@@ -59,7 +59,7 @@ def _event(given: Any, workers: int) -> Event:
 def _no_schedule(given: object, workers: int) -> ArgumentError:
     last = f"to {workers - 1}" if workers > 1 else "alone"
     return ArgumentError(
-        f"{short_repr(given)} is no event",
+        f"{short_repr(given)} is not an event",
         op="ParameterServer",
         argument="schedule",
         expected=f"a sequence of ('pull', worker) and ('push', worker), with workers from 0 {last}",

@@ -52,7 +52,7 @@ _Begin = Callable[["LoadedPart | Exception"], None]
 class TaskRun(Run):
     """One run of a part. What it computes goes to ``finish`` when nothing is at work any more.
 
-    ``copied`` is who is to have copies of new values, under which number, and of which of them,
+    ``copied`` is the task that is to have copies of new values, with their number and positions,
     each with a word whether the copy there is what the value was before.
     """
 
@@ -294,7 +294,7 @@ class TaskServer:
             part = error
         with self._lock:
             waiting = self._parts.get(number)
-            if waiting is not None:  # nobody has forgotten it
+            if waiting is not None:  # it has not been forgotten
                 self._parts[number] = part
         for begin in waiting if isinstance(waiting, list) else ():
             begin(part)
@@ -310,7 +310,7 @@ class TaskServer:
         return {}, [_on_host(self.variables[key]) for key in message["variables"]]
 
     def _forget(self, message: dict[str, Any], arrays: list[Any]) -> None:
-        """Drop parts and Variables that nobody needs any more."""
+        """Drop parts and Variables that are not needed any more."""
         for key in message["variables"]:
             self.variables.pop(key, None)
         for number in message["parts"]:
@@ -320,7 +320,7 @@ class TaskServer:
         """Write the values that Variables have now into a shard of a checkpoint."""
         folder, name = message["folder"], message["file"]
         if not os.path.isabs(folder) or not shards.is_name(name):
-            raise FileFormatError("the name is none of a shard", argument=f"{folder}/{name}")
+            raise FileFormatError("this is not the name of a shard", argument=f"{folder}/{name}")
         held = [self.variables[key] for key in message["variables"]]
 
         def write() -> Answer:
@@ -353,7 +353,7 @@ class TaskServer:
         return {"seconds": taken}, ()
 
     def _status(self, message: dict[str, Any], arrays: list[Any]) -> Answer:
-        """What runs, what is here, and what was sent to whom."""
+        """What runs, what is here, and what was sent to which task."""
         with self._lock:
             runs = sorted(self._runs)
         held = sum([x.nbytes for x in self.variables.values()]) + self.copies.nbytes
@@ -433,7 +433,7 @@ class TaskServer:
     def _commit(self, message: dict[str, Any], arrays: list[Any]) -> None:
         """All tasks have done their part of a run: its new values are valid from now on.
 
-        Only this thread gives values to others, so that nobody takes hold of one while it is
+        Only this thread gives values to others, so that none takes hold of one while it is
         written. A task without memory for that has old values where others have new ones: it ends.
         """
         staged = self._staged.pop(message["run"])

@@ -28,7 +28,7 @@ _owned: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 
 
 def owned(variable: Variable) -> Variable:
-    """The Variable, which is a strategy's own: who leaves a cluster does not miss it."""
+    """The Variable, which is a strategy's own: leaving a cluster does not miss it."""
     _owned[id(variable)] = variable
     return variable
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from eagerflow.cluster.client import Client
-from eagerflow.cluster.questions import Question
+from eagerflow.cluster.pending import Question
 from eagerflow.cluster.shadows import Whole
 from eagerflow.handlers import raised_here
 from eagerflow.nn import state

@@ -1,8 +1,8 @@
 """Transport: arrays from task to task, by keys.
 
-A key is a tuple that begins with the number of a run. What comes before somebody asks for it
+A key is a tuple that begins with the number of a run. What comes before it is asked for
 waits; what comes a second time, or after its run has ended, is dropped: a network may be late and
-may double messages. Who receives gives a function that is called with the arrays, in the thread
+may double messages. A receiver gives a function that is called with the arrays, in the thread
 of the connection, so it has to be quick.
 """
 
@@ -22,8 +22,8 @@ from eagerflow.handlers import raised_here
 __all__ = ["Key", "Transport"]
 
 PING = 0
-"""In place of a run's number: the rest of the key is who asks, and the key of the answer, which
-comes at once. Negative numbers are those of such questions."""
+"""In place of a run's number: the rest of the key is the asking task and the key of the answer,
+which comes at once. Negative numbers are those of such questions."""
 Key = tuple[Any, ...]
 """The number of a run, and what tells its messages apart: integers and texts."""
 Arrived = Callable[[list[Any]], None]
@@ -35,7 +35,7 @@ class Transport:
     ``peers`` are the addresses of tasks by their names. Arrays that come from the same machine
     lie in memory of the sender: they can be written to, and are to be dropped soon or copied.
     ``broken`` is called with the name of a task and what is known where a connection to it has
-    ended by itself: of what was sent nobody knows how much has come.
+    ended by itself: how much of what was sent has come is not known.
     """
 
     def __init__(

@@ -102,7 +102,7 @@ class Held:
 
     @property
     def is_there(self) -> bool:
-        """Whether its task has its value, and somebody still needs it."""
+        """Whether its task has its value, and it is still needed."""
         return not (self.absent or self.lost) and self.variable() is not None
 
     def keep(self, run: int, array: Any) -> None:
@@ -155,7 +155,7 @@ class HeldVariables:
 
     def __init__(self) -> None:
         self._held: dict[int, Held] = {}
-        self._left: list[Held] = []  # what tasks have had and nobody asks for any more
+        self._left: list[Held] = []  # what tasks have had and is not asked for any more
         self._dead: deque[int] = deque()  # identities of Variables, filled by their finalizers
         self._keys = itertools.count(1)
 
@@ -194,7 +194,7 @@ class HeldVariables:
         return [h for h, v in current if v is not None and h.is_lost(v.current)]
 
     def gone(self) -> list[Held]:
-        """Those that lie elsewhere now, or whose Variable nobody has any more."""
+        """Those that lie elsewhere now, or whose Variable no longer exists."""
         found, self._left = self._left, []
         while self._dead:
             number = self._dead.popleft()

@@ -29,12 +29,12 @@ def enabled() -> bool:
         return False
     try:
         return find_spec("llvmlite") is not None
-    except ImportError:  # somebody's finder refuses it
+    except ImportError:  # a finder of other code refuses it
         return False
 
 
 calls: list[Any] | None = None
-"""Those made while somebody watches."""
+"""Those made while they are watched."""
 
 
 def pays(size: int, border: int | None = None) -> bool:

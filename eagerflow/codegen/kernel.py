@@ -228,7 +228,7 @@ def team(ready: Sequence[Any]) -> Team:
 # Looking -----------------------------------------------------------------------------------------
 
 listed: list[Any] | None = None
-"""What was run while somebody watches."""
+"""What was run while it is watched."""
 
 
 def _note(*call: Any) -> None:
@@ -264,7 +264,7 @@ def sizes_of(
                 region.refuse(ShapeError, message)
     missing = [a for a in region.axes if a not in sizes]
     if missing:
-        region.refuse(ShapeError, f"no input tells the size of {', '.join(missing)}")
+        region.refuse(ShapeError, f"no input determines the size of {', '.join(missing)}")
     return sizes
 
 
@@ -323,7 +323,7 @@ def _overlap(a: Array, b: Array) -> bool:
     try:
         return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
-        return True  # strides so entangled that nobody needs them
+        return True  # strides so entangled that they are not needed
 
 
 def _same_place(a: Array, b: Array) -> bool:

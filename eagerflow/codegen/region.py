@@ -372,7 +372,9 @@ class _Check:
         for name in (region.name, *region.axes, *values, *(out.name for out in region.outputs)):
             # The text stands for the region: no name may look like another piece of it.
             if not re.fullmatch(r"[\w.-]+", name, re.ASCII):
-                self._fail(ArgumentError, f"{name!r} is no name", expected="letters, digits, _ . -")
+                self._fail(
+                    ArgumentError, f"{name!r} is not a name", expected="letters, digits, _ . -"
+                )
 
     def _along(self, axes: tuple[str, ...]) -> None:
         own = self.region.axes

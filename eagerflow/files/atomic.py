@@ -39,7 +39,7 @@ def refuse(error: OSError, verb: str, path: str) -> NoReturn:
     hints = {
         FileNotFoundError: "check the path; folders are not made",
         IsADirectoryError: "give the name of a file in it",
-        PermissionError: "check who owns the file and its folder",
+        PermissionError: "check the owner of the file and of its folder",
     }
     raise FileFormatError(
         f"the file cannot be {verb}: {error.strerror or error}",
@@ -82,7 +82,7 @@ def _mode_before(target: str) -> int | None:
     if stat.S_ISDIR(found):
         raise IsADirectoryError(0, "it is a folder")
     if not stat.S_ISREG(found):
-        raise OSError(0, "it is a device or a pipe, and no file that can be replaced")
+        raise OSError(0, "it is a device or a pipe, not a regular file")
     return stat.S_IMODE(found) if hasattr(os, "fchmod") else None
 
 
@@ -94,7 +94,7 @@ def _write(descriptor: int, data: memoryview) -> None:
     while data:
         written = os.write(descriptor, data[:PIECE])
         if written <= 0:
-            raise OSError(0, "the system has written nothing")
+            raise OSError(0, "the system wrote no bytes")
         data = data[written:]
 
 

@@ -281,10 +281,10 @@ class _Header:
 
 
 def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A JSON object's dict; ValueError where a key comes twice."""
+    """A JSON object's dict; ValueError for a duplicate key."""
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise ValueError("a key comes twice")
+        raise ValueError("duplicate key")
     return found
 
 
@@ -292,7 +292,7 @@ def finite(digits: str) -> float:
     """A JSON number as a float; ValueError where it is too large for one."""
     found = float(digits)
     if not isfinite(found):
-        raise ValueError(f"{digits[:20]} is no finite number")
+        raise ValueError(f"{digits[:20]} is not a finite number")
     return found
 
 

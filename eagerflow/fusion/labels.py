@@ -12,7 +12,7 @@ UNSIGNED = {np.dtype(f"int{n}"): np.dtype(f"uint{n}") for n in (8, 16, 32, 64)}
 
 
 def has_others(labels: Any, classes: int) -> bool:
-    """Whether some labels, of any array library, are no numbers of classes.
+    """Whether some labels, of any array library, are not numbers of classes.
 
     On a device, this waits once for the largest one: as numbers without a sign, those below 0 are
     larger than any other.
@@ -26,7 +26,7 @@ def has_others(labels: Any, classes: int) -> bool:
 
 
 def refuse_labels(labels: Any, classes: int) -> NoReturn:
-    """Raise IndexRangeError for labels of which some are no numbers of classes."""
+    """Raise IndexRangeError for labels of which some are not numbers of classes."""
     worst = int(labels.min() if labels.min() < 0 else labels.max())
     raise IndexRangeError(
         f"class {worst} is out of range",

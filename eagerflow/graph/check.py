@@ -144,7 +144,7 @@ class _Check:
             self.fail(f"what Variable {cell.name} is to have is not a value of the graph: {value}")
         if not _same(value, cell.value):
             self.fail(
-                f"what is assigned to Variable {cell.name} does not fit it",
+                f"the value assigned to Variable {cell.name} does not match it",
                 value.node,
                 received=f"{value.name}: {type_text(value)}",
                 expected=type_text(cell.value),

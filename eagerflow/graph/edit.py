@@ -263,7 +263,7 @@ def _fitted(other: Graph, fed: Mapping[str, Value]) -> Graph:
 def _refuse_misfit(other: Graph, name: str, wanted: Value, graph: Graph, source: Value) -> None:
     if wanted.shape != source.shape or wanted.dtype != source.dtype:
         raise CaptureError(
-            f"the input {name} of {other.name} does not fit what it is fed with",
+            f"the input {name} of {other.name} does not match the value it is given",
             received=f"{source.name} of {graph.name}: {type_text(source)}",
             expected=f"{name}: {type_text(wanted)}",
         )

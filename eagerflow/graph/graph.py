@@ -2,7 +2,7 @@
 
 A Graph lists typed Values and the Nodes that make them, in an order in which each node comes
 after what it reads. It is pure: the Variables that a program reads are inputs of its own, and
-what it assigns are outputs of its own, which whoever replays it commits. What can be done with
+what it assigns are outputs of its own, which a replay commits. What can be done with
 graphs stands here in one place, typed and explained; the modules above say how (``graph_method``).
 """
 
@@ -359,7 +359,7 @@ class Graph:
         changes.
 
         ``numerics`` is "fast" or "exact" (bit for bit what eager calls give). ``only`` names the
-        passes to run, of any kind, and ``without`` those to leave out. ``final`` says that nobody
+        passes to run, of any kind, and ``without`` those to leave out. ``final`` says that no code
         will ask the result for gradients, so that ``stop_gradient`` can go too. What was done is a
         Report in ``rewrites``; the result of a graph that is as good as can be is that
         graph. Raises ArgumentError for a name that is no pass.
@@ -399,7 +399,7 @@ class Graph:
         sources as for ``graph.gradient``, whose larger graph is then saved. ``examples`` are
         inputs, each a mapping of names to arrays, which are kept with the outputs that they give
         now: a server runs them before it answers with the graph (default: those of its own file).
-        ``signatures`` names choices of outputs for ``graph.signature`` and for those who ask a
+        ``signatures`` names choices of outputs for ``graph.signature`` and for clients of a
         server: lists of names of values, or mappings of new names to them; likewise kept.
         ``state`` maps inputs to the outputs that give their values for the next call, or to such
         an output and the array of one row that a sequence begins with (default: zeros); a server

@@ -13,7 +13,7 @@ from eagerflow.spec import TensorSpec
 from eagerflow.tree import register
 
 Source = tuple[str, int, str]
-"""A place in somebody's code: file, line, and the name of the function."""
+"""A place in source code: file, line, and the name of the function."""
 
 
 class Value:

@@ -60,7 +60,7 @@ def encode_plain(value: Any, number: Number, depth: int = 0) -> Any:
     if cls is float:
         return value if math.isfinite(value) else {"float": repr(value)}
     if depth > MAX_DEPTH:
-        fail("what is nested so deeply cannot be saved", expected=f"at most {MAX_DEPTH} levels")
+        fail("values nested this deeply cannot be saved", expected=f"at most {MAX_DEPTH} levels")
     if cls is tuple:
         _bounded_terms(value)
         return [encode_plain(item, number, depth + 1) for item in value]

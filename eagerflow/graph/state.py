@@ -1,6 +1,6 @@
 """State of a graph: inputs that get, in the next call, what outputs gave in the one before.
 
-A graph is pure, so whoever runs it keeps its state: a server keeps one for each sequence of
+A graph is pure, so its caller keeps its state: a server keeps one for each sequence of
 requests. Which inputs and outputs those are is declared here, and goes with the graph's file.
 """
 
@@ -74,15 +74,15 @@ def declared(
     for name, given in pairs.items():
         output, *begin = given if isinstance(given, tuple) else (given,)
         if not isinstance(output, str):
-            _refuse("the state is no pair", name, given, "an output, or an output and an array")
+            _refuse("the state is not a pair", name, given, "an output, or an output and an array")
         if name not in inputs:
             _refuse(f"there is no input {name!r}", "state", name, ", ".join(inputs))
         if output not in outputs:
             _refuse(f"there is no output {output!r}", name, output, ", ".join(outputs))
         if output in names.values():
-            _refuse("the output gives two inputs their state", name, output, "one for each")
+            _refuse("two inputs have the same output as their state", name, output, "one for each")
         if len(begin) > 1:
-            _refuse("the state is no pair", name, given, "an output, or an output and an array")
+            _refuse("the state is not a pair", name, given, "an output, or an output and an array")
         _check_pair(name, inputs[name], output, outputs[output])
         names[name] = output
         if begin:
@@ -115,7 +115,7 @@ def _check_pair(name: str, taken: Value, output: str, given: Value) -> None:
             argument=name,
             received=str(taken.shape),
             expected="sizes that are numbers, but for the first, that of the rows",
-            hint="room for the longest sequence, and a count of what is used",
+            hint="a buffer for the longest sequence, and a count of used entries",
         )
 
 
@@ -129,7 +129,7 @@ def _beginning(name: str, taken: Value, given: Any) -> Tensor:
     found = given if isinstance(given, Tensor) else as_tensor(given, dtype=taken.dtype)
     if found.dtype != taken.dtype:
         raise DTypeError(
-            "what the state begins with has another dtype",
+            "the initial state has a different dtype",
             op=_OP,
             argument=name,
             received=str(found.dtype),
@@ -137,7 +137,7 @@ def _beginning(name: str, taken: Value, given: Any) -> Tensor:
         )
     if found.shape != row_shape(taken):
         raise ShapeError(
-            "what the state begins with has another shape",
+            "the initial state has a different shape",
             op=_OP,
             argument=name,
             received=str(found.shape),
@@ -187,7 +187,7 @@ def _decoder(
         )
     most = found.context
     if most is not None and (type(most) is not int or most < 1):
-        _refuse("no length of a context", "decoder", most, "an integer of at least 1, or None")
+        _refuse("not the length of a context", "decoder", most, "an integer of at least 1, or None")
     return found
 
 

@@ -119,7 +119,9 @@ def _last(chain: ast.If) -> ast.If | None:
 
 
 def _unlike(name: str) -> str:
-    return f"eagerflow's backend does not fit this Keras, whose {name} is another than in 3.15"
+    return (
+        f"eagerflow's backend does not fit this Keras, because its {name} differs from that of 3.15"
+    )
 
 
 # Replaced functions -------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from eagerflow.added import added_losses
+from eagerflow.layer_losses import added_losses
 from eagerflow.nn import (
     activations,
     callbacks,
@@ -20,6 +20,7 @@ from eagerflow.nn import (
 )
 from eagerflow.nn.checkpoint import Checkpoint
 from eagerflow.nn.configuration import clone_model, model_from_config, model_from_json
+from eagerflow.nn.foreign_weights import from_torch
 from eagerflow.nn.layer import Layer
 
 # Of each module, as checkers of types do not know an __all__ that is computed.
@@ -59,7 +60,6 @@ from eagerflow.nn.plotting import plot_model
 from eagerflow.nn.policy import DTypePolicy, dtype_policy, set_dtype_policy
 from eagerflow.nn.saving import load_model
 from eagerflow.nn.sequential import Sequential
-from eagerflow.nn.weights_of_others import from_torch
 from eagerflow.ops.other_names import members
 
 __all__ = sorted(

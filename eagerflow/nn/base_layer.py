@@ -9,11 +9,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from eagerflow.added import add_loss, losses_so_far
 from eagerflow.dims import DimLike
 from eagerflow.display import summary
 from eagerflow.dtypes import DType, as_dtype, is_floating
 from eagerflow.errors import ArgumentError, ShapeError, printable
+from eagerflow.layer_losses import add_loss, losses_so_far
 from eagerflow.nn import constraints, initializers, policy, regularizers
 from eagerflow.nn.arguments import require
 from eagerflow.nn.configured import Untracked, snake_case, unique

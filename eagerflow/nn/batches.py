@@ -50,7 +50,7 @@ class Source:
 
     def once(self, shuffle: bool = False) -> Iterator[Batch]:
         """The batches of one pass, from the first one on."""
-        raise ArgumentError("the class has no once", op=type(self).__name__)
+        raise ArgumentError("the class does not define once", op=type(self).__name__)
 
     def epoch(self, shuffle: bool = False, steps: int | None = None) -> Iterator[Batch]:
         """The batches of one epoch: a whole pass, or so many ``steps``.
@@ -254,7 +254,7 @@ def make_source(
         return x if isinstance(x, Source) else Stream(x, op)
     if hasattr(x, "__getitem__") and hasattr(x, "__len__") and not _is_data(x):
         raise ArgumentError(
-            "an object that is indexed gives examples or batches, which nobody can tell apart",
+            "whether an object that is indexed holds examples or batches is ambiguous",
             op=op,
             argument="x",
             received=type(x).__name__,
@@ -317,7 +317,7 @@ def class_weights(y: Nest, class_weight: dict[int, float], sample_weight: Nest, 
     """The weight of each example, times that of its class (1 where none is given)."""
     if y is None or isinstance(y, dict):
         raise ArgumentError(
-            "there is no single array of targets that say the classes",
+            "class_weight needs one array of class targets",
             op=op,
             argument="class_weight",
             received=type(y).__name__,

@@ -8,8 +8,8 @@ from operator import add
 from typing import Any, Unpack
 
 from eagerflow import tree
-from eagerflow.added import added_losses
 from eagerflow.errors import ArgumentError, CaptureError, GradientError
+from eagerflow.layer_losses import added_losses
 from eagerflow.nn import optimizers, training
 from eagerflow.nn.arguments import Nest
 from eagerflow.nn.base_layer import is_ours
@@ -147,7 +147,7 @@ class CompiledLayer(Layer):
     def _check_compiled(self, op: str) -> None:
         if self._losses is None:
             raise ArgumentError(
-                "the model does not know how it is trained",
+                "the model is not compiled",
                 op=op,
                 hint="model.compile('adam', loss='mse', metrics=['accuracy'])",
             )
@@ -246,7 +246,7 @@ class CompiledLayer(Layer):
                 "the loss depends on none of the weights that are trained",
                 op=self.name,
                 received=f"{len(variables)} weights, as {variables[0].name}",
-                hint="tape.why(loss, weight) tells where the path breaks",
+                hint="tape.why(loss, weight) shows where the path breaks",
             )
         self.optimizer.apply(grads, variables)
         self._loss_tracker.update_state(loss, examples(x))
@@ -259,7 +259,7 @@ class CompiledLayer(Layer):
         self._loss_tracker.update_state(loss, examples(x))
         return y_pred
 
-    # What is captured. Metrics tell their results when somebody asks, not in each step.
+    # What is captured. Metrics tell their results when asked, not in each step.
 
     def _train_batch(self, x: Nest, y: Nest = None, sample_weight: Nest = None) -> Any:
         y_pred = self._train_on(x, y, sample_weight)

@@ -1,6 +1,6 @@
 """Models as configurations: plain dicts, which JSON and YAML can hold, and models made of these.
 
-A layer is ``{"class_name": "Dense", "config": {"units": 8}}``, or for those who write it by hand
+A layer is ``{"class_name": "Dense", "config": {"units": 8}}``, or where it is written by hand
 ``{"Dense": {"units": 8}}``. A model from symbolic tensors has these parts:
 
 ===========  ====================================================================================
@@ -69,7 +69,7 @@ def layer_from(found: Any, name: str | None = None) -> Any:
         set(found) == {"class_name", "config"} or (len(found) == 1 and "class_name" not in found)
     ):
         raise ArgumentError(
-            f"{short_repr(found)} describes no layer",
+            f"{short_repr(found)} does not describe a layer",
             op="model_from_config",
             expected='{"class_name": "Dense", "config": {"units": 8}}, or {"Dense": {"units": 8}}',
         )
@@ -98,7 +98,7 @@ def model_from_config(config: Mapping[str, Any], custom_objects: CustomObjects =
     ``config`` is ``{"class_name", "config"}`` or ``{class: arguments}``, with the form that
     ``get_config`` gives and ``eagerflow/nn/configuration.py`` describes; ``custom_objects`` has
     classes and functions that are not of ``ef.nn``, by their names. Raises ArgumentError for
-    what describes no model and for classes that are not known, and the errors of layers.
+    what does not describe a model and for classes that are not known, and the errors of layers.
 
     >>> model = ef.nn.model_from_config(
     ...     {
@@ -143,7 +143,9 @@ def model_from_json(text: str, custom_objects: CustomObjects = None) -> Any:
         config = json.loads(text)
     except raised_here(TypeError, ValueError, RecursionError) as error:
         raise ArgumentError(
-            f"the text is no JSON: {error}", op="model_from_json", expected="what to_json gives"
+            f"the text is not JSON: {error}",
+            op="model_from_json",
+            expected="a text that to_json returned",
         ) from None
     return model_from_config(config, custom_objects)
 
@@ -179,10 +181,10 @@ def whole_config(model: Any, op: str) -> dict[str, Any]:
     missing = missing_in(found["config"])
     if missing is not None:
         raise ArgumentError(
-            "an argument is an object that no configuration can hold",
+            "an argument is an object that a configuration cannot hold",
             op=op,
             received=missing,
-            hint="get_config and from_config of your own in the class that takes it",
+            hint="define get_config and from_config in the class that takes it",
         )
     return found
 

@@ -31,7 +31,7 @@ class Initializer(Configured):
 
     def __call__(self, shape: Sizes, dtype: DTypeLike = "float32") -> Tensor:
         """First values of this shape and dtype."""
-        raise ArgumentError("the class has no __call__", op=type(self).__name__)
+        raise ArgumentError("the class does not define __call__", op=type(self).__name__)
 
 
 class Zeros(Initializer):

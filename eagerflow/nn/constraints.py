@@ -42,7 +42,7 @@ class Constraint(Configured):
     """
 
     def __call__(self, w: Tensor) -> Tensor:
-        raise ArgumentError("the class has no __call__", op=type(self).__name__)
+        raise ArgumentError("the class does not define __call__", op=type(self).__name__)
 
 
 class NonNeg(Constraint):
@@ -66,7 +66,7 @@ class _Norm(Constraint):
 
     def length(self, norms: Tensor) -> Any:
         """The lengths that vectors of these lengths shall have."""
-        raise ArgumentError("the class has no length", op=type(self).__name__)
+        raise ArgumentError("the class does not define length", op=type(self).__name__)
 
     def __call__(self, w: Tensor) -> Tensor:
         norms = ops.vector_norm(w, axis=self.axis, keepdims=True)

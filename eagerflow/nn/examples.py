@@ -49,7 +49,7 @@ def examples_of(data: Any) -> Examples:
         op="Loader",
         argument="data",
         expected="arrays, a sequence or an iterable of examples",
-        hint="data(): a generator is what the function gives" if callable(data) else None,
+        hint="data(): pass the generator, not the function" if callable(data) else None,
     )
 
 

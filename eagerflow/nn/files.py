@@ -102,7 +102,7 @@ def loads(text: str) -> Any:
     try:
         return container.loads(text)
     except raised_here(ValueError, RecursionError) as error:
-        raise FileFormatError(f"the text in the file is no JSON: {error}") from None
+        raise FileFormatError(f"the text in the file is not JSON: {error}") from None
 
 
 def _tell(error: FileFormatError, op: str, path: Any) -> None:
@@ -113,12 +113,12 @@ def _check(seal: Seal, file: io.FileIO, size: int) -> None:
     """FileFormatError where a file is not the one of a seal."""
     if size != seal.nbytes:
         raise FileFormatError(
-            "the file has another size than it was written with",
+            "the size of the file has changed since it was written",
             received=f"{size:,} bytes",
             expected=f"{seal.nbytes:,} bytes",
         )
     if hashlib.file_digest(file, "blake2b").hexdigest() != seal.blake2b:
-        raise FileFormatError("the file is damaged: its bytes are not those that were written")
+        raise FileFormatError("the file is damaged: the checksum does not match")
 
 
 def _read(file: io.FileIO, size: int) -> Contents:

@@ -156,7 +156,7 @@ class _Reader:
         return make(inner)
 
     def _no_graph(self, number: int) -> Any:
-        self._require(False, number, "a configuration holds no graphs")
+        self._require(False, number, "a configuration cannot hold graphs")
 
     def _tensor(self, name: str) -> Any:
         return self._tensors(name)
@@ -184,7 +184,7 @@ def _input(name: str, given: Any, model: str) -> Any:
     """A symbolic tensor for the inputs of a model, from the arguments of ``Input``."""
     if not isinstance(given, Mapping) or ("shape" in given) == ("batch_shape" in given):
         raise ArgumentError(
-            f"{short_repr(given)} describes no input",
+            f"{short_repr(given)} does not describe an input",
             op=model,
             argument=name,
             expected='{"shape": [4]}, perhaps with "batch_size" and "dtype"',

@@ -79,10 +79,10 @@ def _call(node: Node, layer: str | None, known: Mapping[Value, Any], model: str)
     if layer is None:
         if ops.get(node.op.name) is not node.op:
             raise ArgumentError(
-                f"{node.op.name!r} is a function of your own, which no configuration can hold",
+                f"{node.op.name!r} is a custom function, which a configuration cannot hold",
                 op=model,
                 received=f"node {node.name!r}",
-                hint="a Layer whose call does this",
+                hint="a Layer that does this in its call",
             )
         call: dict[str, Any] = {"op": node.op.name, "args": _plain(operands, model)}
         if node.attributes:
@@ -151,7 +151,7 @@ def _plain(value: Any, model: str) -> Any:
 
 
 def _no_number(graph: Graph) -> int:
-    raise FileFormatError("a configuration holds no graphs")
+    raise FileFormatError("a configuration cannot hold graphs")
 
 
 def _plain_items(items: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -159,14 +159,14 @@ def _plain_items(items: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 
 def _refusal(what: str, model: str) -> ArgumentError:
-    return ArgumentError(f"{what} cannot stand in a configuration", op=model)
+    return ArgumentError(f"{what} cannot be part of a configuration", op=model)
 
 
 def _constant(value: Value, model: str) -> dict[str, Any]:
     array = value.constant.numpy()
     if array.size > MAX_CONSTANT or array.dtype.kind == "c":
         raise ArgumentError(
-            "a constant is too much for a configuration",
+            "a constant is too large for a configuration",
             op=model,
             received=f"{value.name}: {value.spec}",
             expected=f"at most {MAX_CONSTANT:,} real numbers",

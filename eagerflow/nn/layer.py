@@ -40,7 +40,7 @@ _training = ContextVar("eagerflow_training", default=False)  # what the call aro
 
 
 def _marking(build: Callable[..., None]) -> Callable[..., None]:
-    """A ``build`` that leaves the layer built, whoever calls it."""
+    """A ``build`` that leaves the layer built, in whatever way it is called."""
 
     @wraps(build)
     def built(self: Layer, *args: Any, **kwargs: Any) -> None:
@@ -111,7 +111,9 @@ class Layer(BaseLayer):
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The output of the layer; every subclass has its own."""
         raise ArgumentError(
-            "the class has no call", op=type(self).__name__, hint="def call(self, inputs): ..."
+            "the class does not define call",
+            op=type(self).__name__,
+            hint="def call(self, inputs): ...",
         )
 
     def compute_mask(self, inputs: Nest, previous_mask: Any) -> Any:

@@ -226,8 +226,8 @@ def _rebuilt(
 def graph_between(inputs: Nest, outputs: Nest, name: str) -> Graph:
     """The graph that computes ``outputs`` from ``inputs``, nests of symbolic tensors.
 
-    Raises ArgumentError for what is no symbolic tensor, and where outputs depend on an input that
-    is not given.
+    Raises ArgumentError for other objects than symbolic tensors, and where outputs depend on an
+    input that is not given.
     """
     given, argument_structure = _values(inputs, "inputs", name)
     wanted, structure = _values(outputs, "outputs", name)
@@ -265,10 +265,10 @@ def _values(nest: Nest, argument: str, name: str) -> tuple[list[Value], Any]:
     for leaf in leaves:
         if not is_symbolic(leaf):
             raise ArgumentError(
-                f"a {type(leaf).__name__} is no symbolic tensor",
+                f"a {type(leaf).__name__} is not a symbolic tensor",
                 op=name,
                 argument=argument,
-                expected="what ef.nn.Input(shape) gives, or layers and ops make of that",
+                expected="the result of ef.nn.Input(shape), or of layers and ops on it",
             )
     return [leaf._array for leaf in leaves], structure
 
@@ -287,7 +287,7 @@ def _from_outside(
             cell = cells[id(variable)] = Cell(label, variable, value.like(None, label))
         return cell.value
     raise ArgumentError(
-        f"the outputs depend on {value.name!r}, which is none of the inputs",
+        f"the outputs depend on {value.name!r}, which is not an input",
         op=name,
         argument="inputs",
         received=f"{value.name}: {value.spec}" + (f", used by {node.name!r}" if node else ""),

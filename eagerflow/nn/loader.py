@@ -190,7 +190,7 @@ class Loader(Source):
 
     def __len__(self) -> int:
         if self.steps is None:
-            raise TypeError("nobody knows how many batches an iterable without a length gives")
+            raise TypeError("the number of batches of an iterable without a length is not known")
         return self.steps
 
     def __bool__(self) -> bool:
@@ -293,7 +293,7 @@ class Loader(Source):
                 f"{dict(state)!r} is no state",
                 op="Loader",
                 argument="state",
-                expected="what loader.state() gave",
+                expected="a result of loader.state()",
             )
         epoch, position, seed = map(int, numbers)  # type: ignore[arg-type]
         if self.steps is not None and position > self.steps:

@@ -84,7 +84,7 @@ def hidden_score(dtype: DType) -> float:
 
 
 def with_masks(names: Sequence[str], given: Sequence[Any], named: dict[str, Any]) -> dict[str, Any]:
-    """The named arguments of a call, with the masks of tensors for which nobody has given one.
+    """The named arguments of a call, with the masks of tensors for which none was given.
 
     ``names`` are those of the arguments that are taken, of which ``given`` come first. ``mask`` is
     that of the first, ``query_mask`` that of ``query``.

@@ -31,7 +31,7 @@ class DTypePolicy(Configured):
         if mixed and name not in _MIXED:
             close = difflib.get_close_matches(name, _MIXED, 1)
             raise DTypeError(
-                f"{name!r} is no policy of dtypes",
+                f"{name!r} is not a dtype policy",
                 argument="dtype",
                 expected=f"a dtype, {' or '.join(map(repr, _MIXED))}",
                 hint=repr(close[0]) if close else None,

@@ -48,7 +48,7 @@ class Regularizer(Configured):
     """
 
     def __call__(self, x: TensorLike) -> Any:
-        raise ArgumentError("the class has no __call__", op=type(self).__name__)
+        raise ArgumentError("the class does not define __call__", op=type(self).__name__)
 
 
 class L1L2(Regularizer):

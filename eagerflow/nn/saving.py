@@ -29,11 +29,11 @@ from eagerflow.nn.configuration import (
     whole_config,
 )
 from eagerflow.nn.configured import plain, with_custom_objects
+from eagerflow.nn.foreign_weights import keras_weights
 from eagerflow.nn.graph_reading import arguments_from
 from eagerflow.nn.graph_writing import arguments_config
 from eagerflow.nn.nests import free_batch
 from eagerflow.nn.state import Misfits, fitted, named_weights, refuse
-from eagerflow.nn.weights_of_others import keras_weights
 from eagerflow.ops import random
 from eagerflow.variable import assign_together
 
@@ -81,7 +81,7 @@ def refuse_to_overwrite(path: Any, overwrite: bool, op: str) -> None:
     """Raise FileFormatError where there is a file, unless it may be overwritten."""
     if not overwrite and os.path.exists(path):
         raise FileFormatError(
-            "there is a file of this name", op=op, argument=str(path), hint="overwrite=True"
+            "a file of this name exists", op=op, argument=str(path), hint="overwrite=True"
         )
 
 
@@ -94,7 +94,7 @@ def write_state(
 
 
 def _warn(words: str) -> None:
-    warnings.warn(f"{printable(words)}; load_model cannot make that again", stacklevel=4)
+    warnings.warn(f"{printable(words)}; load_model cannot rebuild it", stacklevel=4)
 
 
 def load_model(path: Any, custom_objects: CustomObjects = None, compile: bool = True) -> Any:
@@ -146,7 +146,7 @@ def holds_model(path: Any) -> bool:
 
 
 def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
-    """What a file says of its model; FileFormatError where it is no file of one."""
+    """What a file says of its model; FileFormatError where it is not a file of one."""
     version = found.texts.get("version")
     if found.texts.get("format") != _MODEL:
         raise FileFormatError(
@@ -158,7 +158,7 @@ def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
         )
     if version != VERSION:
         raise FileFormatError(
-            f"the file is of another version of the format: {str(version)[:20]!r}",
+            f"the file has an unsupported version of the format: {str(version)[:20]!r}",
             op="load_model",
             argument=str(path),
             expected=f"version {VERSION!r}",
@@ -166,7 +166,9 @@ def read_facts(found: files.Contents, path: Any) -> dict[str, Any]:
         )
     facts = files.loads(found.texts.get("model", ""))
     if not isinstance(facts, dict):
-        raise FileFormatError("the file describes no model", op="load_model", argument=str(path))
+        raise FileFormatError(
+            "the file does not describe a model", op="load_model", argument=str(path)
+        )
     return facts
 
 
@@ -190,14 +192,14 @@ def _within(arrays: Any, objects: CustomObjects, facts: Any, compile: bool) -> A
         raise
     except raised_here(EagerflowError) as error:
         raise FileFormatError(
-            f"the file describes no model: {printable(f'{error.op}: {error.problem}')[:300]}",
+            f"the file does not describe a model: {printable(f'{error.op}: {error.problem}'):.300}",
             received=error.received,
             expected=None if error.expected is None else error.expected[:1000],
             hint=error.hint,
         ) from error
     except raised_here(Exception) as error:  # constructors may meet anything
         raise FileFormatError(
-            f"the file describes no model: {printable(str(error))[:300]}"
+            f"the file does not describe a model: {printable(str(error))[:300]}"
         ) from error
 
 
@@ -291,7 +293,7 @@ def _specs(model: Any) -> tuple[Any, ...]:
         return (free_batch(model._ends.held[0]),)
     if model._built_for.held is None:
         raise ArgumentError(
-            "the model has not seen an input, whose shape is not known therefore",
+            "the model has not been called, so the shape of its input is not known",
             op="export",
             hint="call the model, or put ef.nn.Input(shape) at its head",
         )

@@ -43,7 +43,7 @@ class Schedule(Configured):
 
     def __call__(self, step: TensorLike) -> Tensor:
         """The learning rate of this step."""
-        raise ArgumentError("the class has no __call__", op=type(self).__name__)
+        raise ArgumentError("the class does not define __call__", op=type(self).__name__)
 
 
 LearningRateSchedule = Schedule  # its name in Keras

@@ -40,7 +40,7 @@ class Sequential(Model):
         self.layers = []
         if isinstance(layers, Layer):
             raise ArgumentError(
-                f"{layers!r} is no list of layers",
+                f"{layers!r} is not a list of layers",
                 op=self._label,
                 argument="layers",
                 hint="ef.nn.Sequential([layer, ...])",
@@ -110,7 +110,7 @@ class Sequential(Model):
         for layer in chain:
             if not isinstance(layer, Layer):
                 raise ArgumentError(
-                    f"{layer!r} is a function, which no configuration can hold",
+                    f"{layer!r} is a function, which a configuration cannot hold",
                     op=f"{self._label}.get_config",
                     hint="a Layer with a call",
                 )

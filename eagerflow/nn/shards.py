@@ -30,7 +30,7 @@ ENTRY = "shards"
 
 
 class ShardFile(NamedTuple):
-    """A file with a part of a checkpoint, who has written it, and what tells it from others."""
+    """A file with a part of a checkpoint, its writer, and what tells it from others."""
 
     name: str
     task: str
@@ -98,7 +98,7 @@ def read(path: Any, op: str) -> files.Contents:
 
 
 def _checked(rows: Any, path: Path) -> list[ShardFile]:
-    """The shards that a checkpoint lists; FileFormatError for what is no list of its own."""
+    """The shards that a checkpoint lists; FileFormatError for what is not a list of its own."""
     for row in rows if isinstance(rows, list) else [None]:
         fits = isinstance(row, list) and [type(x) for x in row] == [str, str, int, str]
         match = _NAME.fullmatch(row[0]) if row is not None and fits else None

@@ -85,15 +85,15 @@ class _Symbols(Recorder):
 
     def assign(self, variable: Any, value: Any) -> None:
         raise CaptureError(
-            f"{variable.name} cannot be assigned a value that is not known",
-            hint="a Layer whose call assigns it",
+            f"{variable.name} cannot be assigned a symbolic value",
+            hint="a Layer that assigns it in its call",
         )
 
     def emit(self, name: str, sink: Callable[..., Any], tensors: Mapping[str, Any]) -> None:
         raise CaptureError(
-            "there is no value yet, as this tensor stands for the inputs of a model to come",
+            "a symbolic tensor has no value: it stands for the inputs of a model",
             op=name,
-            hint="a Layer whose call writes it",
+            hint="a Layer that writes it in its call",
         )
 
     def leave(self, tensor: Any, how: str) -> None:
@@ -102,9 +102,9 @@ class _Symbols(Recorder):
     def refusal(self, value: Value, how: str) -> CaptureError:
         """The error of code that wants the number behind a symbolic tensor."""
         return CaptureError(
-            f"{how} needs a number, and this tensor stands for the inputs of a model to come",
+            f"{how} needs a number, and a symbolic tensor has no value",
             received=f"{value.name}: {value.spec}",
-            hint="ops of ef on it, or a Layer whose call does this",
+            hint="ops of ef on it, or a Layer that does this in its call",
         )
 
 
@@ -132,7 +132,7 @@ class _Inference(Secluded, _Symbols):
 
     def initial(self, tensor: Any) -> Any:
         raise CaptureError(
-            "weights cannot begin with values that are not known", hint="make them in build"
+            "initial values of weights cannot be symbolic", hint="make them in build"
         )
 
 

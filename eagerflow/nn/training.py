@@ -234,7 +234,7 @@ def _warn(words: str) -> None:
 
 
 def checked(found: Any, method: str) -> Any:
-    """What a step of the user's gives; ArgumentError where it is no dict."""
+    """What a step of the user's gives; ArgumentError where it is not a dict."""
     if not isinstance(found, Mapping):
         raise ArgumentError(
             f"it gives {short_repr(found)}",

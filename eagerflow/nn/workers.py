@@ -1,7 +1,7 @@
-"""Work done ahead of who needs it, in threads or processes, with results in the order of the jobs.
+"""Work done ahead of its use, in threads or processes, with results in the order of the jobs.
 
-Threads draw jobs, one at a time, and put what comes of them into a line; nobody runs farther ahead
-of the one who takes than allowed. A process is the servant of one thread, which sends it the jobs
+Threads draw jobs, one at a time, and put what comes of them into a line; none runs farther ahead
+of the consumer than allowed. A process is the servant of one thread, which sends it the jobs
 and waits for it, so there is one kind of line.
 """
 
@@ -64,7 +64,7 @@ class Ahead(Iterable[Any]):
 
 
 class _Line:
-    """Jobs that are drawn, their results, and who works on them."""
+    """Jobs that are drawn, their results, and the threads that work on them."""
 
     def __init__(self, jobs: Iterator[Any], ahead: int) -> None:
         self.jobs, self.ahead = jobs, ahead

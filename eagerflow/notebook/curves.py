@@ -43,7 +43,7 @@ def _points(history: Any, name: str) -> Points:
     """Epochs, counted from 1, and the numbers in them."""
     values = history.history.get(name, ())
     epochs = history._epochs.get(name, ())
-    if len(epochs) != len(values):  # somebody has changed the numbers
+    if len(epochs) != len(values):  # the numbers were changed
         epochs = range(1, len(values) + 1)
     return list(zip(map(float, epochs), values, strict=True))
 

@@ -97,7 +97,7 @@ class Extension:
         written = line.strip()
         if not written:
             raise ArgumentError(
-                "nothing says of what", op="%ef_graph", expected="a call, such as %ef_graph f(x)"
+                "there is no argument", op="%ef_graph", expected="a call, such as %ef_graph f(x)"
             )
         body = ast.parse(written, "<%ef_graph>", "eval").body
         if not isinstance(body, ast.Call):
@@ -110,7 +110,9 @@ class Extension:
             return f.graph(*args, **kwargs)
         if not callable(f):
             raise ArgumentError(
-                f"{ast.unparse(body.func)} is no function", op="%ef_graph", received=repr(f)[:200]
+                f"{ast.unparse(body.func)} is not a function",
+                op="%ef_graph",
+                received=repr(f)[:200],
             )
         called = partial(f, **kwargs) if kwargs else f
         return ef.capture.trace(called, *args, name=getattr(f, "__name__", None))
@@ -129,7 +131,7 @@ class Extension:
         name = line.strip()
         if name and not name.isidentifier():
             raise ArgumentError(
-                f"{name!r} is no name", op="%%ef_profile", expected="a name, or none"
+                f"{name!r} is not a name", op="%%ef_profile", expected="a name, or none"
             )
         shell = self.shell
         tree = ast.increment_lineno(shell.compile.ast_parse(shell.transform_cell(cell)))

@@ -99,7 +99,7 @@ def png(colours: Any) -> bytes:
 
 
 def image(colours: Any, alt: str, largest: int = LARGE) -> Markup:
-    """Colours as a picture in the page, with a text for who does not see it."""
+    """Colours as a picture in the page, with a text for readers without it."""
     height, width, _ = colours.shape
     cell = min(_LARGEST_CELL, max(1, largest // max(width, height)))
     sides = [max(n * cell, _SMALLEST) for n in (width, height)]

@@ -1,4 +1,4 @@
-"""What reading and writing share: the package ``onnx``, and who has written a model."""
+"""What reading and writing share: the package ``onnx``, and the producer of a model."""
 
 from __future__ import annotations
 

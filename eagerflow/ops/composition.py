@@ -118,12 +118,12 @@ class Composition(Record):
         """Tensors, and all attributes, of a call by the user."""
         names = (*self.data, *self.attributes)
         if len(args) > len(names):
-            raise self._refused(f"{len(names)} arguments are taken at most, {len(args)} came")
+            raise self._refused(f"{len(names)} arguments at most, {len(args)} were given")
         given = dict(zip(names, args, strict=False))
         for name, value in named.items():
             meant = (name, value) if name in names else translate(self.name, name, value, names)
             if meant is not None and meant[0] in given:
-                raise self._refused("this argument came twice", meant[0])
+                raise self._refused("this argument was given twice", meant[0])
             given |= [] if meant is None else [meant]
         for name in names:
             if name not in given and self.defaults[name] is _EMPTY:

@@ -98,7 +98,7 @@ class Generator(_Late):
         return self._state
 
     def seed(self, seed: Any = None) -> None:
-        """Start again from another seed; whoever holds the state's Variable sees it."""
+        """Start again from another seed; other holders of the state's Variable see it."""
         if isinstance(self._state, Variable):
             self._state.assign(np.array(_words(seed), np.uint64))
         else:
@@ -115,7 +115,7 @@ class Generator(_Late):
                     return value
                 continue
             moved = add(state, self._step)
-            if self._state is state:  # between these two Python lets nobody in
+            if self._state is state:  # between these two Python runs nothing else
                 self._state = moved
                 return state
 

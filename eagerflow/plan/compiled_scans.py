@@ -22,9 +22,9 @@ from eagerflow.graph.walk import nodes_within
 from eagerflow.handlers import raised_here
 from eagerflow.locks import Locked, reentrant_lock
 from eagerflow.op import Op
+from eagerflow.plan.loop_buffers import order_of_segments
 from eagerflow.plan.plan import Plan
 from eagerflow.plan.replay import as_written
-from eagerflow.plan.rings import order_of_segments
 from eagerflow.runtime.clock_cache import ClockCache
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor, new_tensor

@@ -21,8 +21,8 @@ import numpy as np
 from eagerflow.devices import Device
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node
+from eagerflow.plan.loop_buffers import scan_length
 from eagerflow.plan.native_loops import native_scan, native_while_loop
-from eagerflow.plan.rings import scan_length
 from eagerflow.recorder import with_recorder
 from eagerflow.tensor import new_tensor
 

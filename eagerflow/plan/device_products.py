@@ -38,7 +38,7 @@ class ProductCall:
             self._by_parts(self._fused, inputs, outputs)
 
     def way(self) -> tuple[str, str]:
-        """What multiplies, and why, for whoever asks."""
+        """What multiplies, and why, for a caller."""
         if self._library is None:
             return "the device's library", "cuBLASLt is not there"
         if self._fused is None:

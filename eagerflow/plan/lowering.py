@@ -9,7 +9,7 @@
         return loss, W_next
 
 Names are like those of the graph's values, but made here of ASCII letters, digits and underscores;
-no other word of whoever wrote the graph is in the text: what is no small number goes by a name.
+no other word of the graph's author is in the text: what is no small number goes by a name.
 What a step writes lies in a buffer of the plan where it can; what leaves the plan is allocated
 anew on each run. Kernels that update Variables in place are only made ready here (``commit``),
 and run in one call when nothing else is left to do. What is different on other devices than the
@@ -47,8 +47,8 @@ from eagerflow.plan.control import CONTROL
 from eagerflow.plan.in_place import Update
 from eagerflow.plan.layouts import Layouts, Order
 from eagerflow.plan.lifetimes import MAX_SPARE_BYTES, Buffer, Lifetimes, Pool, own_result
+from eagerflow.plan.loop_buffers import is_loop, native_steps, scan_length
 from eagerflow.plan.products import PRODUCTS, ProductChoice, why_generated, why_numpy
-from eagerflow.plan.rings import is_loop, native_steps, scan_length
 from eagerflow.plan.segments import Segment, SegmentStep
 from eagerflow.primitives.matrix_product import FixedProduct
 from eagerflow.runtime.buffers import MIN_POOLED_BYTES
@@ -216,7 +216,7 @@ class Lowering:
             self._release(number)
 
     def publish(self, step: Step) -> None:
-        """Tell of what a step has made, where somebody waits for it."""
+        """Tell of what a step has made, where a sink waits for it."""
         published = self.program.published
         for value in step.outputs if published else ():
             if value in published:
@@ -287,7 +287,7 @@ class Lowering:
     ) -> str | None:
         """Memory of the plan for a value that a step writes; None where it leaves the plan.
 
-        ``reuse`` are inputs in whose place it may be written, if nobody needs them any more;
+        ``reuse`` are inputs in whose place it may be written, if they are not needed any more;
         ``order`` is that of its axes in memory, if it is not row-major.
         """
         lifetimes = self.lifetimes
@@ -465,7 +465,7 @@ class Lowering:
         self.add(SegmentStep(node, len(given), call, call.native), node.op.name, given, made)
 
     def choose(self, node: Node, way: str, reason: str) -> None:
-        """Note what multiplies, for whoever asks."""
+        """Note what multiplies, for a caller."""
         choice = ProductChoice(node.outputs[0].name, node, way, reason)
         self.program.products.append(choice)
 
@@ -616,7 +616,7 @@ class _NodeCall:
 
     def __init__(self, node: Node, into: Into, kernel: Any, values: list[Value]) -> None:
         self.into, self.kernel, self.attributes = into, kernel, node.attributes
-        # Whether the second of its arrays is known, and nobody else can write it.
+        # Whether the second of its arrays is known, and no other code can write it.
         constant = values[1].constant if len(values) == 2 else None
         self._is_constant = constant is not None and not is_shared(constant._array)
         numbers = count()

@@ -23,8 +23,7 @@ from eagerflow.fusion.kernels import Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value
 from eagerflow.graph.names import tuple_of
-from eagerflow.plan.loops import Loop, Movement, Test
-from eagerflow.plan.rings import (
+from eagerflow.plan.loop_buffers import (
     Rings,
     RowCopy,
     made_by,
@@ -34,6 +33,7 @@ from eagerflow.plan.rings import (
     scan_rings,
     steps_of,
 )
+from eagerflow.plan.loops import Loop, Movement, Test
 from eagerflow.plan.while_loops import WhileLoop
 
 ITERATIONS = 16  # of a while_loop in one call that several threads share; an even number

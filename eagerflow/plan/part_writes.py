@@ -1,9 +1,9 @@
 """Parts of Variables' values that are written when nothing can fail any more.
 
 What a step of several plans gives for such a part, or one of eager calls, is no new value but what
-is to be written where: all that may be refused is looked at then. At the end whoever keeps the
+is to be written where: all that may be refused is looked at then. At the end the keeper of the
 values lets them be written; until then the old ones are there for all that reads them, and if the
-step fails they stay. A value that somebody else still holds is copied first, and the copy is
+step fails they stay. A value with other references is copied first, and the copy is
 written over.
 """
 
@@ -95,9 +95,9 @@ def copied(value: Any) -> Any:
 
 
 def written(values: Sequence[Any]) -> list[Any]:
-    """Values of which those that are PartWrites are written now, where nobody else holds them.
+    """Values of which those that are PartWrites are written now, if there are no other references.
 
-    The caller is who keeps them, in one place each, and gives them to no other thread meanwhile.
+    The caller keeps them, in one place each, and gives them to no other thread meanwhile.
     Raises MemoryError, with nothing written, if there is none for copies.
     """
     writes = {i: x for i, x in enumerate(values) if type(x) is PartWrite}
@@ -118,7 +118,7 @@ def put_with_parts(
 ) -> bool:
     """Give Variables Tensors, and write parts over the values of others, all in one moment.
 
-    Gives whether it was refused, and nothing changed: because somebody else holds what would be
+    Gives whether it was refused, and nothing changed: because other references hold what would be
     written over, or another thread writes.
     """
     old = read_together([*parts])
@@ -148,7 +148,7 @@ _idle: defaultdict[int, list[Any]] = defaultdict(list)
 
 
 def _made(count: int, tensors: int = TENSOR_REFERENCES, arrays: int = ARRAY_REFERENCES) -> Any:
-    """Jobs, the team that does them, and what asks who holds the values that they write over."""
+    """Jobs, the team that does them, and a question for references to what they write over."""
     jobs = [kernel.part_job() for _ in range(count)]
     return jobs, kernel.team(jobs), Holders(count, tensors, arrays)
 

@@ -27,13 +27,13 @@ from eagerflow.fusion.kernels import FusedKernel, Step
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value, place_of
 from eagerflow.handlers import raised_here
+from eagerflow.plan.device_buffers import Renewal
 from eagerflow.plan.device_segments import DeviceSegment, start
 from eagerflow.plan.in_place import Commit
 from eagerflow.plan.lifetimes import ALIGNMENT_BYTES
 from eagerflow.plan.lowering import Program
 from eagerflow.plan.products import explained
 from eagerflow.plan.programs import lower
-from eagerflow.plan.renewals import Renewal
 from eagerflow.plan.segments import PythonPart
 from eagerflow.profiling.profile import Profile
 from eagerflow.profiling.rows import step_place, step_source
@@ -125,7 +125,7 @@ class Plan:
     (array([0., 0., 0.], dtype=float32),)
     """
 
-    used = True  # of late, to whoever keeps plans
+    used = True  # of late, to the keeper of plans
 
     def __init__(
         self,

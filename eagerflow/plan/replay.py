@@ -31,9 +31,9 @@ from eagerflow.graph.sizes import LATE, bind, concrete
 from eagerflow.handlers import raised_here
 from eagerflow.masks import are_masks, masks_of_inputs, opened
 from eagerflow.plan.in_place import Commit
+from eagerflow.plan.loop_buffers import order_of_segments
 from eagerflow.plan.owners import begin_run, owned
 from eagerflow.plan.plan import Plan
-from eagerflow.plan.rings import order_of_segments
 from eagerflow.profiling.profile import Profile
 from eagerflow.recorder import process, recorder_state
 from eagerflow.runtime.clock_cache import ClockCache
@@ -148,7 +148,7 @@ class Replay:
     def _share(self, plan: Plan, inputs: Sequence[Any], arrays: list[Any]) -> None:
         """Prepare for results that share memory with inputs or with values of Variables.
 
-        Arrays of callers, who may change them, are copied, also where tensors share their memory;
+        Arrays of callers, which may be changed, are copied, also where tensors share their memory;
         values are given out with the results.
         """
         count = len(inputs)
@@ -243,7 +243,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
         tensor = given if type(given) is Tensor else _as_input(given, value.dtype)
         if tensor.dtype != value.dtype:
             raise DTypeError(
-                "the dtype is another one than the graph's",
+                "dtype mismatch with the graph's input",
                 op=graph.name,
                 argument=name,
                 received=summary(tensor),
@@ -252,7 +252,7 @@ def check_inputs(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
             )
         if not bind(sizes, value.shape, tensor.shape) or 0 in sizes.values():
             raise ShapeError(
-                "the shape is another one than the graph's",
+                "shape mismatch with the graph's input",
                 op=graph.name,
                 argument=name,
                 received=summary(tensor),
@@ -326,7 +326,7 @@ def run_graph(self: Graph, *args: Any, **named: Any) -> Any:
         leaves += [named.pop(n) for n in self.inputs.names[len(leaves) :] if n in named]
     if named:
         raise ArgumentError(
-            f"there is no input {next(iter(named))!r}, or it came twice",
+            f"there is no input {next(iter(named))!r}, or it was given twice",
             op=self.name,
             expected=", ".join(self.inputs.names),
         )

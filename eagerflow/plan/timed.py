@@ -18,8 +18,8 @@ from eagerflow.plan.device_segments import DeviceSegment, start
 from eagerflow.plan.in_place import Commit, Update
 from eagerflow.plan.lowering import Program
 from eagerflow.plan.plan import Plan
+from eagerflow.plan.profiled_segments import PREPARING, StepsSite, run_segment, timed_segment
 from eagerflow.plan.segments import Segment
-from eagerflow.plan.stamped import PREPARING, StepsSite, run_segment, timed_segment
 from eagerflow.profiling import device_events, log
 from eagerflow.profiling.kernels import origin
 from eagerflow.profiling.log import clock

@@ -82,7 +82,7 @@ def ended(found: Sequence[Started]) -> list[Event]:
 
 
 class DeviceEvents:
-    """The switch of marks, which are made by those who write events."""
+    """The switch of marks, which are made by the writers of events."""
 
     def on(self) -> None:
         """There is nothing to put in place."""

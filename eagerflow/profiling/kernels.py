@@ -25,7 +25,7 @@ from eagerflow.profiling.log import MAX_EVENTS, clock, events, here, leave_out
 from eagerflow.profiling.memory import MIN_WATCHED_BYTES, watch
 from eagerflow.profiling.rows import GradientSite, OpSite
 from eagerflow.recorder import CODE, INSTRUCTION, OP, process
-from eagerflow.runtime.noted import learned
+from eagerflow.runtime.listeners import learned
 
 _frame = sys._getframe
 _append = events.append
@@ -111,7 +111,7 @@ class _Noted(list[Any]):
 
 
 def _noted_pull_back(entries: list[Any], *given: Any) -> Any:
-    """What the tape does, with the entries at hand for whoever asks for the user's line."""
+    """What the tape does, with the entries at hand for finding the user's line."""
     own, before = _Noted(entries), _walk.entry
     entries.clear()  # as it is used up
     try:
@@ -148,7 +148,7 @@ _gradients = log.Forms(
 
 
 def _is_there(place: Device) -> bool:
-    """Whether a device still has its library; without it nobody can call its kernels."""
+    """Whether a device still has its library; without it its kernels cannot be called."""
     try:
         return place.backend is not None
     except MissingExtraError:

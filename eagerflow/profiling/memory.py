@@ -77,7 +77,7 @@ class Memory:
     """The switch of what is watched, which needs no other form of anything."""
 
     def on(self) -> None:
-        """Results are watched by those who write events."""
+        """Results are watched by the writers of events."""
 
     def off(self) -> None:
         """Watch nothing of what there is any more."""

@@ -79,7 +79,7 @@ class Profile(Results, ScopeGuard):
             self.acquire()
         except ProfileError:
             raise
-        except BaseException:  # Ctrl-C: nobody has it who could end it
+        except BaseException:  # Ctrl-C: there is no other holder that could end it
             self.release()
             raise
         return self

@@ -21,7 +21,7 @@ class Results:
         for name, value in (("gigaflops", gigaflops), ("gigabytes", gigabytes)):
             plain = isinstance(value, int | float) and not isinstance(value, bool)
             if value is not None and not (plain and 0 < value < inf):
-                raise refused(f"{value!r} is no rate", name, "a number above 0")
+                raise refused(f"{value!r} is not a rate", name, "a number above 0")
         if isinstance(runs, bool) or not isinstance(runs, int) or runs < 1:
             raise refused(f"{runs} rounds measure nothing", "rounds", "1 at least")
         self.runs = runs
@@ -70,7 +70,7 @@ class Results:
         [('cpu:0', 2)]
         """
         if key not in KEYS:
-            raise refused(f"{key!r} is no key", "key", ", ".join(map(repr, KEYS)), "by")
+            raise refused(f"{key!r} is not a key", "key", ", ".join(map(repr, KEYS)), "by")
         return grouped(self.parts, KEYS[key])
 
     @property

@@ -1,8 +1,9 @@
 """What events tell: ops, steps of plans and calls as rows of a table.
 
-Who writes an event gives a *site*, which can say later what it was: so nothing is worked out while
-a program runs. Calls inside each other are told apart: a row has the time of its calls without that
-of the calls in them, so that all rows together are the time in which anything ran at all.
+The writer of an event gives a *site*, which can say later what it was: so nothing is worked out
+while a program runs. Calls inside each other are told apart: a row has the time of its calls
+without that of the calls in them, so that all rows together are the time in which anything ran at
+all.
 """
 
 from __future__ import annotations

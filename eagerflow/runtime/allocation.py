@@ -1,7 +1,7 @@
 """NumPy's own allocations, counted and limited where kernels run.
 
 NumPy keeps its allocator in a context variable, and kernels run in contexts of their own. There it
-is one of ours, which at first holds the very functions of NumPy's own, so nobody pays for it. The
+is one of ours, which at first holds the very functions of NumPy's own, so it costs nothing. The
 first limit puts machine code in their place that counts bytes in one atomic number and refuses
 what would exceed the limit, before the system is asked. An array keeps the allocator that made it,
 so what was counted is counted off when the array dies, wherever that is.

@@ -2,7 +2,7 @@
 
 OpenBLAS chooses kernels by the processor's name, and takes one that it does not know for an older
 one: AVX2 kernels on a processor with AVX-512 reach half of its speed. Then others take their
-place. Whoever sets OPENBLAS_CORETYPE, or EAGERFLOW_BLAS_KERNELS=0, keeps what is there.
+place. Setting OPENBLAS_CORETYPE, or EAGERFLOW_BLAS_KERNELS=0, keeps what is there.
 """
 
 from __future__ import annotations

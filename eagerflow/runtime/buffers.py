@@ -110,7 +110,7 @@ def memory_of_machine() -> int | None:
 
 
 def default_kept_limit() -> int:
-    """A quarter of the memory, 4 GiB where that is less, 1 GiB where nobody knows."""
+    """A quarter of the memory, 4 GiB where that is less, 1 GiB where it is not known."""
     memory = memory_of_machine()
     return min(MAX_KEPT_BYTES, (memory or MAX_KEPT_BYTES) // 4)
 
@@ -187,7 +187,7 @@ class BufferPool:
         size = (((nbytes - 1) >> shift) + 1) << shift
         inner = self._lend(size, dtype, count)
         if inner is None:
-            gc.collect()  # cycles of objects may hold arrays that nobody can reach
+            gc.collect()  # cycles of objects may hold arrays that cannot be reached
             self.stats()  # counts anew
             inner = self._lend(size, dtype, count)
             if inner is None:

@@ -1,7 +1,7 @@
 """Machine code on disk: objects of compiled kernels, kept for later processes.
 
 Loading an object is executing code, so what is read must be what this user has written. Three
-things see to that: the folder and the file belong to the user and nobody else may write to them;
+things see to that: the folder and the file belong to the user and no other may write to them;
 links are not followed; a file holds its whole key, and a digest over all of it, so damaged,
 truncated, renamed and foreign files are misses. The digest is no signature: it guards against
 accidents, the permissions against people.
@@ -136,10 +136,10 @@ def _complain(problem: str) -> None:
             frame.f_globals.setdefault("__warningregistry__", {}),
         )
     except raised_here(Exception):
-        # Warnings are errors here (-W error), or somebody's hook fails. What a kernel computes
+        # Warnings are errors here (-W error), or a hook of other code fails. What a kernel computes
         # does not depend on the cache, so the program goes on and the sentence is just printed.
         if sys.stderr is not None:
-            with suppress(OSError, ValueError):  # closed: nobody is left to be told
+            with suppress(OSError, ValueError):  # closed: there is no reader left
                 print(f"RuntimeWarning: {problem}", file=sys.stderr)
 
 
@@ -425,12 +425,12 @@ class ObjectCache:
             try:
                 self._put(path, _name(encoded), packed, limit)
             except raised_here(FileNotFoundError):
-                # There is no folder yet, or somebody has just deleted it or the half-made file.
+                # There is no folder yet, or another process just deleted it or the half-made file.
                 _make(path)
                 with suppress(FileNotFoundError):  # deleted once more: then nothing is kept
                     self._put(path, _name(encoded), packed, limit)
         except raised_here(OSError, ValueError) as error:
-            # Windows lets nobody replace a file that is being read; it holds the same already.
+            # Windows does not replace a file that is being read; it holds the same already.
             if not (os.name == "nt" and isinstance(error, PermissionError)):
                 _complain_of(error, path)
 

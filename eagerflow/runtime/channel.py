@@ -61,7 +61,7 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
         self.lock = threading.Lock()
-        """Held by whoever sends or receives: another thread does not close the file meanwhile."""
+        """Held while sending or receiving: another thread does not close the file meanwhile."""
         self.sent_at = self.received_at = monotonic()
         """When the system last took something to send, and when something last came."""
         self._memory = memoryview(bytearray(_SMALL))
@@ -94,7 +94,7 @@ class Channel:
         """The next message and its arrays; TimeoutError where none comes in time.
 
         With a ``limit`` of bytes a longer message, or one with arrays, ends the connection: so
-        who is not known yet cannot ask for memory.
+        an unknown peer cannot ask for memory.
         """
         if limit is not None:
             return self._short(limit), []
@@ -111,7 +111,7 @@ class Channel:
         """The next message, and nothing of what is behind it: strangers bring no files."""
         (length,) = _LENGTH.unpack(self._exactly(memoryview(bytearray(_LENGTH.size))))
         if length > limit:
-            raise EOFError("the other process sends more than it may")
+            raise EOFError("the other process sent a message over the limit")
         return _parsed(self._exactly(memoryview(bytearray(length))))
 
     def _taken(self, count: int) -> memoryview:
@@ -138,7 +138,7 @@ class Channel:
         return view
 
     def _exactly(self, view: memoryview) -> memoryview:
-        """Memory, filled with what comes; it is no file's place."""
+        """Memory, filled with what comes; it is not a file's place."""
         done = 0
         while done < len(view):
             done += self._some(view[done:], plain=True)
@@ -207,7 +207,7 @@ def _parsed(text: memoryview) -> dict[str, Any]:
     except raised_here(ValueError, RecursionError):
         found = None
     if type(found) is not dict:
-        raise EOFError("the other process sends what is no message")
+        raise EOFError("the other process sent an invalid message")
     return found
 
 

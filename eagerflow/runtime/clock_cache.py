@@ -17,7 +17,7 @@ DEFAULT_MAX_ITEMS = 256
 
 
 class Marked(Protocol):
-    """What can be kept: whoever finds it in ``items`` sets ``used``."""
+    """What can be kept: finding it in ``items`` sets ``used``."""
 
     used: bool
 

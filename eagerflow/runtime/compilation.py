@@ -1,7 +1,7 @@
-"""Machine code in the making: a thread of the pool begins with it, whoever needs it waits for it.
+"""Background compilation: a thread of the pool begins with it; callers block until it is ready.
 
 So the code of a plan's first kernels is made while the texts of the later ones are written, and by
-all threads at once in the end. Nobody depends on other threads: what none of them has begun with is
+all threads at once in the end. No thread depends on others: what none of them has begun with is
 made by the one that asks.
 """
 
@@ -53,6 +53,6 @@ if hasattr(os, "register_at_fork"):
 
 
 def _help() -> None:
-    """Make the one that waits for longest; its error is for whoever asks for it."""
+    """Make the one that waits for longest; its error is for the caller that needs it."""
     with suppress(Exception):
         _waiting.popleft().run()

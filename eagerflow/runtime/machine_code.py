@@ -202,7 +202,7 @@ def _optimized(code: str, target: Target) -> Any:
 
 
 class _Module:
-    """A module, optimized; it goes as it came, while nobody else uses LLVM's bindings."""
+    """A module, optimized; it goes as it came, while no other code uses LLVM's bindings."""
 
     def __init__(self, code: str, target: Target) -> None:
         with Locked(_lock):
@@ -275,7 +275,7 @@ class Library:
     def function(self, name: str, *arguments: Any) -> Any:
         """A function that returns nothing, callable without the interpreter's lock."""
         call: Any = ctypes.CFUNCTYPE(None, *arguments)(self.address(name))
-        call.owner = self  # the code must outlive whoever can call it
+        call.owner = self  # the code must outlive its callers
         return call
 
 

@@ -55,7 +55,7 @@ def compiled(text: str, file: str, names: Set[str]) -> Any:
     >>> compiled("a = b.real", "<plan>", {"a", "b", "real"})
     Traceback (most recent call last):
     ...
-    eagerflow.errors.CaptureError: the program of a plan holds what no plan uses: x = x.x
+    eagerflow.errors.CaptureError: the program of a plan has unexpected parts: x = x.x
     ...
     """
     if not _CHARACTERS.fullmatch(text):
@@ -111,6 +111,6 @@ def _spreads_otherwise(part: ast.AST) -> bool:
 
 def _fault(what: str) -> CaptureError:
     return CaptureError(
-        f"the program of a plan holds what no plan uses: {what[:80]}",
+        f"the program of a plan has unexpected parts: {what[:80]}",
         hint="this is a fault of eagerflow; please report it",
     )

@@ -1,6 +1,6 @@
 """Ray, loaded for what needs it, and what its processes are told.
 
-It tells nobody of its use, leaves Python's own print, and keeps to this machine where it can.
+It reports no use, leaves Python's own print, and keeps to this machine where it can.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def begin_ray(begin: Callable[[], bool], end: Callable[[], None]) -> bool:
     """What ``begin`` gives: whether it has started or joined Ray, which ``end`` undoes.
 
     Ray takes seconds to start, and leaves processes behind where it is interrupted. So it starts
-    to the end, and is ended if nobody waits for it any more. SessionError where Ray hangs.
+    to the end, and is ended if no caller waits for it any more. SessionError where Ray hangs.
     """
 
     def undo(begun: bool) -> None:
@@ -74,7 +74,7 @@ def end_ray(end: Callable[[], None], seconds: float) -> None:
 class _Thread:
     """A thread that makes calls one after the other, each to the end.
 
-    What is raised in who waits for one, such as Ctrl-C, does not reach it. It stays, as processes
+    What is raised in a waiting thread, such as Ctrl-C, does not reach it. It stays, as processes
     that Ray has started end with the thread that they were started in.
     """
 
@@ -95,7 +95,7 @@ class _Thread:
     ) -> Any:
         """The result of a call; TimeoutError where it takes more than so many ``seconds``.
 
-        ``undo`` is called with the result that nobody waits for any more.
+        ``undo`` is called with a result that no caller waits for any more.
         """
         with self._lock:
             if not self._runs:

@@ -5,7 +5,7 @@ killed. Of this come segments: a head, and behind it an array. Others get the fi
 arrays lie in it: one that was made there is read where it is, any other is copied there first.
 
 Each byte of a segment's head is a loan: that of the process itself, and one for each time that
-somebody was told of the array. The owner sets it before, whoever has the loan clears it after the
+any process was told of the array. The owner sets it before, the borrower clears it after the
 last use, and where none is set the segment is free. Between these and the other side's look lie a
 system call or the interpreter's lock, which order memory. Loans of processes that are dead end.
 
@@ -76,7 +76,7 @@ class _Segment:
 def _lent(memory: mmap.mmap, loan: int, begin: int, shape: Any, dtype: Any) -> Any:
     """An array that lies in memory; its loan ends when it and all made of it have gone.
 
-    NumPy may leave out arrays between a view and its memory, but not who has the memory: this is
+    NumPy may leave out arrays between a view and its memory, but not the memory's owner: this is
     an object of its own for each loan.
     """
     count = math.prod(shape)
@@ -113,7 +113,7 @@ class _SharedMemory:
         self._sized: dict[int, deque[_Segment]] = {}
         self._at: dict[int, _Segment] = {}  # by where their arrays begin
         self._holders: dict[int, Outgoing] = {}  # of loans, by their bytes
-        self._orphans: list[tuple[int, int]] = []  # loans of who has gone, with their processes
+        self._orphans: list[tuple[int, int]] = []  # loans of lost borrowers, with their processes
 
     def empty(self, shape: Any, dtype: Any) -> Any:
         """An array of arbitrary values; OSError or MemoryError where there is no room."""
@@ -181,7 +181,7 @@ class _SharedMemory:
         return 0 <= _address(array) - self.address < self._end
 
     def leave(self, holder: Outgoing, process: int) -> None:
-        """Somebody has gone, or cannot be reached any more: its loans end when it is dead."""
+        """A borrower has gone, or cannot be reached any more: its loans end when it is dead."""
         with self.lock:
             own = [loan for loan, other in self._holders.items() if other is holder]
             for loan in own:
@@ -254,7 +254,7 @@ def empty(shape: Any, dtype: Any) -> Any:
 
 
 def is_here(array: Any) -> bool:
-    """Whether others may read an array where it lies: then nobody writes over it."""
+    """Whether others may read an array where it lies: then it is not written over."""
     return _own is not None and _own.holds(array)
 
 
@@ -314,7 +314,7 @@ class Incoming:
         """Take the file that comes first; EOFError where it is shorter than its sender says."""
         try:
             if os.fstat(file).st_size < size:  # a look beyond its end would end this process
-                raise EOFError("the other process says more of its memory than there is")
+                raise EOFError("the other process claims more memory than there is")
             self._memory = mmap.mmap(file, size)
         finally:
             os.close(file)
@@ -322,9 +322,9 @@ class Incoming:
     def array(self, place: Place, shape: Any, dtype: Any) -> Any:
         """The array at a place, read only; its loan ends when nothing made of it is left."""
         if self._memory is None:
-            raise EOFError("the other process lends arrays without memory")
+            raise EOFError("the other process shared arrays without memory")
         if not 0 <= place.loan < place.begin < len(self._memory):
-            raise EOFError("the other process lends what it does not have")
+            raise EOFError("the other process shared memory that it does not have")
         found = _lent(self._memory, *place, shape, dtype)
         found.flags.writeable = False
         return found

@@ -29,7 +29,7 @@ from eagerflow.runtime import blas
 class _Job(ScopeGuard):
     """The calls of one ``run``, and the pool's threads lent to it; left when none works on it.
 
-    Each thread takes the next call that nobody has taken. Counters of itertools, sets and queues
+    Each thread takes the next call that is not taken. Counters of itertools, sets and queues
     are atomic, so there is no lock that an exception could leave behind.
     """
 
@@ -50,9 +50,9 @@ class _Job(ScopeGuard):
             pool.offer(self.help, self.count - 1)
 
     def release(self) -> None:
-        """Give the threads back when nobody works on any call.
+        """Give the threads back when none works on any call.
 
-        Calls write into memory of whoever called ``run``. So Ctrl-C stops the calls that have
+        Calls write into memory of the caller of ``run``. So Ctrl-C stops the calls that have
         not begun, but is raised only when all others have ended.
         """
         while True:
@@ -88,7 +88,7 @@ class _Job(ScopeGuard):
 
 
 class _Pool:
-    """Threads that wait for calls to make; they end when nobody has the pool any more."""
+    """Threads that wait for calls to make; they end when the pool is no longer held."""
 
     def __init__(self, size: int) -> None:
         self._calls: SimpleQueue[Callable[[], Any] | None] = SimpleQueue()
@@ -105,7 +105,7 @@ class _Pool:
     def keep_off(self, core: int) -> None:
         """Keep the threads off a core, that of the thread that they are to help.
 
-        Who wakes a thread often gets it onto the very core that it runs on itself.
+        Waking a thread often gets it onto the very core that the caller runs on.
         """
         if core == self._off or core < 0:
             return
@@ -135,7 +135,7 @@ def _serve(calls: SimpleQueue[Callable[[], Any] | None]) -> None:
 
 
 _offers = (ctypes.c_int64 * 1)()
-"""Another number with each call that is offered: who waits for something else looks at it."""
+"""Another number with each call that is offered, which threads that stand by look at."""
 _offers_address = ctypes.addressof(_offers)
 _after_calls: Callable[[int], Callable[[int], object]] | None = None
 

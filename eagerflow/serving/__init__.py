@@ -11,10 +11,7 @@ from __future__ import annotations
 from eagerflow.serving.access import Access, ForbiddenError
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.deployment import Deployment, Scaling, deploy
-from eagerflow.serving.limits import Limits
-from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.processes import WorkerSettings
-from eagerflow.serving.refusals import (
+from eagerflow.serving.errors import (
     BusyError,
     CrashedError,
     LateError,
@@ -23,6 +20,9 @@ from eagerflow.serving.refusals import (
     UnknownModelError,
     UnknownSequenceError,
 )
+from eagerflow.serving.limits import Limits
+from eagerflow.serving.model import ModelVersion
+from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.repository import ModelOptions, Policy
 from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.server import Server

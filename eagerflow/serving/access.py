@@ -1,4 +1,4 @@
-"""Who may ask: tokens that requests carry, and certificates that servers show."""
+"""Access: tokens that requests carry, and certificates that servers show."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Access(NamedTuple):
     """What a request must carry, and how the connection is protected.
 
     ``tokens`` are texts of 16 letters at least, one of which is expected behind ``Bearer`` in the
-    header ``Authorization``, or as the password of any user behind ``Basic``; with none, anybody
+    header ``Authorization``, or as the password of any user behind ``Basic``; with none, any client
     may ask. ``certificate`` and ``key`` are files in
     the PEM format, for TLS.
 
@@ -66,7 +66,7 @@ class Access(NamedTuple):
         # All are compared, in the same time whatever they are.
         if not sum(hmac.compare_digest(given, token.encode()) for token in self.tokens):
             raise ForbiddenError(
-                "the token is missing" if not header else "the token is another one",
+                "the token is missing" if not header else "the token is not valid",
                 hint="Authorization: Bearer TOKEN",
             )
 

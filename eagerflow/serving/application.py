@@ -11,6 +11,7 @@ from eagerflow.errors import EagerflowError
 from eagerflow.serving import openapi, page
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import BusyError, UnavailableError, status_of
 from eagerflow.serving.generation import Generation
 from eagerflow.serving.http import (
     JSON,
@@ -23,19 +24,18 @@ from eagerflow.serving.http import (
     lifespan,
     respond,
 )
+from eagerflow.serving.json_bodies import dumps, loads
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.protocols import arrays, events, generate, inference, tensorflow, triton
 from eagerflow.serving.protocols.encodings import decoded
-from eagerflow.serving.refusals import BusyError, UnavailableError, status_of
 from eagerflow.serving.repository import Model, Repository
 from eagerflow.serving.routes import Answering
-from eagerflow.serving.texts import dumps, loads
 
 __all__ = ["application"]
 
-_OPEN = ("/v2/health/live", "/v2/health/ready")  # to everybody: they tell nothing of models
+_OPEN = ("/v2/health/live", "/v2/health/ready")  # to all: they tell nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
-SMALL_BODY = 1 << 16  # bytes that are read before it is looked at who is to answer
+SMALL_BODY = 1 << 16  # bytes that are read before the request is routed
 CLIENT_GONE = 499  # what servers note for a client that went before its answer
 _log = logging.getLogger("eagerflow.serving")
 
@@ -69,7 +69,7 @@ class _Application:
             if scope["type"] == "lifespan":
                 await lifespan(receive, send)
                 return
-            raise UnavailableError(f"{scope['type']} is not spoken here")
+            raise UnavailableError(f"{scope['type']} is not supported")
         target, named, allowed = self._router.find(scope["method"], scope["path"])
         request = HttpRequest(scope, receive, named)
         if target is None:
@@ -330,7 +330,7 @@ class _Endpoints:
     async def metrics(self, request: HttpRequest) -> Any:
         metrics = self.repository.metrics
         if metrics is None:
-            raise UnavailableError("this server counts nothing")
+            raise UnavailableError("this server has no metrics")
         return metrics.text(), {"content-type": metrics.content_type}
 
     async def openapi(self, request: HttpRequest) -> Any:

@@ -15,11 +15,11 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError
 from eagerflow.recorder import with_recorder
+from eagerflow.serving.access_log import Record, current
+from eagerflow.serving.errors import BusyError, LateError, UnavailableError
 from eagerflow.serving.executors import Executor, InProcess
-from eagerflow.serving.journal import Record, current
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
-from eagerflow.serving.refusals import BusyError, LateError, UnavailableError
 from eagerflow.serving.statistics import Statistics
 
 __all__ = ["Batcher", "Batching"]
@@ -55,14 +55,14 @@ class Batching(NamedTuple):
         for name, value in [*counts.items(), *(("sizes", n) for n in self.sizes)]:
             if type(value) is not int or value < 1:
                 raise ArgumentError(
-                    f"{value!r} is no count",
+                    f"{value!r} is not a count",
                     op="batching",
                     argument=name,
                     expected="an integer of at least 1",
                 )
         if not isinstance(self.max_wait, int | float) or not 0 <= self.max_wait < 3600:
             raise ArgumentError(
-                f"{self.max_wait!r} is no time to wait",
+                f"{self.max_wait!r} is not a time to wait",
                 op="batching",
                 argument="max_wait",
                 expected="seconds, from 0 to 3600",
@@ -186,10 +186,12 @@ class Batcher:
 
         ``timeout`` is how many seconds may pass until it is begun; a smaller ``priority`` goes
         first. Raises what ``ModelVersion.run`` raises, BusyError where too many requests wait,
-        LateError for one that is late, and UnavailableError when the version is leaving.
+        LateError for one that is late, and UnavailableError when the version is shutting down.
         """
         if not self.is_open:
-            raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
+            raise UnavailableError(
+                f"{self.version!r} is shutting down", hint="send the request again"
+            )
         places = self.version.signature.outputs_of(outputs)
         inputs = self.version.arrays(given)
         rows = inputs[0].shape[0] if self.joins else 1
@@ -335,7 +337,7 @@ class Batcher:
             if request.record is not None:
                 times = begun - request.arrived, now - begun
                 request.record.computed(self.version.name, self.version.number, request.rows, times)
-            if request.future.done():  # whoever asked has gone
+            if request.future.done():  # the client has gone
                 continue
             if isinstance(outcome, BaseException):
                 self._sums.ended(now - request.arrived, failed=True)

@@ -12,9 +12,9 @@ import numpy as np
 
 from eagerflow.errors import ArgumentError
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import BusyError, LateError
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.model import Row
-from eagerflow.serving.refusals import BusyError, LateError
 from eagerflow.serving.shadow import Shadowed
 
 __all__ = ["Cache", "Cached"]
@@ -33,7 +33,7 @@ class Cache:
     def __init__(self, name: str, max_bytes: int, metrics: Metrics | None = None) -> None:
         if type(max_bytes) is not int or max_bytes < 1:
             raise ArgumentError(
-                f"{max_bytes!r} is no size of a cache",
+                f"{max_bytes!r} is not the size of a cache",
                 op="serve",
                 argument="cache",
                 expected="bytes, at least 1",
@@ -67,7 +67,7 @@ class Cache:
             except (BusyError, LateError):  # of the other request: this one has its own deadline
                 return await answering.run(inputs, outputs, **how)
         self._count("miss")
-        # A task of its own: others may wait for it when who asked first has gone.
+        # A task of its own: others may wait for it when the first client has gone.
         task = asyncio.get_running_loop().create_task(answering.run(inputs, outputs, **how))
         self._running[key] = task
         task.add_done_callback(lambda done: self._ended(key, done))

@@ -113,7 +113,7 @@ async def end_silent(connections: Set[Any], seconds: Callable[[], float]) -> Non
 
 
 def _awaits_head(connection: Any) -> bool:
-    """Whether nothing but the head of a request can come next, and nobody else looks at the time.
+    """Whether nothing but the head of a request can come next, and no timer but this one runs.
 
     uvicorn has a cycle for each request whose head has come, and a timer while a connection says
     nothing after an answer.

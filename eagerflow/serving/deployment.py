@@ -25,9 +25,9 @@ from eagerflow.runtime.ray_library import (
 )
 from eagerflow.serving.access import Access
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.options import checked
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.replica import Replica, Settings, trial
 from eagerflow.serving.repository import Folder, ModelOptions, Models, Policy
 from eagerflow.serving.sequences import SequenceLimits
@@ -62,7 +62,7 @@ class Scaling(NamedTuple):
         counts = self.min_replicas, self.max_replicas
         if not (all(type(n) is int for n in counts) and 1 <= counts[0] <= counts[1]):
             raise ArgumentError(
-                f"{counts[0]!r} to {counts[1]!r} are no numbers of replicas",
+                f"{counts[0]!r} to {counts[1]!r} are not numbers of replicas",
                 op="deploy",
                 argument="replicas",
                 expected="1 <= min_replicas <= max_replicas",
@@ -253,7 +253,7 @@ def _check_numbers(port: int, **positive: float) -> None:
         if not (_is_number(value) and value > 0):
             raise ArgumentError(f"{value!r} is no number above 0", op="deploy", argument=argument)
     if type(port) is not int or not 0 < port < 1 << 16:
-        raise ArgumentError(f"{port!r} is no port", op="deploy", argument="port")
+        raise ArgumentError(f"{port!r} is not a port", op="deploy", argument="port")
 
 
 def _is_number(value: Any) -> bool:

@@ -93,7 +93,7 @@ class InProcess(Executor):
 
     def is_free(self, later: Callable[[], None]) -> bool:
         """See ``Executor.is_free``."""
-        return not self._busy  # whoever began the batch comes again when it ends
+        return not self._busy  # the end of the running batch comes here again
 
     @property
     def is_quick(self) -> bool:

@@ -16,8 +16,8 @@ from eagerflow.convert import as_tensor
 from eagerflow.errors import ArgumentError
 from eagerflow.graph.state import Decoder
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.sampling import Sampler, Sampling
 from eagerflow.serving.sequences import Sequence
 from eagerflow.serving.stepping import SequenceBatcher
@@ -45,8 +45,8 @@ def decoder_of(version: ModelVersion) -> Decoder:
     state = version.signature.state
     if state is None or state.decoder is None:
         raise ArgumentError(
-            f"{version.name!r} is no decoder: it cannot generate",
-            hint="graph.save(path, state=..., decoder=...) tells what the tokens and logits are",
+            f"{version.name!r} is not a decoder: it cannot generate",
+            hint="graph.save(path, state=..., decoder=...) declares the tokens and logits",
         )
     return state.decoder
 
@@ -74,7 +74,9 @@ class Generation:
         """Wait for a slot; BusyError, LateError or UnavailableError where there will be none."""
         batcher, asked = self.batcher, self.asked
         if not batcher.is_open:
-            raise UnavailableError(f"{batcher.version!r} is leaving", hint="send the request again")
+            raise UnavailableError(
+                f"{batcher.version!r} is shutting down", hint="send the request again"
+            )
         await batcher.slots.take(batcher.version.name, asked.timeout, asked.priority)
         self._has_slot = True
         try:

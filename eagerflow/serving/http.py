@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
-from eagerflow.serving.refusals import LateError, TooLargeError
+from eagerflow.serving.errors import LateError, TooLargeError
 
 __all__ = ["JSON", "ClientGoneError", "Deadline", "HttpRequest", "Router", "lifespan", "respond"]
 
@@ -27,7 +27,7 @@ MAX_DIGITS = 20  # of a length
 
 
 class ClientGoneError(Exception):
-    """The client has closed the connection: nobody waits for the answer."""
+    """The client has closed the connection: there is no reader of the answer."""
 
 
 class Deadline:

@@ -40,7 +40,7 @@ class Limits(NamedTuple):
 
 
 class Places:
-    """Who has how many of a bounded number of places; belongs to one event loop.
+    """How many of a bounded number of places each client has; belongs to one event loop.
 
     ``limits`` gives the bounds of now, ``most`` a lower one for all.
 

@@ -137,7 +137,7 @@ class Listener:
     async def _fare_well(self, made: socket.socket) -> None:
         """Close a connection when the client has read its answer.
 
-        What the client had sent, and nobody has read, would take the answer away from it.
+        What the client had sent, and was not read, would take the answer away from it.
         """
         try:
             async with asyncio.timeout(FARE_WELL_SECONDS):

@@ -82,7 +82,7 @@ class Load(NamedTuple):
             least = 0 if name == "seed" else 1 if name == "connections" else 1e-3
             if not isinstance(value, int | float) or not least <= value < 1e9:
                 raise ArgumentError(
-                    f"{value!r} is no such number",
+                    f"{value!r} is not such a number",
                     op="apply_load",
                     argument=name,
                     expected=f"at least {least}",
@@ -119,7 +119,7 @@ class LoadResult(NamedTuple):
 async def apply_load(question: Question, load: Load) -> LoadResult:
     """Send a request at the rate of a load, and tell what came back.
 
-    Raises ArgumentError for numbers that cannot be, OSError where nobody listens.
+    Raises ArgumentError for numbers that cannot be, OSError where no server listens.
     """
     run = _Run(question, load.checked())
     return await run.result()
@@ -132,7 +132,7 @@ class _Run:
         place = urlsplit(question.url)
         if place.scheme not in ("http", "https") or not place.hostname:
             raise ArgumentError(
-                f"{question.url[:100]!r} is no address",
+                f"{question.url[:100]!r} is not an address",
                 op="apply_load",
                 argument="url",
                 expected="http://HOST:PORT/PATH",
@@ -225,7 +225,7 @@ class _Run:
         try:
             await self.open()
         except OSError:
-            # Nobody listens: what is due has no answer, unless another connection is there.
+            # No server listens: what is due has no answer, unless another connection is there.
             while self.due and not self.free:
                 self.due.popleft()
                 self.count("not connected")
@@ -264,7 +264,7 @@ class _Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         due, status = self.asked, self.parser.get_status_code()
         if due is None:
-            self.transport.abort()  # an answer that nobody asked for
+            self.transport.abort()  # an answer without a request
             return
         self.is_open = self.is_open and bool(self.parser.should_keep_alive())
         self.settle()

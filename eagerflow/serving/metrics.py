@@ -8,8 +8,8 @@ from itertools import accumulate
 from typing import Any
 
 from eagerflow import extras
+from eagerflow.serving.errors import status_of
 from eagerflow.serving.limits import Places
-from eagerflow.serving.refusals import status_of
 from eagerflow.serving.workers import Workers
 
 __all__ = ["Metrics", "VersionMetrics"]
@@ -114,7 +114,7 @@ class Metrics:
             "shadow_largest_difference",
             "The largest difference of a shadow's numbers from those that were answered",
         )
-        self.sequences = made(client.Gauge, "active_sequences", "Sequences whose state is kept now")
+        self.sequences = made(client.Gauge, "active_sequences", "Sequences with state kept now")
         self.tokens = made(client.Counter, "generated_tokens", "Tokens that were generated")
         self.first_token = histograms(
             "first_token_seconds",
@@ -176,7 +176,7 @@ class VersionMetrics:
         self._waiting = metrics.waiting.labels(*labels)
 
     def watch(self, running: Any) -> None:
-        """Let ``running()`` tell how many requests are under way, when somebody asks.
+        """Let ``running()`` tell how many requests are under way, when asked.
 
         What several tell is added.
         """

@@ -24,7 +24,7 @@ def array_of(data: Any, dtype: Any, argument: str, op: str | None = None) -> Any
         array = np.asarray(None)
     if array.dtype.kind not in "biuf" and array.size:
         raise DTypeError(
-            "the values are no numbers, or their lists differ in length",
+            "the values are not numbers, or their lists differ in length",
             op=op,
             argument=argument[:80],
             received=str(data)[:80],

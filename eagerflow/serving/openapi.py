@@ -104,9 +104,9 @@ OPERATIONS = {
     ),
     "load": Operation("Load a model", _object()),
     "unload": Operation("Let a model go", _object()),
-    "traffic": Operation("Who answers for a model", _object("model current labels split")),
+    "traffic": Operation("The versions that serve a model", _object("model current labels split")),
     "direct": Operation(
-        "Change who answers for a model", _object("model current labels split"), _TRAFFIC
+        "Change the versions that serve a model", _object("model current labels split"), _TRAFFIC
     ),
     "infer": Operation(
         "Outputs for tensors, in the form of the Open Inference Protocol",
@@ -180,7 +180,7 @@ def _described(operation: Operation, path: str, name: str) -> dict[str, Any]:
         "responses": {
             "200": {"description": "the answer", "content": forms},
             "default": {
-                "description": "what is wrong, by the status: 4XX for the request",
+                "description": "the error, by status: 4XX for the request",
                 "content": {"application/json": {"schema": _ERROR}},
             },
         },

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.access import Access, tokens_of
+from eagerflow.serving.access_log import FORMS
 from eagerflow.serving.batching import Batching
-from eagerflow.serving.journal import FORMS
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.repository import Folder, ModelOptions, Policy
@@ -56,7 +56,7 @@ class Option(NamedTuple):
             fits = value in self.choices
         if not fits:
             raise ArgumentError(
-                f"{value!r:.80} is no value of it",
+                f"{value!r:.80} is not a valid value",
                 argument=self.name,
                 expected=" or ".join(self.choices)
                 or _KINDS[self.kind]
@@ -78,7 +78,7 @@ OPTIONS = (
         "host",
         str,
         "127.0.0.1",
-        "what is listened on; the default is this machine alone",
+        "the address to listen on; the default is this machine alone",
         fixed=True,
     ),
     Option("port", int, 8501, "REST; 0 for a free one", fixed=True),
@@ -141,9 +141,9 @@ OPTIONS = (
         "FILE",
     ),
     Option("tokens_variable", str, None, "an environment variable with secrets", "NAME"),
-    Option("grace", float, 30.0, "how long what has come may take when it ends", "S"),
+    Option("grace", float, 30.0, "how long pending requests may take when the server ends", "S"),
     Option(
-        "leave", float, 0.0, "how long it tells that it ends before it refuses connections", "S"
+        "leave", float, 0.0, "how long it reports that it ends before it refuses connections", "S"
     ),
     Option("log", str, "off", f"a line for each request: {', '.join(FORMS)}", choices=FORMS),
     Option("trace", bool, False, "spans for OpenTelemetry"),
@@ -351,7 +351,7 @@ def _model(
     if not isinstance(labels, dict) or not all(map(_is_number, labels.values())):
         _refuse("labels are names of versions' numbers", text, place, "labels", str(labels)[:80])
     if pinned is not None and not _is_number(pinned):
-        _refuse("it is no number of a version", text, place, "pinned", str(pinned)[:80])
+        _refuse("it is not the number of a version", text, place, "pinned", str(pinned)[:80])
     path = folder / table["path"] if base is None else base / name
     made = ModelOptions(path, Policy(of["versions"], given), _batching(of), labels, pinned)
     try:

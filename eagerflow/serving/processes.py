@@ -56,7 +56,7 @@ class WorkerSettings(NamedTuple):
                 continue
             if type(value) is not int or value < bound:
                 raise ArgumentError(
-                    f"{value!r} is no count",
+                    f"{value!r} is not a count",
                     op="workers",
                     argument=name,
                     expected=f"an integer of at least {bound}",

@@ -19,13 +19,13 @@ from eagerflow.runtime import threads
 from eagerflow.serving.access import Access
 from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.http import JSON, respond
+from eagerflow.serving.json_bodies import dumps
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.metrics import Metrics
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Folder, Models, Policy, Repository
 from eagerflow.serving.sequences import SequenceLimits
-from eagerflow.serving.texts import dumps
 
 __all__ = ["Replica", "Settings", "trial"]
 
@@ -128,7 +128,7 @@ def _keep_to_node() -> None:
     """Let the port of this replica be that of the node's address alone.
 
     Ray Serve opens one for handles of other deployments, on all addresses of the machine, and
-    unpickles what comes there from anybody. It has no setting for it.
+    unpickles what comes there from any sender. It has no setting for it.
     """
     inside = extras.load("ray.serve._private.replica", "ray-serve", "ef.serving.deploy")
     host = extras.load("ray.util", "ray-serve", "ef.serving.deploy").get_node_ip_address()

@@ -13,10 +13,10 @@ from typing import NamedTuple
 from eagerflow.capture.saving.formats import SUFFIXES
 from eagerflow.errors import ArgumentError, FileFormatError
 from eagerflow.serving.batching import Batcher, Batching
+from eagerflow.serving.errors import UnavailableError, UnknownModelError
 from eagerflow.serving.executors import Executor, InProcess
 from eagerflow.serving.metrics import Metrics, VersionMetrics
 from eagerflow.serving.model import ModelVersion
-from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 from eagerflow.serving.routes import Routes
 from eagerflow.serving.sequences import SequenceLimits
 from eagerflow.serving.stepping import SequenceBatcher
@@ -65,7 +65,7 @@ class ModelOptions(NamedTuple):
     pinned: int | None = None
 
     def traffic(self, before: Traffic) -> Traffic:
-        """Who answers with these options, before whom it was; ArgumentError for what cannot be."""
+        """The traffic with these options, after an earlier one; ArgumentError for wrong ones."""
         if self.labels is not None:
             before = before._replace(labels=dict(self.labels), pinned=self.pinned)
         elif self.pinned is not None:
@@ -120,7 +120,7 @@ class Model(Routes):
     def configure(self, options: ModelOptions, policy: Policy, batching: Batching) -> None:
         """Have these options from now on; files are to be looked at again.
 
-        Who answers changes if the options say something else than before: what was directed
+        The traffic changes if the options say something else than before: what was directed
         meanwhile, such as a roll-back, holds else.
         """
         path, batching = Path(options.path), options.batching or batching
@@ -297,7 +297,7 @@ class Repository:
             model.broken.clear()
 
     async def direct(self, name: str, change: Callable[[Model], Traffic]) -> Model:
-        """Change who answers for a model, when the versions that are to answer are loaded.
+        """Change the versions that serve a model, when the versions that are to answer are loaded.
 
         ``change`` gives the traffic that is wanted. Raises what ``Model.direct`` raises; nothing
         is changed then.
@@ -374,7 +374,7 @@ class Repository:
     def _made(self, model: Model, number: int, path: Path) -> Batcher:
         """A version that was read from its file, and has run; called in the loader's thread."""
         if not path.is_file():
-            raise FileFormatError("it is no file", op="load", argument=str(path))
+            raise FileFormatError("it is not a file", op="load", argument=str(path))
         version = ModelVersion.load(model.name, number, path, self._numerics)
         counts = None if self.metrics is None else VersionMetrics(self.metrics, model.name, number)
         has_state = version.signature.state is not None

@@ -1,4 +1,4 @@
-"""Who answers for a model: of the versions that are ready, the one that a request is led to."""
+"""Which of the versions of a model that are ready serves a request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from eagerflow.errors import ArgumentError
 from eagerflow.serving.batching import Batcher
 from eagerflow.serving.cache import Cache, Cached
+from eagerflow.serving.errors import UnavailableError, UnknownModelError
 from eagerflow.serving.metrics import Metrics
-from eagerflow.serving.refusals import UnavailableError, UnknownModelError
 from eagerflow.serving.sequences import SequenceLimits, Sequences
 from eagerflow.serving.shadow import Shadow, Shadowed
 from eagerflow.serving.traffic import Shadowing, Shares, Traffic
@@ -27,9 +27,9 @@ class Routes:
     """A model's versions, and which of them answers which request.
 
     ``ready`` and ``leaving`` map numbers to Batchers, ``loading`` has those that are loaded now,
-    ``broken`` maps numbers to sentences, ``found`` has the files. ``traffic`` says who answers; a
-    version that it names is loaded if it has a file, whatever the policy says. ``sequences`` are
-    those of all versions.
+    ``broken`` maps numbers to sentences, ``found`` has the files. ``traffic`` says which versions
+    serve; a version that it names is loaded if it has a file, whatever the policy says.
+    ``sequences`` are those of all versions.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Routes:
         self._shares = Shares({})
         self._history: list[int] = []  # versions that answered alone
 
-    # Who answers ---------------------------------------------------------------------------------
+    # Traffic -------------------------------------------------------------------------------------
 
     @property
     def labels(self) -> Mapping[str, int]:
@@ -127,7 +127,7 @@ class Routes:
         found = Shadowed(batcher, shadow) if shadow is not None and shadowed else batcher
         return found if self.cache is None else Cached(found, self.cache)
 
-    # Who is to answer ----------------------------------------------------------------------------
+    # Routing -------------------------------------------------------------------------------------
 
     def direct(self, traffic: Traffic) -> None:
         """Let requests be answered so from now on.
@@ -172,7 +172,7 @@ class Routes:
     def split(self, shares: Mapping[int, float], key: str = "") -> None:
         """Let versions answer shares of the requests that name none; ``{}`` ends it.
 
-        ``key`` is the name of a header whose value decides, so that who sends the same one is
+        ``key`` is the name of a header whose value decides, so that requests with the same one are
         answered by the same version; requests without it are counted.
         """
         self.direct(self.traffic._replace(split=shares, key=key))
@@ -216,7 +216,7 @@ class Routes:
         return self.traffic._replace(pinned=left[-1], split={})
 
     def note(self) -> None:
-        """Remember who answers alone now; what came after it is forgotten."""
+        """Remember the version that serves alone now; what came after it is forgotten."""
         number = self.current
         if number is None or self.traffic.split or self.traffic.pinned not in (None, number):
             return
@@ -225,6 +225,6 @@ class Routes:
         self._history = [*past[-MAX_HISTORY:], number]
 
     def told(self) -> dict[str, object]:
-        """Who answers, and what the shadow found, as JSON."""
+        """The serving versions, and what the shadow found, as JSON."""
         found = None if self.shadowing is None else self.shadowing.told()
         return {"model": self.name, "current": self.current, **self.traffic.told(), "found": found}

@@ -1,4 +1,4 @@
-"""Sequences of requests that hand state on: who they are, how many, and how long they last."""
+"""Sequences of requests that hand state on: their ids, how many, and how long they last."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, EagerflowError
-from eagerflow.serving.refusals import BusyError, UnknownSequenceError
+from eagerflow.serving.errors import BusyError, UnknownSequenceError
 
 __all__ = ["Sequence", "SequenceLimits", "Sequences", "Step"]
 
@@ -43,7 +43,7 @@ class SequenceLimits(NamedTuple):
             kinds = (bool,) if flag else (int, float) if seconds else (int,)
             if type(value) not in kinds or not (flag or value >= (0 if seconds else 1)):
                 raise ArgumentError(
-                    f"{value!r} is no limit",
+                    f"{value!r} is not a limit",
                     op="sequences",
                     argument=name,
                     expected="True or False"
@@ -237,7 +237,7 @@ class Sequences:
         """A request has its answer: the sequence ends if another took its id and none waits."""
         sequence.used = self.clock()
         if sequence.is_replaced and not sequence.pending:
-            self.end(sequence, "another one of its id has begun")
+            self.end(sequence, "a sequence with the same id has begun")
 
     def _forget(self, sequence: Sequence) -> None:
         if sequence in self._active:

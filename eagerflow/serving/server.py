@@ -15,18 +15,18 @@ from typing import Any
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
+from eagerflow.serving.access_log import Journal, written
 from eagerflow.serving.application import application
 from eagerflow.serving.batching import Batching
 from eagerflow.serving.connections import connection_class, end_silent
+from eagerflow.serving.errors import UnavailableError
 from eagerflow.serving.executors import InProcess, Pool
-from eagerflow.serving.journal import Journal, written
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.listening import Listener
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.options import Configuration, checked
 from eagerflow.serving.processes import WorkerSettings
 from eagerflow.serving.protocols.rpc import RpcServer
-from eagerflow.serving.refusals import UnavailableError
 from eagerflow.serving.repository import Models, Policy, Repository, mark_of
 from eagerflow.serving.sequences import SequenceLimits
 
@@ -51,13 +51,13 @@ class Server:
     with folders of versions, or a mapping of names to files, folders or ModelOptions. ``host`` is
     this machine alone, unless told otherwise; ``port=0`` takes a free one, and so does
     ``grpc_port=0`` for gRPC, which None leaves out. ``policy`` says which versions are served,
-    ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` who may
-    ask, ``sequences`` how much state is kept between requests, for models that have some; files
-    are looked at every ``poll`` seconds. With ``numerics="exact"`` answers have the bits of eager
-    calls, as those of ``ef.function``. ``cache`` is how many bytes of answers each model keeps for
-    equal requests (default: none). ``workers`` processes compute, or the server itself if it
-    is 0 (a WorkerSettings says more); models with state are computed by the server. When it is to
-    end, it first tells for ``leave`` seconds that it is not ready, and answers; then it refuses
+    ``batching`` how requests are joined, ``limits`` what a request may cost, ``access`` the clients
+    that may ask, ``sequences`` how much state is kept between requests, for models that have some;
+    files are looked at every ``poll`` seconds. With ``numerics="exact"`` answers have the bits of
+    eager calls, as those of ``ef.function``. ``cache`` is how many bytes of answers each model
+    keeps for equal requests (default: none). ``workers`` processes compute, or the server itself if
+    it is 0 (a WorkerSettings says more); models with state are computed by the server. When it is
+    to end, it first tells for ``leave`` seconds that it is not ready, and answers; then it refuses
     connections, and what has come has ``grace`` seconds. ``log`` is a line for each request, on the
     standard error (``"text"``, ``"json"``) or for handlers of ``logging`` (``"logging"``), and
     ``trace`` spans for OpenTelemetry. ``told`` is called with a line for each change. Raises
@@ -345,7 +345,7 @@ class Server:
         )
         config.load()
         server = self._uvicorn.Server(config)
-        server.capture_signals = nullcontext  # they are whoever's who starts us
+        server.capture_signals = nullcontext  # they are those of the program that starts us
         protocol = connection_class(config.http_protocol_class, lambda path: self._refusal(path))
         state = server.server_state
         listener = Listener(
@@ -432,7 +432,7 @@ class Server:
 
 
 def _journal(log: str, trace: bool) -> Journal | None:
-    """What notes requests; None where nobody wants to know of them."""
+    """What notes requests; None where it is not wanted."""
     return Journal(trace) if trace or log != "off" else None
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from eagerflow.dtypes import is_inexact
 from eagerflow.serving.batching import Batcher
+from eagerflow.serving.errors import BusyError, UnavailableError
 from eagerflow.serving.metrics import Metrics
 from eagerflow.serving.model import Row
-from eagerflow.serving.refusals import BusyError, UnavailableError
 from eagerflow.serving.traffic import Shadowing
 
 __all__ = ["Shadow", "Shadowed", "difference"]

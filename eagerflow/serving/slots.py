@@ -1,4 +1,4 @@
-"""Slots: how many sequences are generated at once, and who is next."""
+"""Slots: how many sequences are generated at once, and which is next."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import heapq
 import itertools
 
-from eagerflow.serving.refusals import BusyError, LateError
+from eagerflow.serving.errors import BusyError, LateError
 
 __all__ = ["Slots"]
 
@@ -25,7 +25,7 @@ class Slots:
         if self._free:
             self._free -= 1
             return
-        if len(self._waiting) >= self._max_waiting:  # some of whom may have gone
+        if len(self._waiting) >= self._max_waiting:  # some of these may have gone
             self._waiting = [entry for entry in self._waiting if not entry[2].done()]
             heapq.heapify(self._waiting)
         if len(self._waiting) >= self._max_waiting:
@@ -49,7 +49,7 @@ class Slots:
             raise
 
     def _pass_on(self, future: asyncio.Future[None]) -> None:
-        """Give back a slot that came when nobody waited for it any more."""
+        """Give back a slot that came when its request did not wait any more."""
         if future.done() and not future.cancelled():
             self.give_back()
         future.cancel()

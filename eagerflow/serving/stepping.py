@@ -12,9 +12,9 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.errors import ArgumentError, ShapeError
 from eagerflow.serving.batching import Batcher, Batching, Request, filled
+from eagerflow.serving.errors import UnavailableError, UnknownSequenceError
 from eagerflow.serving.metrics import VersionMetrics
 from eagerflow.serving.model import ModelVersion, Row
-from eagerflow.serving.refusals import UnavailableError, UnknownSequenceError
 from eagerflow.serving.sequences import Sequence as RequestSequence
 from eagerflow.serving.sequences import Sequences, Step
 from eagerflow.serving.slots import Slots
@@ -124,9 +124,11 @@ class SequenceBatcher(Batcher):
         return batcher.version, found
 
     def begin(self, id: int | str | None = None) -> RequestSequence:
-        """A new sequence here; UnavailableError where the version is leaving, or BusyError."""
+        """A new sequence; UnavailableError while the version is shutting down, or BusyError."""
         if not self.is_open:
-            raise UnavailableError(f"{self.version!r} is leaving", hint="send the request again")
+            raise UnavailableError(
+                f"{self.version!r} is shutting down", hint="send the request again"
+            )
         return self.sequences.begin(self, id)
 
     async def step(
@@ -273,7 +275,7 @@ class SequenceBatcher(Batcher):
     # The end -----------------------------------------------------------------------------------
 
     def is_without_sequences(self) -> None:
-        """Let go of the state that nobody has any more."""
+        """Let go of the state of sequences that have ended."""
         self._stack = None
 
     async def drain(self) -> None:

@@ -21,8 +21,8 @@ from functools import partial
 from typing import Any
 
 from eagerflow.runtime.threads import thread_count
+from eagerflow.serving.errors import CrashedError, UnavailableError
 from eagerflow.serving.processes import Loaded, Worker, WorkerSettings
-from eagerflow.serving.refusals import CrashedError, UnavailableError
 
 __all__ = ["WORKER_COMMAND", "Workers"]
 
@@ -239,7 +239,7 @@ class Workers:
         )
 
     def _taken(self) -> Worker:
-        """A worker that nobody else has; UnavailableError if there is none for long."""
+        """A worker that no other request has; UnavailableError if there is none for long."""
         end = time.monotonic() + self.START_SECONDS
         with self._changed:
             while True:

@@ -199,7 +199,7 @@ def layer(name: str) -> str:
 
 
 def remark(words: str) -> str:
-    """Words as a part of a comment: in one line, and without letters that nobody sees."""
+    """Words as a part of a comment: in one line, and without invisible letters."""
     return "".join(c if c.isprintable() else " " for c in words).strip()
 
 

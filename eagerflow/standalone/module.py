@@ -162,7 +162,7 @@ class Module:
         return [*lines[:-1], '"""']
 
     def _sample(self, reads: bool) -> list[str]:
-        """A call with a sample, for who runs the module."""
+        """A call with a sample, for running the module."""
         lines = ['if __name__ == "__main__":']
         take = FreeNames([*self.program.names, "rng"]).take
         names = self.main.parameters[: len(self.graph.inputs)]

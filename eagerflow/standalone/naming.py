@@ -38,7 +38,7 @@ def users_name(code: str) -> str | None:
 def users_names(graph: Graph) -> dict[Value, str]:
     """The names that values have in the user's code: of those that lines of it end with.
 
-    What only a tracer's line says is no name of a value.
+    What only a tracer's line says is not a name of a value.
     """
     found: dict[Value, str] = {}
     done: set[str] = set()

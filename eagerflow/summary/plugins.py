@@ -108,7 +108,7 @@ def pictures(tag: str, *, width: int, height: int, encoded: Sequence[bytes]) -> 
 def pr_curve(
     tag: str, labels: Array, predictions: Array, weights: Array | None = None, *, thresholds: int
 ) -> list[Any]:
-    """Precision and recall for so many thresholds from 0 to 1: who is above one is predicted true.
+    """Precision and recall for so many thresholds from 0 to 1: scores above one are predicted true.
 
     The rows are true positives, false positives, true and false negatives, precision, recall.
     """

@@ -11,7 +11,7 @@ from collections import deque
 from eagerflow.handlers import raised_here
 from eagerflow.summary.board import module
 
-MOST_RECORDS, MOST_BYTES = 4096, 8 << 20  # that wait, before whoever adds one more writes them
+MOST_RECORDS, MOST_BYTES = 4096, 8 << 20  # that wait, before the next caller writes them
 
 
 class RecordFile:

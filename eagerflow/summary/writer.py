@@ -172,7 +172,7 @@ class Writer:
         """
         if not hasattr(figure, "savefig"):
             raise DTypeError(
-                f"{short_repr(figure)} is no figure",
+                f"{short_repr(figure)} is not a figure",
                 op="Writer.figure",
                 argument="figure",
                 expected="a matplotlib.figure.Figure",
@@ -194,7 +194,7 @@ class Writer:
         words = np.asarray(value, dtype=object)
         if words.ndim > 2 or not all(isinstance(x, str) for x in words.ravel()):
             raise DTypeError(
-                f"{short_repr(value)} is no text",
+                f"{short_repr(value)} is not a text",
                 op="Writer.text",
                 argument="value",
                 expected="a str, a list of str, or a list of rows of str, which are equally long",
@@ -282,7 +282,7 @@ class Writer:
         every: int,
         build: Callable[..., Any],
     ) -> None:
-        """Let whoever records, or the file itself, have the tensors of a record.
+        """Let the recorder, or the file itself, have the tensors of a record.
 
         ``build`` makes what is written, of the name and of the tensors as arrays.
         """

@@ -86,7 +86,7 @@ def check_gradients(
     if not isinstance(order, int) or order < 1:
         _refuse(f"{order!r} is not an order", "order", "1, 2 or more")
     if not isinstance(args, tuple | list):
-        _refuse(f"a {type(args).__name__} is no list of arguments", "args", "a tuple")
+        _refuse(f"a {type(args).__name__} is not a list of arguments", "args", "a tuple")
     problem = _flat_problem(f, args)
     limits = _Limits(eps, atol, rtol)
     for _ in range(order):
@@ -129,7 +129,7 @@ def _flat_problem(f: Callable[..., Any], args: Sequence[Any]) -> _Problem:
     before, again = (_reals(flat(at)) for _ in range(2))
     if before.tobytes() != again.tobytes():
         problem = "two calls with the same arguments give different results"
-        _refuse(problem, "f", hint="fix what is random: a seed or a key of its own")
+        _refuse(problem, "f", hint="fix the random numbers: a seed or a key")
     return _Problem(flat, at, [names[i] for i in moving], outputs, "")
 
 

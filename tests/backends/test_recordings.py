@@ -14,9 +14,9 @@ from eagerflow.codegen.cuda import launch
 from eagerflow.devices import current_device
 from eagerflow.errors import EagerflowError
 from eagerflow.fusion.groups import fuse
+from eagerflow.plan.device_buffers import MAX_BLOCKS, Renewal
 from eagerflow.plan.device_segments import DeviceSegment
 from eagerflow.plan.plan import Plan
-from eagerflow.plan.renewals import MAX_BLOCKS, Renewal
 from tests.backends.lookalike import Lookalike
 from tests.backends.lookalike_streams import Misuse
 from tests.backends.test_cupy_plans import close, network, numbers, perceptron, source
@@ -417,7 +417,7 @@ def test_a_stale_address_is_found(lookalike, monkeypatch):
 
 
 def test_memory_that_is_taken_from_who_holds_it_is_found(lookalike, monkeypatch):
-    monkeypatch.setattr("eagerflow.plan.renewals.ref", lambda array: lambda: None)
+    monkeypatch.setattr("eagerflow.plan.device_buffers.ref", lambda array: lambda: None)
     w = ef.Variable(numbers((3, 4)), name="w", device="gpu:1")
 
     def step(x):

@@ -59,7 +59,7 @@ def test_files_keep_signatures(graph, tmp_path):
     [
         (["scores"], ArgumentError, "mapping"),
         ({"a": "scores"}, ArgumentError, "outputs of 'a'"),
-        ({"a": []}, ArgumentError, "no signatures"),
+        ({"a": []}, ArgumentError, "not signatures"),
         ({"a": 3}, ArgumentError, "outputs of 'a'"),
         ({"": ["scores"]}, ArgumentError, "letters"),
         ({3: ["scores"]}, ArgumentError, "letters"),

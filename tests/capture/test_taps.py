@@ -250,7 +250,7 @@ def test_symbolic_tensors_of_models(told):
     assert not told.rows  # nothing is known yet
     model(ef.ones((1, 2)))
     assert told.rows == [("x", [[1.0, 1.0]])]
-    with pytest.raises(CaptureError, match="no value yet"):
+    with pytest.raises(CaptureError, match="has no value"):
         told("x", _=inputs * 2.0)
 
 

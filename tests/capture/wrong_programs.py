@@ -313,7 +313,7 @@ def a_dtype_that_an_op_does_not_take():
     f(X)
 
 
-@wrong(ShapeError, "the shape is another one", None)
+@wrong(ShapeError, "shape mismatch", None)
 def a_shape_outside_of_the_signature():
     @ef.function(input_signature=[ef.TensorSpec((None, 3), "float32")])
     def f(x):
@@ -323,7 +323,7 @@ def a_shape_outside_of_the_signature():
     f(ef.ones((2, 4)))
 
 
-@wrong(DTypeError, "the dtype is another one", "astype('float32')")
+@wrong(DTypeError, "dtype mismatch", "astype('float32')")
 def a_dtype_outside_of_the_signature():
     @ef.function(input_signature=[ef.TensorSpec((None,), "float32")])
     def f(x):
@@ -332,7 +332,7 @@ def a_dtype_outside_of_the_signature():
     f(X.astype("float64"))
 
 
-@wrong(ArgumentError, "2 arguments came, and the signature has 1", None)
+@wrong(ArgumentError, "2 arguments were given, and the signature has 1", None)
 def more_arguments_than_the_signature_has():
     @ef.function(input_signature=[ef.TensorSpec((3,), "float32")])
     def f(x, y=1.0):

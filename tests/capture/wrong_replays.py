@@ -19,7 +19,7 @@ from tests.capture.wrong_programs import X, wrong
 # State --------------------------------------------------------------------------------------------
 
 
-@wrong(CaptureError, "state that lasts is created each time", "once")
+@wrong(CaptureError, "creates persistent state at every call", "once")
 def a_variable_in_each_call():
     @ef.function
     def f(x):
@@ -221,12 +221,12 @@ def an_unknown_feed():
     session().run("y", {"x": X, "q": X})
 
 
-@wrong(ShapeError, "the shape is another one", None)
+@wrong(ShapeError, "shape mismatch", None)
 def a_feed_of_another_shape():
     session().run("y", {"x": ef.ones((4,))})
 
 
-@wrong(DTypeError, "the dtype is another one", "astype")
+@wrong(DTypeError, "dtype mismatch", "astype")
 def a_feed_of_another_dtype():
     session().run("y", {"x": ef.ones((3,), dtype="float64")})
 

@@ -63,4 +63,4 @@ def test_no_server_and_no_address(capsys):
     assert main(["bench-serve", "http://127.0.0.1:9"]) != 0
     assert "eagerflow serve MODELS" in capsys.readouterr().err
     assert main(["bench-serve", "nowhere"]) != 0
-    assert "is no address" in capsys.readouterr().err
+    assert "is not an address" in capsys.readouterr().err

@@ -116,6 +116,6 @@ def test_a_file_in_place_of_the_folder(folder, capsys):
 
 def test_options_that_say_nothing_are_refused(filled, capsys):
     assert main(["cache", "show", "--yes"]) == 2
-    assert "--yes says nothing of show" in capsys.readouterr().err
+    assert "--yes does not apply to show" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["cache", "burn"])

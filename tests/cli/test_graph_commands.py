@@ -136,7 +136,7 @@ def test_run_prints_and_fetches(command):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--feed", "x=x.npy"), "nothing is fed to scale\n  expected: inputs x: float32(n, 3)"),
+        (("--feed", "x=x.npy"), "no value is given for scale\n  expected: inputs x: float32(n, 3)"),
         (("--feed", "x=x.npy", "--feed", "scale=1", "--feed", "z=1"), "there is no input 'z'"),
         (("--feed", "x"), "--feed x has no name and value"),
         (("--feed", "x=wide.npy", "--feed", "scale=1"), "x: the array has another shape"),

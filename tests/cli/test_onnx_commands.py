@@ -117,10 +117,10 @@ def test_export_to_python(command, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("old.ef",), "nothing says what to write"),
+        (("old.ef",), "no output format is given"),
         (("gone.ef", "--to", "onnx"), "there is no file gone.ef"),
         (("old.ef", "--to", "ef"), "old.ef is the file itself"),
-        (("old.ef", "-o", "made.ef", "--opset", "21"), "--opset says nothing of the format 'ef'"),
+        (("old.ef", "-o", "made.ef", "--opset", "21"), "--opset does not apply to the format 'ef'"),
         (("old.ef", "-o", "no/folder.onnx"), "No such file or directory"),
         (("broken.onnx", "--to", "ef"), "this is not an ONNX model"),
     ],

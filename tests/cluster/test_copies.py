@@ -264,5 +264,5 @@ def test_a_silence_has_seconds(silence):
 
 @pytest.mark.parametrize("retries", [-1, 1.5, None])
 def test_retries_are_a_number(retries):
-    with pytest.raises(ArgumentError, match="is no number of times"):
+    with pytest.raises(ArgumentError, match="is not a number of times"):
         ef.cluster.DataParallel(devices=["cpu:0"], retries=retries)

@@ -159,8 +159,8 @@ def test_no_thread_is_left():
 def test_mistakes_are_told():
     for options, words in (
         ({"mode": "fast"}, "is not a choice"),
-        ({"staleness": -1}, "no number of steps"),
-        ({"staleness": True}, "no number of steps"),
+        ({"staleness": -1}, "not a number of steps"),
+        ({"staleness": True}, "not a number of steps"),
         ({"schedule": [("push", 0)]}, "nothing to repeat"),
     ):
         with pytest.raises(ef.errors.ArgumentError, match=words):

@@ -357,7 +357,7 @@ def test_stages_wait_no_longer_than_in_theory(schedule):
 
 
 def test_mistakes_are_told():
-    with pytest.raises(ef.errors.ArgumentError, match="no number of micro-batches"):
+    with pytest.raises(ef.errors.ArgumentError, match="not a number of micro-batches"):
         strategy(2, 0)
     with pytest.raises(ef.errors.ArgumentError, match="is not a choice"):
         strategy(2, schedule="backward")

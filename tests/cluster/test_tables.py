@@ -332,7 +332,7 @@ def test_indices_out_of_range_are_told(kind, wrong):
 
 def test_mistakes_are_told():
     for wrong in (0, -1, True, 1.5):
-        with pytest.raises(ef.errors.ArgumentError, match="no number of bytes"):
+        with pytest.raises(ef.errors.ArgumentError, match="not a number of bytes"):
             servers(min_shard_bytes=wrong)
 
 

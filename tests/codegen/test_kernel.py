@@ -557,7 +557,7 @@ def test_missing_sizes(way):
     x = b.input("x", "float32", "m")
     b.output("y", x, axes="m n")
     region, x = b.region(), np.ones(3, np.float32)
-    with pytest.raises(ShapeError, match="no input tells the size of n"):
+    with pytest.raises(ShapeError, match="no input determines the size of n"):
         kernel.run(region, (x,), way=way)
     (y,) = kernel.run(region, (x,), {"n": 2}, way)
     assert y.tolist() == [[1.0, 1.0]] * 3

@@ -270,7 +270,12 @@ BAD = {
         "region bad[m=4, n]",
         lambda: region(X, sizes=(("m", 3), ("m", 4))),
     ),
-    "name": (ArgumentError, "'a b' is no name", "region a b[m, n]", lambda: region(X, name="a b")),
+    "name": (
+        ArgumentError,
+        "'a b' is not a name",
+        "region a b[m, n]",
+        lambda: region(X, name="a b"),
+    ),
     # Reductions
     "sum of bool": (
         DTypeError,

@@ -119,7 +119,7 @@ def test_outside_of_the_domain():
     [
         ((X,), {"mode": "sideways"}, "is not a mode"),
         ((X,), {"order": 0}, "is not an order"),
-        (X, {}, "no list of arguments"),
+        (X, {}, "not a list of arguments"),
         ((np.arange(3),), {}, "nothing to differentiate by"),
     ],
 )

@@ -254,7 +254,7 @@ def test_errors_tell_the_function_and_its_arguments():
         ((), {}, "summed: x: this argument is missing"),
         (([1.0], 0, 0), {}, "2 arguments are taken at most, 3 came"),
         (([1.0],), {"out": 1}, "summed: out"),
-        (([1.0],), {"x": 1}, "summed: x: this argument came twice"),
+        (([1.0],), {"x": 1}, "summed: x: this argument was given twice"),
         (("a",), {}, "summed: "),
     ]
     for args, named, words in cases:

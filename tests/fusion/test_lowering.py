@@ -61,7 +61,7 @@ def check_special_numbers(name, dtype, way):
         key = repr((kinds, sample.attributes))
         whole = name == "astype" and ef.dtypes.as_dtype(sample.attributes["dtype"]).kind in "iu"
         root = name == "power" and 0.5 in kinds[1:]  # NumPy takes a root, NaN of -infinity
-        if key in seen or whole or root or dtype not in kinds:  # NaN is no integer
+        if key in seen or whole or root or dtype not in kinds:  # NaN is not an integer
             continue
         seen.add(key)
         sample = with_special_numbers(sample, dtype)

@@ -286,7 +286,7 @@ def test_names_of_the_second_go_into_a_scope():
 def test_what_does_not_fit_is_refused(other):
     first = ef.capture.trace(lambda x: ef.exp(x), spec(3), name="first")
     second = ef.capture.trace(lambda x: ef.exp(x), other, name="next")
-    words = r"(?s)input x of next does not fit.*received: exp of first: .*expected: x: "
+    words = r"(?s)input x of next does not match.*received: exp of first: .*expected: x: "
     with pytest.raises(CaptureError, match=words):
         first.compose(second)
 
@@ -294,7 +294,7 @@ def test_what_does_not_fit_is_refused(other):
 def test_sizes_that_contradict_each_other_are_refused():
     first = ef.capture.trace(lambda x: {"y": x}, spec(3, 4))
     second = ef.capture.trace(lambda y: ef.sum(y), spec("n", "n"))
-    with pytest.raises((CaptureError, ShapeError), match="does not fit"):
+    with pytest.raises((CaptureError, ShapeError), match="does not match"):
         first.compose(second)
 
 

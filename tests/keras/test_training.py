@@ -186,7 +186,7 @@ def test_weights_of_classes_and_samples():
 
 def test_variables_of_a_step_that_are_made_each_time_are_refused():
     step = CapturedStep(lambda x: keras.Variable(np.ones(2, "float32")) * x, "step")
-    with pytest.raises(ef.errors.CaptureError, match="created each time"):
+    with pytest.raises(ef.errors.CaptureError, match="persistent state at every"):
         step(np.ones(2, "float32"))
 
 

@@ -159,7 +159,7 @@ def test_class_weights_multiply_those_of_examples():
         (lambda: list(make_source(iter([]), None, None, 3, "fit").epoch()), "no batch"),
         (
             lambda: list(make_source(X, None, None, 3, "fit", class_weight={0: 1}).epoch()),
-            "no single array",
+            "one array of class targets",
         ),
         (
             lambda: list(make_source(X, Y, None, 3, "fit", class_weight=[1, 2]).epoch()),

@@ -218,15 +218,15 @@ def model_with(**parts):
 @pytest.mark.parametrize(
     "config, words",
     [
-        ({}, "describes no layer"),
-        ([1], "describes no layer"),
+        ({}, "does not describe a layer"),
+        ([1], "does not describe a layer"),
         ({"Dense": 3}, "are no arguments"),
         ({"Dens": {"units": 3}}, "there is no 'Dens'.*'Dense'"),
         ({"Mine": {}}, "there is no 'Mine'"),
         ({"my.module>Mine": {}}, "custom_objects={'Mine': Mine}"),
         ({"Dense": {"units": -1}}, "out of range"),
         (model_with(inputs=["x"]), "no inputs by name"),
-        (model_with(inputs={"x": {}}), "describes no input"),
+        (model_with(inputs={"x": {}}), "does not describe an input"),
         (model_with(inputs={"x": {"shape": [4.5]}}), "is no size"),
         (model_with(inputs={"x": {"shape": [-4]}}), "is no size"),
         (model_with(layers=3), "no layers by name"),
@@ -251,7 +251,7 @@ def test_wrong_configurations(config, words):
 
 def test_wrong_json():
     for text in ("{", None, "[" * 100_000):
-        with pytest.raises(ArgumentError, match="no JSON"):
+        with pytest.raises(ArgumentError, match="not JSON"):
             ef.nn.model_from_json(text)
 
 

@@ -279,7 +279,7 @@ def test_an_error_that_cannot_travel_is_told():
         (lambda: ef.nn.Loader((X, Y[:3])), ef.errors.ShapeError, "different numbers"),
         (lambda: ef.nn.Loader(()), ef.errors.ShapeError, "no array"),
         (lambda: ef.nn.Loader(3), ef.errors.ArgumentError, "holds no examples"),
-        (lambda: ef.nn.Loader(lambda: iter(X)), ef.errors.ArgumentError, "a generator is"),
+        (lambda: ef.nn.Loader(lambda: iter(X)), ef.errors.ArgumentError, "pass the generator"),
         (lambda: ef.nn.Loader(X, 0), ef.errors.ArgumentError, "batch_size"),
         (lambda: ef.nn.Loader(X, workers="threads"), ef.errors.ArgumentError, "workers"),
         (lambda: ef.nn.Loader(X, workers="processes:x"), ef.errors.ArgumentError, "workers"),

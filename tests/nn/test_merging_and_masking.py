@@ -90,8 +90,8 @@ def test_functions_make_models():
         (lambda: ef.nn.Dot((1, 2, 3)), "Argument", "is no axis"),
         (lambda: ef.nn.ReLU(max_value=-1.0), "Argument", "-1.0 is negative"),
         (lambda: ef.nn.LeakyReLU(-0.1), "Argument", "-0.1 is negative"),
-        (lambda: ef.nn.Lambda("sqare"), "Argument", "'sqare' is no function"),
-        (lambda: ef.nn.Lambda(lambda x: x).get_config(), "Argument", "a function of Python's"),
+        (lambda: ef.nn.Lambda("sqare"), "Argument", "'sqare' is not a function"),
+        (lambda: ef.nn.Lambda(lambda x: x).get_config(), "Argument", "a Python function"),
     ],
 )
 def test_errors_say_what_was_expected(call, error, words):

@@ -293,7 +293,7 @@ def test_steps_with_a_state_come_one_after_the_other():
         (lambda: ef.nn.LSTM(2, dropout=1.5), ArgumentError, "not a rate"),
         (lambda: ef.nn.LSTM(2, use_cudnn="maybe"), ArgumentError, "use_cudnn"),
         (lambda: ef.nn.RNN(ef.nn.Dense(2)), ArgumentError, "has no state_size"),
-        (lambda: ef.nn.RNN([ef.nn.LSTMCell(2), 3]), ArgumentError, "so it is no cell"),
+        (lambda: ef.nn.RNN([ef.nn.LSTMCell(2), 3]), ArgumentError, "so it is not a cell"),
         (lambda: ef.nn.LSTM(2)(ef.ones((2, 3))), ShapeError, r"\(batch, steps, features\)"),
         (lambda: ef.nn.RNN(ef.nn.GRUCell(2))(ef.ones((2, 3))), ShapeError, "batch, steps"),
         (lambda: ef.nn.ConvLSTM2D(2, 2)(ef.ones((2, 3, 4, 1))), ShapeError, "image, channels"),

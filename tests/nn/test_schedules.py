@@ -96,7 +96,7 @@ def test_configurations(schedule, expected):
         (lambda: schedules.CosineDecayRestarts(0.1, 0), "first_decay_steps"),
         (lambda: schedules.LinearWarmup(0.1, 0), "warmup_steps"),
         (lambda: schedules.LinearWarmup("slow", 3), "there is no 'slow'"),
-        (lambda: schedules.Schedule()(3), "the class has no __call__"),
+        (lambda: schedules.Schedule()(3), "the class does not define __call__"),
     ],
 )
 def test_errors(call, words):

@@ -8,8 +8,8 @@ import pytest
 import eagerflow as ef
 from eagerflow.codegen import kernel
 from eagerflow.codegen.llvm import stamps
+from eagerflow.plan.profiled_segments import IterationsSite, LoopSite, StampedSegment, StepsSite
 from eagerflow.plan.segments import Segment
-from eagerflow.plan.stamped import IterationsSite, LoopSite, StampedSegment, StepsSite
 from eagerflow.plan.timed import UPDATES
 
 segments = pytest.mark.skipif(not kernel.has_segments(), reason="segments need llvmlite")

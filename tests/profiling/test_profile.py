@@ -18,7 +18,7 @@ from eagerflow.plan.segments import Segment
 from eagerflow.profiling import kernels, log, memory
 from eagerflow.profiling.rows import KEYS, Facts, Site, grouped, parts_of
 from eagerflow.recorder import process
-from eagerflow.runtime.noted import learned
+from eagerflow.runtime.listeners import learned
 from tests.capture.placement.several_devices import COSTS
 from tests.interrupts import at_every_bytecode, count_bytecodes, interrupted_at_times
 
@@ -332,14 +332,14 @@ def test_it_is_opened_once_and_asked_when_it_is_closed():
         with pytest.raises(ProfileError):
             again()
     assert counts(p) == {"exp": 1}
-    with pytest.raises(ArgumentError, match="'colour' is no key"):
+    with pytest.raises(ArgumentError, match="'colour' is not a key"):
         p.by("colour")
 
 
 @pytest.mark.parametrize("wrong", [0, -1.0, float("nan"), "fast", True])
 def test_rates_that_are_none_are_refused(wrong):
     for name in ("gigaflops", "gigabytes"):
-        with pytest.raises(ArgumentError, match="is no rate"):
+        with pytest.raises(ArgumentError, match="is not a rate"):
             ef.profile(**{name: wrong})
 
 

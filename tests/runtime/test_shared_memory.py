@@ -179,7 +179,7 @@ def test_an_array_before_the_file_is_refused():
 def test_a_file_that_is_shorter_than_its_sender_says_is_refused():
     file = os.memfd_create("short")
     os.ftruncate(file, 100)
-    with pytest.raises(EOFError, match="more of its memory than there is"):
+    with pytest.raises(EOFError, match="more memory than there is"):
         Incoming().map(file, 1 << 20)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(file)

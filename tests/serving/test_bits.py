@@ -92,7 +92,7 @@ def test_products_differ_by_units_of_the_last_place(tmp_path):
 
 def test_another_word_is_refused(tmp_path):
     traced(by_rows).save(tmp_path / "graph.ef")
-    with pytest.raises(ef.errors.ArgumentError, match="is no value of it"):
+    with pytest.raises(ef.errors.ArgumentError, match="is not a valid value"):
         ef.serving.Server(tmp_path / "graph.ef", numerics="nearly")
 
 

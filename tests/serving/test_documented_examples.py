@@ -172,7 +172,7 @@ def test_numbers_that_json_does_not_know(call):
         ("half_plus_two:predict", '{"instances": [1.0], "inputs": [1.0]}', "either 'instances'"),
         ("half_plus_two:predict", '{"signature_name": "none", "instances": [1.0]}', "none"),
         ("half_plus_two:regress", '{"examples": [{"z": 1.0}]}', "'x' is missing"),
-        ("half_plus_two:predict", "{instances", "no JSON"),
+        ("half_plus_two:predict", "{instances", "not JSON"),
     ],
 )
 def test_what_is_wrong_is_told(call, path, body, words):

@@ -8,8 +8,8 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError
+from eagerflow.serving.errors import TooLargeError
 from eagerflow.serving.protocols.encodings import decoded
-from eagerflow.serving.refusals import TooLargeError
 from tests.serving.models import Client
 from tests.serving.test_server import PREDICT, ROW
 

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from eagerflow.serving.errors import LateError, TooLargeError
 from eagerflow.serving.http import ClientGoneError, Deadline, HttpRequest, Router, lifespan, respond
-from eagerflow.serving.refusals import LateError, TooLargeError
 
 
 def run(body):

@@ -13,8 +13,8 @@ from hypothesis.extra import numpy as arrays
 import eagerflow as ef
 from eagerflow.errors import EagerflowError
 from eagerflow.serving import ModelVersion
+from eagerflow.serving.json_bodies import dumps, loads
 from eagerflow.serving.protocols import inference, tensorflow
-from eagerflow.serving.texts import dumps, loads
 from tests.serving.models import scaling
 
 SIGNATURE = ModelVersion("scale", 1, scaling(2)).signature

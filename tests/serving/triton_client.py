@@ -46,7 +46,7 @@ def check_common(kind, client, as_json):
     stats = client.get_inference_statistics("scale", **as_json)["model_stats"]
     assert int(stats[0]["inference_count"]) >= 4
     refused(client, "none", [infer_input(kind)], "no model 'none'")
-    refused(client, "scale", [infer_input(kind, array=X[:, :2])], "the shape is another one")
+    refused(client, "scale", [infer_input(kind, array=X[:, :2])], "shape mismatch")
     refused(client, "scale", [infer_input(kind, name="z")], "'x' is missing")
     check_repository(client, as_json)
     check_sequence(kind, client)

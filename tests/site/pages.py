@@ -29,7 +29,8 @@ FENCED = re.compile(r"^( *)(```+)([\w{}]*)[^\n]*\n(.*?)^\1\2 *$", re.DOTALL | re
 
 def written_pages():
     """Path to text of all Markdown that people read, in the documentation and beside it."""
-    found = ["README.md", "CHANGELOG.md", "examples/README.md", "benchmarks/README.md"]
+    found = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"]
+    found += ["examples/README.md", "benchmarks/README.md"]
     found += [p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs").glob("*.md"))]
     found += [
         p.relative_to(ROOT).as_posix() for p in sorted((ROOT / "docs/decisions").glob("*.md"))

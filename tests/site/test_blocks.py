@@ -30,6 +30,8 @@ DECORATED = "how an op is written; tests/structure/test_places.py and tests/ops 
 WITH_KERAS = "tests/keras runs such programs, where Keras is installed"
 NOT_RUN = {
     ("README.md", "python3 -m venv"): README_COMMAND,
+    ("CONTRIBUTING.md", "python3 -m venv"): "a command that fetches packages",
+    ("CONTRIBUTING.md", "ruff check"): "what CI runs",
     ("benchmarks/README.md", "python -m pip install"): "each takes minutes on an idle machine",
     ("docs/adding-an-op.md", "TypeError: elementwise()"): "what Python says of a planted mistake",
     ("docs/adding-an-op.md", "ValueError: op 'hypot'"): "likewise",

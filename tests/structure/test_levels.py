@@ -33,11 +33,11 @@ LEVELS = {
             ],
             ["kernels", "ops"],
             [
-                "added",
                 "batching",
                 "debugging",
                 "files",
                 "forward",
+                "layer_losses",
                 "provenance",
                 "products",
                 "pulls",

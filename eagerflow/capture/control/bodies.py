@@ -353,7 +353,7 @@ def fresh(tensors: Iterable[Tensor]) -> tuple[Tensor, ...]:
 
 
 def replay(graph: Graph, tensors: Sequence[Tensor]) -> list[Tensor]:
-    """The outputs of a graph, in its named scopes, for whoever watches now."""
+    """The outputs of a graph, in its named scopes, for the recorders of now."""
     graph = fitted(graph, tensors) if has_names(graph) else graph
     return interpret(graph, tensors, _call_in_scope)
 

@@ -400,7 +400,7 @@ def _choose(
     chosen: Callable[[], int],
     again: Callable[[list[Tensor], Graphs], Any],
 ) -> Any:
-    """One of several functions: called while nobody watches, else all of them as graphs."""
+    """One of several functions: called without recorders, else all of them as graphs."""
     takes = ", ".join(f"operands[{i}]" for i in range(len(operands)))
     for name, f in functions.items():
         callable_of(f, op, name, takes, len(operands))

@@ -48,7 +48,7 @@ def customized(
 ) -> tuple[Tensor, ...]:
     """The results of a function that is traced, with a node that holds its gradient as a graph.
 
-    A rule that cannot be traced is an error only for those who ask for that gradient.
+    A rule that cannot be traced is an error only where that gradient is asked for.
     """
     if getattr(rule, "takes_none", False):  # the gradient of a graph that is called: it is known
         return results
@@ -143,7 +143,7 @@ def _counts(operands: Any, arguments: Any, results: Any) -> bool:
     for value, name in ((arguments, "arguments"), (results, "results")):
         if type(value) is not int or not 0 <= value <= len(operands):
             raise DTypeError(
-                f"{value!r} is no number of operands",
+                f"{value!r} is not a number of operands",
                 argument=name,
                 received=summary(value),
                 expected=f"an integer from 0 to {len(operands)}",

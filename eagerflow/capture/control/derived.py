@@ -34,7 +34,7 @@ def home(args: Sequence[Any]) -> Device | None:
 
 
 def wanted(x: Any) -> bool:
-    """Whether somebody may ask for the gradient by an operand: no tape watches others."""
+    """Whether the gradient by an operand may be asked for: no tape watches others."""
     return type(x) is Tensor and is_inexact(x.dtype) and x._key is not None
 
 
@@ -101,7 +101,7 @@ def _pulled(
 
 
 def _without_waste(body: Body) -> Body:
-    """The same body without nodes whose results nobody uses."""
+    """The same body without nodes whose results are not used."""
     return Body(body.name, body.inputs, needed(body.nodes, body.outputs), body.outputs)
 
 

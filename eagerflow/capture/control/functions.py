@@ -18,7 +18,7 @@ from eagerflow.tensor import Tensor
 from eagerflow.variable import Variable
 from eagerflow.visitors import visited
 
-# While nobody watches: plain Python ---------------------------------------------------------------
+# Without recorders: plain Python ------------------------------------------------------------------
 
 
 def _forget(entry: Any) -> None:
@@ -54,7 +54,7 @@ class Journal(Recorder):
 
 
 def runs_plainly() -> bool:
-    """Whether nobody watches who needs to see a loop as one op; then Python runs it, step by step.
+    """Whether no recorder needs to see a loop as one op; then Python runs it, step by step.
 
     So a debugger stops in the body, and prints show values.
     """
@@ -75,7 +75,7 @@ def all_or_nothing(f: Callable[..., Any], *args: Any) -> Any:
             raise
 
 
-# While somebody watches: bodies ------------------------------------------------------------------
+# With recorders: bodies ---------------------------------------------------------------------------
 
 
 class Traced:
@@ -119,7 +119,7 @@ class Traced:
             recorder, graph = trace()
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that it runs",
+                "it creates persistent state at every call",
                 op=name,
                 at=place_of(f),
                 received=recorder.made[0],
@@ -164,9 +164,9 @@ class Traced:
 
 
 def _refuse_leaks(recorder: Trace) -> None:
-    """Refuse values of a body that somebody outside holds: now, or when a trace around it ends.
+    """Refuse values of a body that are held outside: now, or when a trace around it ends.
 
-    Until then functions that were made on the way may be held by who watches what a trace reads.
+    Until then functions that were made on the way may be held by the monitor of the trace.
     """
     outer = recorder_state()[1]
     while outer is not None and not isinstance(outer, Trace):
@@ -179,7 +179,7 @@ def _refuse_leaks(recorder: Trace) -> None:
 
 
 def _tell(what: str) -> None:
-    """Let whoever watches know of state that was created."""
+    """Tell recorders of state that was created."""
     recorder = recorder_state()[1]
     if recorder is not None:
         recorder.created(what)

@@ -208,7 +208,7 @@ def _masked(
     size: Any,
     device: Device | None,
 ) -> tuple[Body, Body]:
-    """Condition and body of a loop for many examples; the first state is who goes on."""
+    """Condition and body of a loop for many examples; the first state says which ones go on."""
     asking = Writing(test.name, device)
     with asking.trace:
         going = asking.new((size,), "bool", "going")
@@ -352,7 +352,7 @@ def while_loop(cond: Any, body: Any, init: Any, maximum_iterations: Any = None) 
     outside = Outside(doing, asking)
     if not doing.outputs and not outside.assigned:
         raise ShapeError(
-            "there is no state, so that nothing could end the loop",
+            "the loop has no state, so nothing could end it",
             op="while_loop",
             argument="init",
             received=summary(init),

@@ -96,7 +96,7 @@ def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> An
     for i, x in enumerate(xs):
         if not x.shape:
             raise ShapeError(
-                "it has no axis to go along",
+                "it has no axis to scan over",
                 argument=argument(i),
                 received=summary(x),
                 expected="tensors with a first axis",
@@ -114,7 +114,7 @@ def _steps(xs: Sequence[Any], length: Any, argument: Callable[[int], str]) -> An
         raise ShapeError(
             "without sequences the length is needed",
             argument="length",
-            expected="length=n, or tensors to go along",
+            expected="length=n, or tensors to scan over",
         )
     return count_of(length, "length")
 
@@ -124,7 +124,7 @@ def same_carries(graph: Graph, outs: Sequence[Any], count: int, what: str) -> No
     before, after = graph.inputs[:count], outs[:count]
     if [(v.shape, v.dtype) for v in before] != [(s.shape, s.dtype) for s in after]:
         raise ShapeError(
-            f"what comes out of the body is not what went in: the {what}",
+            f"the body's result does not match its input: the {what}",
             argument="body",
             received=", ".join([summary(x) for x in after]) or "nothing",
             expected=", ".join([summary(x) for x in before]),
@@ -252,7 +252,7 @@ def scan_vjp(g: Any, y: Any, *operands: Any, **attributes: Any) -> tuple[Any, ..
     return tuple(parts)
 
 
-scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that nobody asks about
+scan_vjp.takes_none = True  # type: ignore[attr-defined]  # for results that are not used
 
 
 def _kept(g: Any, y: Any, body: Graph, needed: tuple[bool, ...]) -> tuple[Halves | None, Any]:
@@ -502,7 +502,7 @@ def over(op: str, step: Any, f: Any, init: Any, xs: Any, length: Any, reverse: b
         """The carry and ys of one step, which are like those of the first."""
         if type(result) is not tuple or len(result) != 2:
             raise CaptureError(
-                "it returns something else than a pair",
+                "it does not return a pair",
                 op=op,
                 argument="f",
                 at=at,

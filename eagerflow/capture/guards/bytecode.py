@@ -417,7 +417,7 @@ class Interpreter:
     def _build(self, x: Any) -> None:
         count = {"BUILD_MAP": 2 * x.arg, "BUILD_CONST_KEY_MAP": x.arg + 1}.get(x.opname, x.arg)
         parts = self.take(count)
-        # Who looks at the new container looks at what it was made of.
+        # A look at the new container is one at what it was made of.
         self.push(self.value("built", parts=parts))
 
     @_on("FORMAT_VALUE")

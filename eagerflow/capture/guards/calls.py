@@ -280,7 +280,7 @@ def _cache_entries(call: Call) -> tuple[dict[Any, Any], tuple[Any, ...] | None]:
 
 
 def _read_cached(call: Call) -> list[Found]:
-    """What was computed before the trace is not computed again, so nobody sees what it reads."""
+    """What was computed before the trace is not computed again, so its reads are not seen."""
     f, external, name = call.function
     guards = call.evaluator.guards
     call.evaluator.monitor.register(f, external)
@@ -436,7 +436,7 @@ def _has_watched_functions(cls: type) -> bool:
 
 
 def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
-    """What a function reads besides its arguments; refused or told if nobody can be sure of it."""
+    """What a function reads besides its arguments; refused or told where that cannot be sure."""
     f, _, name = function
     guards = evaluator.guards
     what = what_it_reads(f)

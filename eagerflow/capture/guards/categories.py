@@ -121,7 +121,7 @@ CANNOT = {
         "call it directly, or run it before and pass the result as an argument",
     ),
     "tracer": (
-        "while another function traces, what is read is not seen",
+        "reads are not seen while another function traces",
         "set trace functions outside of captured functions",
     ),
     "alias": (

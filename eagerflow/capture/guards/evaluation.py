@@ -323,7 +323,7 @@ class Evaluator:
     def candidates(self, expression: Expression, inside: bool = True) -> list[Found]:
         """What a value may be that cannot be found, now that no more is learned about it.
 
-        ``inside`` counts the attributes of an object among its parts; who only looks at a result
+        ``inside`` counts the attributes of an object among its parts; a look at a result alone
         as a whole need not know, as all of the object has been looked at when it was passed on.
         """
         pending = expression in self.pending_expressions and not self.has_run
@@ -471,7 +471,7 @@ class Evaluator:
             return []
         kind = category(value)
         if kind == "container" and not (external and hasattr(value, "__dict__")):
-            return []  # it cannot get attributes, or nobody else can give it some
+            return []  # it cannot get attributes, or no other code can give it some
         if getter is None:
             access = "plain" if plain else "attribute"
             self.guards.add("attribute", full, access, value, name, ABSENT, external)

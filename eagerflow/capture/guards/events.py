@@ -56,7 +56,7 @@ class Thread(threading.local):
         _source.start(self)
 
     def end(self, monitor: Monitor) -> bool:
-        """Tell it no more; whether nobody came between. An end that was cut short is repeated."""
+        """Tell it no more; whether nothing came between. An end that was cut short is repeated."""
         if monitor in self.stack:
             self.stack.remove(monitor)
         undisturbed = True
@@ -169,7 +169,7 @@ class _Local:
 
 
 def _others(thread: Thread, theirs: Any, frame: Any, event: str, arg: Any) -> Any:
-    """Give somebody else's trace function an event, and stay in place after that."""
+    """Give another tool's trace function an event, and stay in place after that."""
     found = theirs(frame, event, arg)
     now = sys.gettrace()
     if now not in thread.hooks:  # they install themselves again, or another, or end tracing
@@ -213,7 +213,7 @@ class _Tracing:
                 frame.f_trace_lines = False
             return _Local(thread, run)
 
-        # Whoever runs code that is not watched for long may take the hook out for that time.
+        # Code that runs long without being watched may take the hook out for that time.
         hook.pauses = [] if before is None else None  # type: ignore[attr-defined]
         calls: tuple[Callable[[], Any], ...] = (
             thread.hooks.__len__,  # a visitor's is in place

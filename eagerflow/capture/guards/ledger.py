@@ -236,7 +236,7 @@ class Ledger:
     def hold_weakly(self, value: Any) -> None:
         """Keep ``value`` alive no longer where it was read from, or where it was what was read.
 
-        Whoever asks whether something has changed has it then.
+        A later question whether something has changed has it then.
         """
         for guard in self.guards:
             was = guard.expected

@@ -62,7 +62,7 @@ class Run:
         self.deferred: tuple[Action, ...] = ()  # what is evaluated once the line has run
         self.assignments: list[tuple[Any, Any]] = []  # what the line assigns
         self.returned: dict[int, list[Any]] = {}  # results of calls in this line, by offset
-        self.other: Any = None  # the local trace function of somebody else, such as a debugger
+        self.other: Any = None  # the local trace function of another tool, such as a debugger
         self.hidden = False  # that one wants no events of lines
 
 
@@ -202,7 +202,7 @@ def functions_in(value: Any, depth: int = 3) -> list[FunctionType]:
 
 
 def _functions_of(value: Any) -> list[Any]:
-    """What is called when ``value``, which is no function, is called."""
+    """What is called when ``value``, which is not a function, is called."""
     if type(value) is MethodType or isinstance(value, staticmethod | classmethod):
         return [value.__func__]
     if isinstance(value, functools.partial):

@@ -93,7 +93,7 @@ class GuardBuilder:
         return [] if value is ABSENT else self.found(value, guarded, name)
 
     def refuse(self, kind: str, name: str, value: Any = None) -> None:
-        """The trace relied on what cannot be compared, or on a call of which nobody can be sure."""
+        """The trace relied on what cannot be compared, or on a call that cannot be relied on."""
         if not self.run.trusted:
             self.monitor.refuse(kind, name, name if value is None else value, self.place)
 

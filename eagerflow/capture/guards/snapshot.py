@@ -104,7 +104,7 @@ class Snapshot:
             return all(map(operator.is_, value, self._keys)) and all(
                 map(operator.is_, value.values(), self._values)
             )
-        except raised_here(RuntimeError, AttributeError):  # it changes meanwhile, or is no dict
+        except raised_here(RuntimeError, AttributeError):  # it changes meanwhile, or is not a dict
             return False
 
     def rows(self) -> Iterable[tuple[str, tuple[Any, ...]]]:

@@ -192,7 +192,7 @@ integers = Pass(
     "integers",
     "final, fast",
     with_integer_products,
-    "products and convolutions of what was dequantized are made of the small integers themselves",
+    "products and convolutions of dequantized values are computed on the small integers",
 )
 dead_code = Pass("dead_code", "exact", without_dead_code)
 stop_gradients = Pass(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.passes.lent import is_lent, owned
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.capture.passes.shared_constants import is_lent, owned
 from eagerflow.devices import current_device
 from eagerflow.dims import symbolic
 from eagerflow.errors import EagerflowError
@@ -35,7 +35,7 @@ def folded(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     The ops themselves compute them, so the bits are those of eager calls. What would be larger
     than ``MAX_BYTES``, grow by more than ``MAX_GROWTH``, or take more than ``MAX_FLOPS`` operations
     stays; so does what widens what is kept in few bits, what fails, as it fails when the
-    graph runs, with its line, and what depends on memory shared with somebody else's array, which
+    graph runs, with its line, and what depends on memory shared with an array of other code, which
     is read each time that the graph runs.
 
     >>> f = lambda x: x * ef.exp(ef.zeros((3,)))

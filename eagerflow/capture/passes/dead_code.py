@@ -13,7 +13,7 @@ def without_dead_code(graph: Graph) -> tuple[Graph, list[Rewrite]]:
     """The graph and its bodies without the nodes that nothing needs, and those nodes.
 
     Inputs and Variables stay, also where nothing reads them any more. A node that would have
-    raised an error, and whose results nobody wants, raises none after this.
+    raised an error, and whose results are not used, raises none after this.
 
     >>> f = lambda x: [ef.exp(x), ef.tanh(x)][1]
     >>> graph = ef.capture.trace(f, ef.TensorSpec((3,), "float32"))

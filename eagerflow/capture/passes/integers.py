@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Rules, Sweep, rule, swept
+from eagerflow.capture.passes.shared_constants import is_lent
 from eagerflow.dtypes import as_dtype
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value

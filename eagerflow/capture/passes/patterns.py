@@ -170,7 +170,7 @@ def _form(words: ast.expr) -> Form:
             return _binary(_SIGNS[type(sign)], _form(one), _form(other))
         case ast.Call(ast.Name(name), operands):
             return _calls((ops[name].call, *[_form(x) for x in operands]))
-    raise ValueError(f"this is no form of values: {ast.unparse(words)}")
+    raise ValueError(f"this is not a pattern of values: {ast.unparse(words)}")
 
 
 def _binary(function: OpFunction, one: Form, other: Form) -> Form:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 
-from eagerflow.capture.passes.lent import is_lent
+from eagerflow.capture.passes.shared_constants import is_lent
 from eagerflow.dtypes import FLOATS, INTEGERS, DType
 from eagerflow.errors import CaptureError, printable
 from eagerflow.fusion.access import Number

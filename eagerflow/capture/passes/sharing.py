@@ -1,4 +1,4 @@
-"""Scans and branches: what several compute is computed once, and what nobody uses is not kept.
+"""Scans and branches: what several compute is computed once, unused results are not kept.
 
 The gradient of a scan runs it again, with what each step's gradient needs as further rows. In a
 captured program both runs are there to see, and the longer one can serve for both.
@@ -121,7 +121,7 @@ class _Opening(Sweep):
         return True
 
 
-# Results that nobody uses -------------------------------------------------------------------------
+# Unused results -----------------------------------------------------------------------------------
 
 
 def without_unused_results(graph: Graph) -> tuple[Graph, list[Rewrite]]:
@@ -167,7 +167,7 @@ def _cut(body: Graph, kept: list[int]) -> Body:
     return Body(body.name, body.inputs, body.nodes, [body.outputs[i] for i in kept])
 
 
-# Gradients that nobody asks for -------------------------------------------------------------------
+# Unused gradients ---------------------------------------------------------------------------------
 
 
 def without_custom_gradients(graph: Graph) -> tuple[Graph, list[Rewrite]]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from eagerflow.capture.control.bodies import exact
-from eagerflow.capture.passes.lent import is_lent
 from eagerflow.capture.passes.rewriting import Rewrite, Sweep, swept
+from eagerflow.capture.passes.shared_constants import is_lent
 from eagerflow.graph.costs import nbytes
 from eagerflow.graph.graph import Graph
 from eagerflow.graph.ir import Node, Value

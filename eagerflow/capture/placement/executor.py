@@ -110,7 +110,7 @@ class _SharedLock:
 
     @property
     def is_exclusive(self) -> bool:
-        """Whether somebody holds the lock exclusively, or waits to."""
+        """Whether a thread holds the lock exclusively, or waits to."""
         return self._alone or self._waiting_alone > 0
 
     @contextmanager
@@ -398,7 +398,7 @@ class Run(ScopeGuard):
         self._fail(error)
 
     def ended(self) -> None:
-        """Nothing is at work any more: called once, by whoever was the last."""
+        """Nothing is at work any more: called once, by the last one."""
         self._done.put(None)
 
     def _pass_on(self, ready: list[int]) -> None:

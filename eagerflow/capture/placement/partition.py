@@ -285,7 +285,7 @@ class Partition:
         ]
         assigned = [cell.variable for cell in cells if cell.assigned is not None]
         count = len(made)
-        del arrays, tensors  # nobody but the Variables is to hold what is written over
+        del arrays, tensors  # only the Variables are to hold what is written over
         _assign(assigned, found[count:], places[count:])
         return made
 

@@ -9,7 +9,7 @@ becomes
     dequantize_1 = dequantize(integers, scale_1)
     matmul       = matmul(dequantize, dequantize_1)
 
-which says what is computed in ops that anybody knows, and is the form that ONNX has. Products of
+which says what is computed in standard ops, and is the form that ONNX has. Products of
 small integers come of it when a plan is made (``passes/integers.py``).
 """
 

@@ -112,9 +112,13 @@ def _refuse(mode: str, bits: int, method: str, percentile: float, group_size: in
     if bits == 4 and mode != "weights":
         raise _refused("bits", "products are of 8 bits", "mode='weights' for weights of 4 bits")
     if not 50 < percentile <= 100:
-        raise _refused("percentile", f"{percentile!r} is no upper end", "above 50, at most 100")
+        raise _refused(
+            "percentile",
+            f"{percentile!r} is not a percentile for the upper end",
+            "above 50, at most 100",
+        )
     if not isinstance(group_size, int) or group_size < 1:
-        raise _refused("group_size", f"{group_size!r} is no number of rows", "at least 1")
+        raise _refused("group_size", f"{group_size!r} is not a number of rows", "at least 1")
 
 
 def _refused(argument: str, problem: str, expected: str) -> ArgumentError:
@@ -136,9 +140,7 @@ def _observed(
         for observer, array in zip(observers, _run(shown, last), strict=True):
             observer.add(array)
     if last is None:
-        raise _refused(
-            "calibration", "there are no data to find ranges in", "batches, or mode='dynamic'"
-        )
+        raise _refused("calibration", "there are no calibration data", "batches, or mode='dynamic'")
     for value, observer in zip(values, observers, strict=True):
         if not observer.is_finite:
             raise _refused(

@@ -1,6 +1,6 @@
 """Examples in the file of a graph: inputs with the outputs that they have to give.
 
-They are tensors like the others; a text beside the graph's names them. Whoever loads the graph on
+They are tensors like the others; a text beside the graph's names them. A program that loads it on
 another machine, or in another version, can run them first.
 """
 
@@ -35,7 +35,7 @@ def made(graph: Graph, given: Iterable[Any]) -> tuple[Example, ...]:
     """
     if any(cell.assigned is not None for cell in graph.cells):
         raise ArgumentError(
-            "a graph that assigns Variables gives other results each time",
+            "a graph that assigns Variables gives different results each time",
             op="save",
             argument="examples",
             hint="graph.prune(graph.outputs.names) keeps the outputs alone",
@@ -100,7 +100,7 @@ def _compare(graph: str, number: int, name: str, found: Any, wanted: Any) -> Non
         same = np.array_equal(found, wanted)
     if not same:
         raise SessionError(
-            f"example {number} of the file gives another result than when it was saved",
+            f"example {number} of the file does not give the result it was saved with",
             op=graph,
             argument=name,
             received=f"{found.dtype.name}{found.shape}: {_short(found)}",

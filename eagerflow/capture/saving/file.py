@@ -93,7 +93,7 @@ def save(
 def _pair(gradients: Any) -> tuple[Any, Any]:
     if not isinstance(gradients, tuple) or len(gradients) != 2:
         raise SessionError(
-            f"{short_repr(gradients)} are no gradients to save",
+            f"{short_repr(gradients)} does not describe gradients to save",
             op="save",
             expected='targets and sources, such as gradients=("loss", ["w", "b"])',
         )
@@ -205,7 +205,7 @@ def _memory_reader(whole: memoryview) -> Fill:
 def map_open(file: io.FileIO) -> Graph:
     """The graph in an open file, whose tensors are the file's own pages, as one reads them.
 
-    Processes that map one file share its memory. Whoever has the file must not write to it any
+    Processes that map one file share its memory. The file must not be written to any
     more. Raises FileFormatError as ``load`` does.
     """
     # All is read from the mapping: processes that share an open file share its position.
@@ -291,7 +291,7 @@ def _graph_text(container: Container) -> str:
         )
     if texts.get("version") != FORMAT:
         fail(
-            "the file is of another version of the format",
+            "the file has an unsupported version of the format",
             received=f"version {short_repr(texts.get('version'))}",
             expected=f"version {FORMAT}",
             hint="update eagerflow",

@@ -25,7 +25,7 @@ def format_of(path: str | os.PathLike[str], format: str | None = None) -> str:
         return next((name for name, suffix in SUFFIXES.items() if suffix == end), "ef")
     if format not in SUFFIXES:
         raise ArgumentError(
-            f"{format!r} is no format that a graph can be written in",
+            f"{format!r} is not a format for graphs",
             op="export",
             argument="format",
             expected=" or ".join(map(repr, SUFFIXES)),

@@ -45,7 +45,7 @@ def made(graph: Graph, given: Any) -> Signatures:
 
 def _refuse(given: Any, expected: str) -> None:
     raise ArgumentError(
-        "these are no signatures",
+        "these are not signatures",
         op="save",
         argument="signatures",
         received=f"{given!r:.200}",

@@ -94,7 +94,7 @@ def calibrated(
     largest = max((moved for _, moved, _ in rows), default=0.0)
     if inverse * largest <= 1e-9 * latency:  # nothing, but for rounding
         raise ArgumentError(
-            "more bytes take no longer",
+            "larger messages took no longer",
             op="calibrated",
             argument="transfers",
             expected="messages of which some are large enough to show a bandwidth",

@@ -91,7 +91,7 @@ def estimate(
     )
     failures = machines.failures
     if failures is not None:
-        # One that fails stops all others, unless nobody waits for it.
+        # One that fails stops all others, unless none waits for it.
         lost = 1 + failures.restart / failures.mean_time
         step = with_failures(step, lost if later else failures.factor(machines.count))
     alone = work.batch if batch is None else batch

@@ -177,7 +177,7 @@ def _of_graph(graph: Graph, model: CostModel) -> Workload:
             f"{graph.name} makes no gradients",
             op="Workload",
             argument="step_or_model",
-            expected="a step of training, whose gradients become Variables or results",
+            expected="a training step that assigns or returns its gradients",
         )
     forward = [n for n in graph.nodes[: last + 1] if n not in backward]
     each = {n: model.node(n, "*", fused=True) for n in graph.nodes}

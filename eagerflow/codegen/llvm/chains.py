@@ -1,6 +1,6 @@
 """Chains: kernels that a thread does one after the other on the same rows.
 
-A product makes rows that a region reads, whose rows another product reads: nobody has to wait until
+A product makes rows that a region reads, whose rows another product reads: no thread waits until
 all rows are there, and what one kernel has written is still in the core's own cache when the next
 one reads it. A piece of a chain is a range of rows, which goes through all of its kernels.
 """
@@ -125,7 +125,7 @@ def height_of(members: Sequence[Member], threads: int) -> int | None:
 def chain_job(members: Sequence[Member], own: Sequence[Job], threads: int) -> Job:
     """The job that does the jobs of members, piece by piece."""
     height = height_of(members, threads)
-    assert height is not None, "whoever makes a chain has looked"
+    assert height is not None, "checked before a chain is made"
     count = -(-members[0].rows // height)
     many = min(count, threads)
     words: list[int] = []

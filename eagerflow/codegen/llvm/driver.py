@@ -1,9 +1,9 @@
 """How threads share a kernel's work, in machine code.
 
 Each thread that helps calls ``run`` once. There it takes the next piece of rows and columns that
-nobody has taken, until none is left, so a piece costs an atomic addition instead of a call from
+no other has taken, until none is left, so a piece costs an atomic addition instead of a call from
 Python. After each stage it waits until all pieces are complete; it never waits for a thread that
-has not come, only for pieces that somebody works on.
+has not come, only for pieces that are being worked on.
 
 There are two ways of taking pieces: in their order (``driver``), or, each thread from its own part
 of them, which is the same in every kernel (``shared_driver``): what a thread leaves in a core's
@@ -144,7 +144,7 @@ def _take_pieces_of_turn(
 ) -> None:
     """The same in a stage of several turns, whose pieces are counted on from turn to turn.
 
-    A piece is taken by an exchange, so that nobody takes one of the next turn.
+    A piece is taken by an exchange, so that none is taken of the next turn.
     """
     before = code.number("mul", turn, count)
     last = code.number("add", before, count)

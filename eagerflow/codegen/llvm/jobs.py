@@ -310,7 +310,7 @@ class Job:
         self.arrays = ()
         self.objects[:] = [*map(id, arrays)]
         if functions().fill_if_fit(self.address):
-            raise LayoutError("an array is laid out in another way than the kernel was made for")
+            raise LayoutError("the layout of an array is not that of the kernel")
         self.arrays = tuple(arrays)
 
     def clear(self) -> None:

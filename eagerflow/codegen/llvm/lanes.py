@@ -71,7 +71,7 @@ class SideNest(Nest):
             self.row[part.name] = total
 
     def _counted(self, part: Statement, place: Place) -> Operand:
-        # Lanes outside of the mask reduce rows that nobody looks at.
+        # Lanes outside of the mask reduce rows that are not looked at.
         value: Operand = self.emit.splat(self._element(str(part.operands[0]), place), self.lanes)
         return value
 

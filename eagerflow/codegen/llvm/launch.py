@@ -170,10 +170,10 @@ def compiled(own: str, text: Callable[[], str], target: machine_code.Target) -> 
 
 
 class Linked:
-    """The functions of an object, which may still be in the making: who asks for one waits.
+    """The functions of an object, which may still be compiling: callers block until it is ready.
 
     No lock is held meanwhile, which a fork would leave behind. Of threads that link it at once, the
-    first one's functions are those of all, as others' code goes with whoever holds it.
+    first one's functions are those of all, as others' code goes with its holder.
     """
 
     def __init__(self, content: Callable[[], bytes], pieces: Sequence[str]) -> None:

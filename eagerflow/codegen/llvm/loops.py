@@ -1,7 +1,7 @@
 """Loops as jobs: what one thread does again and again, with arrays that move on.
 
-As nobody else works on its jobs, each of them is there once: no pieces are counted, and between the
-iterations the addresses in the frames are moved on. A job of one piece is a mere call of the
+As no other thread works on its jobs, each of them is there once: no pieces are counted, and between
+the iterations the addresses in the frames are moved on. A job of one piece is a mere call of the
 functions that compute it.
 """
 

@@ -279,7 +279,7 @@ Row = tuple[str, Any, Any, Any]
 def question(rows: Sequence[Row]) -> Callable[[], int]:
     """What asks all rows: it gives 0 if all answers are as expected, else 1.
 
-    It keeps alive all that the rows name, and raises what those who are asked raise.
+    It keeps alive all that the rows name, and raises what the called objects raise.
     """
     interface = _interface()
     if interface is None:

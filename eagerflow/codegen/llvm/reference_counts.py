@@ -1,7 +1,7 @@
-"""Who holds arrays, as machine code sees it: before kernels write over what nobody else may see.
+"""References to arrays, as machine code sees them: before kernels write over memory.
 
 A count of references is only worth something at the very moment at which the writing begins. So
-the counts are looked at by machine code that keeps the interpreter's lock, and whoever calls it
+the counts are looked at by machine code that keeps the interpreter's lock, and the caller
 goes on to the writing with no bytecode in between (``guard.in_one_call``).
 """
 
@@ -23,7 +23,7 @@ _HEAD_WORDS = 4  # words of a table before its pairs
 
 
 def _text() -> str:
-    """The function ``held``, which gives 1 if anybody else refers to something, and 0 if not."""
+    """The function ``held``, which gives 1 if there are other references, and 0 if not."""
     code = Code()
     with code.function("held(ptr %table)", "0"):
         count, kind = (code.word("i64", "%table", i) for i in (0, 1))
@@ -81,7 +81,7 @@ def counts_lie_open() -> bool:
 
 
 class Holders:
-    """Asks whether anybody but the caller refers to arrays, or to the objects that hold them.
+    """Asks whether there are other references to arrays, or to the objects that hold them.
 
     ``objects`` and ``arrays`` are how many references the caller itself has to each object and
     to each array. An array's memory may belong to another one, which only it may refer to.
@@ -92,7 +92,7 @@ class Holders:
             count, id(np.ndarray), objects, arrays
         )
         self.ask = partial(_held(), ctypes.c_void_p(ctypes.addressof(self._words)))
-        """Gives 1 if there is anybody else, 0 if not; no Python code runs in it."""
+        """Gives 1 if there are other references, 0 if not; no Python code runs in it."""
 
     def look_at(self, objects: Sequence[Any], arrays: Sequence[Any]) -> None:
         """Take these, which have to stay alive, for the questions to come."""

@@ -2,8 +2,8 @@
 
 To wake a thread takes as long as a small kernel does. So a helper whose call has ended spins for
 ``SECONDS`` in machine code, without Python's lock, before it goes to sleep. A team that runs is
-put on a *board*, where those who stand by see it. Who put it there takes it off again, and waits
-until nobody is about to enter it, all in one call of machine code: so a team outlives all who have
+put on a *board*, where threads that stand by see it. Its owner takes it off again, and waits until
+none is about to enter it, all in one call of machine code: so a team outlives all that have
 read its address.
 """
 
@@ -21,7 +21,7 @@ import numpy as np
 from eagerflow.codegen.llvm.driver import COUNTER_WORDS, PAUSES
 
 SECONDS = 1e-4
-MEMORY_BYTES = 1 << 18  # that a helper who stands by has to work in
+MEMORY_BYTES = 1 << 18  # that a helper that stands by has to work in
 _LINE_BYTES = 8 * COUNTER_WORDS
 _TRIALS, _TRIAL_TURNS = 8, 2_000
 
@@ -125,7 +125,7 @@ def can_work_in(memory: tuple[Any, int] | None) -> bool:
 
 
 class Board:
-    """Where a team that runs is seen by helpers who stand by. There is one, for good."""
+    """Where a team that runs is seen by helpers that stand by. There is one, for good."""
 
     def __init__(self, post: Any, stand_by: Any) -> None:
         """``post`` and ``stand_by`` are the functions in machine code."""
@@ -140,7 +140,7 @@ class Board:
             os.register_at_fork(after_in_child=self._clear)
 
     def _clear(self) -> None:
-        self._words[:] = [0] * _WORDS  # those who stood by are no threads of the child
+        self._words[:] = [0] * _WORDS  # those that stood by are no threads of the child
 
     def waiting(self) -> int:
         """How many helpers stand by."""
@@ -148,7 +148,7 @@ class Board:
         return found
 
     def run(self, team: int, scratch: int) -> None:
-        """Run a team, with those who stand by; nobody works on it or knows of it afterwards."""
+        """Run a team, with those that stand by; none works on it or knows of it afterwards."""
         self._post(self.address, team, scratch)
 
     def helper(self, calls: int) -> Callable[[int], int]:
@@ -167,8 +167,8 @@ class Board:
 
     def _measured(self) -> int:
         """Turns of the loop that take ``SECONDS``."""
-        nobody = (ctypes.c_int64 * _WORDS)()
-        address, taken = ctypes.addressof(nobody), []
+        board = (ctypes.c_int64 * _WORDS)()
+        address, taken = ctypes.addressof(board), []
         number, place = ctypes.c_int64, ctypes.c_void_p
         kind = ctypes.PYFUNCTYPE(number, place, number, number, place, number)  # keeps the lock
         trial = partial(kind(ctypes.cast(self._stand_by, place).value), address)

@@ -30,7 +30,7 @@ __all__ = ["CapturedStep"]
 class CapturedStep:
     """A function of one nest of arrays, called through its graph for arrays of these forms.
 
-    It may read and assign variables. Where somebody watches, as a tape, it is called itself.
+    It may read and assign variables. Under recorders, such as a tape, it is called itself.
     """
 
     def __init__(self, function: Callable[[Any], Any], name: str) -> None:
@@ -65,7 +65,7 @@ class CapturedStep:
             recorder, graph = self._run(leaves, structure)
         if recorder.made:
             raise CaptureError(
-                "state that lasts is created each time that the step runs",
+                "the step creates persistent state at every call",
                 op=self.name,
                 received=recorder.made[0],
                 at=recorder.made_at[0],

@@ -118,7 +118,7 @@ class Trainer(base_trainer.Trainer):  # type: ignore[misc]
 
         def cleared(data: Any) -> Any:
             result = step(data)
-            self._clear_losses()  # of the trace, which nobody can use
+            self._clear_losses()  # of the trace, which cannot be used
             return result
 
         return CapturedStep(cleared, f"{self.name}_{name}_step")

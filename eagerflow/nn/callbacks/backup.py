@@ -25,7 +25,7 @@ class BackupAndRestore(Callback):
 
     The state is that of ``ef.nn.Checkpoint``, in ``backup_dir``, which is for nothing else. It is
     saved after each epoch, or each ``save_freq`` batches: behind the last one of an epoch when that
-    has ended, and where nobody knows how many there are, before the next batch. With
+    has ended, and where it is not known how many there are, before the next batch. With
     ``double_checkpoint`` the state before is kept too, in case the last one is damaged. When the
     training has ended the states are deleted, unless ``delete_checkpoint`` is False. ``loader``
     goes on too, if it is given: also in the middle of an epoch. The model has its weights before

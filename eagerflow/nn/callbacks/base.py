@@ -130,7 +130,7 @@ class CallbackList(Callback):
     """Several callbacks as one: each of its methods calls those that have something to say.
 
     ``callbacks`` is a callback, or a nest of such; ``model`` and ``params`` are handed to them.
-    Raises ArgumentError for what is no callback.
+    Raises ArgumentError for what is not a callback.
 
     >>> words = []
     >>> log = ef.nn.callbacks.LambdaCallback(on_train_begin=lambda logs: words.append("begin"))
@@ -196,7 +196,7 @@ def _checked(item: Any) -> Callback:
     if isinstance(item, Callback):
         return item
     raise ArgumentError(
-        f"{short_repr(item)} is no callback",
+        f"{short_repr(item)} is not a callback",
         op="fit",
         argument="callbacks",
         expected="an object of ef.nn.callbacks.Callback, or a list of such",

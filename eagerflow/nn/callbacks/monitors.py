@@ -68,7 +68,7 @@ class Monitor(Callback):
         rising, falling = (any(part in name for part in parts) for parts in (RISING, FALLING))
         if rising == falling:
             raise ArgumentError(
-                f"nobody knows whether {self.monitor!r} should rise or fall",
+                f"it is not known whether {self.monitor!r} should rise or fall",
                 op=type(self).__name__,
                 argument="mode",
                 expected="'min' or 'max'",
@@ -160,7 +160,7 @@ class EarlyStopping(Monitor):
 
 
 class TerminateOnNaN(Callback):
-    """Stops the training when the loss is no finite number.
+    """Stops the training when the loss is not a finite number.
 
     ``raise_error`` raises EagerflowError, so that other callbacks do not take the training for
     ended.

@@ -89,7 +89,7 @@ class TensorBoard(Callback):
         self._fits = False
         self._batch = 0
         if self.update_freq == "epoch" and not self.profile_batch[1]:
-            # Who hears of the end of each batch makes the metrics tell their results.
+            # Hearing of the end of each batch makes the metrics tell their results.
             self.on_train_batch_end = super().on_train_batch_end  # type: ignore[method-assign]
 
     def writer(self, part: str) -> Any:

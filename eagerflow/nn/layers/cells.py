@@ -33,7 +33,7 @@ def cell_from(value: Any) -> Any:
     for name in ("call", "state_size"):
         if not hasattr(found, name):
             raise ArgumentError(
-                f"a {type(found).__name__} has no {name}, so it is no cell",
+                f"a {type(found).__name__} has no {name}, so it is not a cell",
                 expected="call(inputs, states), and state_size: the width of its state, or a list",
             )
     return found

@@ -82,7 +82,7 @@ class Embedding(Layer):
         shape = self.input_dim, self.output_dim
         if given is not None and given.shape != shape:
             raise ShapeError(
-                "first values have another shape than the vectors",
+                "the initial values do not have the shape of the vectors",
                 op=self._label,
                 argument="weights",
                 received=summary(given),

@@ -33,7 +33,7 @@ Salt = Annotated[Any, as_salt]
 
 
 def buckets(words: list[bytes], count: int, salt: tuple[int, int] | None) -> list[int]:
-    """A number from 0 to below ``count`` for each word; with a salt, one that nobody foresees."""
+    """A number from 0 to below ``count`` for each word; with a salt, an unpredictable one."""
     fingerprint: Callable[[bytes], int] = farm if salt is None else partial(sip, key=salt)
     found = lru_cache(None)(lambda word: fingerprint(word) % count)
     return [found(word) for word in words]

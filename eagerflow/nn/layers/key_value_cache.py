@@ -52,7 +52,7 @@ class KeyValueCache(Module):
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
         """Keep the keys and values of tokens, (batch, heads, tokens, width), at these positions.
 
-        ``counted`` are bools (batch, tokens), False for tokens that nobody is to see. Gives the
+        ``counted`` are bools (batch, tokens), False for tokens that are not to be seen. Gives the
         keys and values of all positions, and masks of those that count.
         """
         self.keys.assign(self.keys.value.at[:, :, at].set(keys))

@@ -115,10 +115,10 @@ class Lambda(Layer):
         name = getattr(self.function, "__name__", "")
         if _op(name) is not self.function or callable(self.mask) or callable(self._shape.held):
             raise ArgumentError(
-                "a function of Python's is nothing that a configuration can hold",
+                "a configuration cannot hold a Python function",
                 op=f"{self._label}.get_config",
                 expected="a function of ef",
-                hint="a class over ef.nn.Layer, whose call does this",
+                hint="a subclass of ef.nn.Layer that does this in its call",
             )
         return super().get_config() | {"function": f"ef.{name}"}
 

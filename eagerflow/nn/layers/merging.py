@@ -62,7 +62,7 @@ class _Merge(Layer):
 
     def merge(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         """The one tensor that the list becomes; a mask is None where a tensor has none."""
-        raise ArgumentError("the class has no merge", op=type(self).__name__)
+        raise ArgumentError("the class does not define merge", op=type(self).__name__)
 
     def compute_mask(self, inputs: Sequence[Tensor], previous_mask: Any) -> Any:
         """Where any of the inputs counts; None where one of them counts everywhere."""
@@ -90,7 +90,7 @@ class _Elementwise(_Merge):
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         """What becomes of tensors of one rank, and their masks, which broadcast to them."""
-        raise ArgumentError("the class has no combine", op=type(self).__name__)
+        raise ArgumentError("the class does not define combine", op=type(self).__name__)
 
 
 def _wide(x: Tensor) -> Tensor:
@@ -166,7 +166,7 @@ class _Extreme(_Elementwise):
 
     def choose(self, x1: Tensor, x2: Tensor) -> Tensor:
         """The one or the other value at each place."""
-        raise ArgumentError("the class has no choose", op=type(self).__name__)
+        raise ArgumentError("the class does not define choose", op=type(self).__name__)
 
     def combine(self, inputs: list[Tensor], masks: list[Tensor | None]) -> Tensor:
         found, known = inputs[0], masks[0]

@@ -48,11 +48,11 @@ class _Noise(Layer):
 
     def amount(self) -> float:
         """How much the layer disturbs; 0 is not at all."""
-        raise ArgumentError("the class has no amount", op=type(self).__name__)
+        raise ArgumentError("the class does not define amount", op=type(self).__name__)
 
     def disturb(self, inputs: Tensor) -> Tensor:
         """The inputs with noise."""
-        raise ArgumentError("the class has no disturb", op=type(self).__name__)
+        raise ArgumentError("the class does not define disturb", op=type(self).__name__)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         return self.disturb(inputs) if training and self.amount() else inputs

@@ -87,7 +87,7 @@ def rotary_embedding(
     width, at = x.shape[-1], normalize_axis(axis, x.ndim)
     if width % 2:
         raise ShapeError(
-            "an odd number of numbers makes no pairs",
+            "an odd number of elements cannot be split into pairs",
             op="rotary_embedding",
             argument="x",
             received=f"shape {x.shape}",

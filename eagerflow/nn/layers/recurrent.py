@@ -315,7 +315,7 @@ class UnitsRecurrent(GatedRecurrent):
         return outputs, [self.last(x) for x in found] if wanted else []
 
     def _begins_with_zeros(self) -> bool:
-        """Whether nobody has said how states begin."""
+        """Whether it was not said how states begin."""
         own = type(self).get_initial_state, type(self.cell).get_initial_state
         return own == (Recurrent.get_initial_state, UnitsCell.get_initial_state)
 

@@ -123,7 +123,7 @@ class GatedCell(Layer):
         self, inputs: Tensor, states: list[Tensor], input_masks: Masks, output_masks: Masks
     ) -> list[Tensor]:
         """The states after a step, of which the first is the output."""
-        raise ArgumentError("the class has no step", op=type(self).__name__)
+        raise ArgumentError("the class does not define step", op=type(self).__name__)
 
     def stepper(self, batch: DimLike, training: bool) -> Step:
         """A step with the dropout of this call drawn."""

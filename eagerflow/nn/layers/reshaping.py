@@ -29,7 +29,7 @@ def _order(value: Any) -> tuple[int, ...]:
     axes = tuple(value) if isinstance(value, tuple | list) else ()
     if not axes or not all(is_count(x) for x in axes) or sorted(axes) != [*range(1, len(axes) + 1)]:
         raise ArgumentError(
-            f"{value!r} is no order of axes",
+            f"{value!r} is not an order of axes",
             expected="the numbers from 1 on, each once; 0 is the batch axis, which stays",
         )
     return tuple(map(int, axes))

@@ -115,7 +115,7 @@ class Bidirectional(Layer):
         lacking = [name for name in wanted if not hasattr(found, name)]
         if lacking:
             raise ArgumentError(
-                f"a {type(found).__name__} has no {lacking[0]}, so it is no recurrent layer",
+                f"a {type(found).__name__} has no {lacking[0]}, so it is not a recurrent layer",
                 op=self._label,
                 argument=argument,
                 hint="ef.nn.TimeDistributed(layer) for one that sees each step by itself",

@@ -123,7 +123,7 @@ def weight_for(
     sizes = zip(weight.shape, values.shape, strict=False)
     if weight.ndim > values.ndim or any(a not in (1, b) for a, b in sizes):
         raise ShapeError(
-            "there is not one weight for each example",
+            "weights and examples differ in number",
             op=name,
             argument=argument,
             received=summary(weight),

@@ -69,7 +69,7 @@ def _labelled(labels: TensorLike, embeddings: TensorLike) -> tuple[Tensor, Tenso
         labels = ops.squeeze(labels, axis=1)
     if embeddings.ndim != 2 or labels.shape != embeddings.shape[:1]:
         raise ShapeError(
-            "there is not one class number for each embedding",
+            "class ids and embeddings differ in number",
             op="circle",
             received=f"{summary(labels)} and {summary(embeddings)}",
             expected="shapes (batch,) and (batch, features)",

@@ -1,4 +1,4 @@
-"""Connectionist temporal classification as a loss: labels in order, at times nobody knows."""
+"""Connectionist temporal classification as a loss: labels in order, at unknown times."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ctc(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     labels, y_pred = as_tensor(y_true), as_tensor(y_pred)
     if labels.ndim != 2 or y_pred.ndim != 3:
         raise ShapeError(
-            "they are no sequences of labels and of logits",
+            "they are not sequences of labels and of logits",
             op="ctc",
             received=f"y_true {summary(labels)}, y_pred {summary(y_pred)}",
             expected="shapes (batch, length) and (batch, times, classes)",

@@ -78,7 +78,7 @@ class Loss(Configured):
 
     def call(self, y_true: Any, y_pred: Any) -> Tensor:
         """The loss of each example; every subclass has its own."""
-        raise ArgumentError("the class has no call", op=type(self).__name__)
+        raise ArgumentError("the class does not define call", op=type(self).__name__)
 
     def __call__(
         self, y_true: TensorLike, y_pred: TensorLike, sample_weight: TensorLike = None

@@ -65,7 +65,7 @@ class _ClassTable(Metric):
         pred = self._numbers(y_pred, self.sparse_y_pred)
         if true.shape != pred.shape:
             raise ShapeError(
-                "there are not as many targets as predictions",
+                "targets and predictions differ in number",
                 op=self.name,
                 received=f"y_true {summary(true)}, y_pred {summary(pred)}",
             )

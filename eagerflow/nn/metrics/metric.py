@@ -76,11 +76,11 @@ class Metric(Configured):
 
     def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Take in a batch; every subclass has its own."""
-        raise ArgumentError("the class has no update_state", op=type(self).__name__)
+        raise ArgumentError("the class does not define update_state", op=type(self).__name__)
 
     def result(self) -> Tensor:
         """The number so far; every subclass has its own."""
-        raise ArgumentError("the class has no result", op=type(self).__name__)
+        raise ArgumentError("the class does not define result", op=type(self).__name__)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         self.update_state(*args, **kwargs)

@@ -119,7 +119,7 @@ class AdamW(Adam):
                 op=self.name,
                 argument="weight_decay",
                 expected="a number",
-                hint="Adam, whose weights need not decay",
+                hint="Adam, which has no weight decay",
             )
 
 

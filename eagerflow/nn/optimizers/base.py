@@ -337,7 +337,7 @@ class Optimizer(Configured):
     def _changed_rows(
         self, slices: IndexedSlices, variable: Variable, rate: Tensor, step: Tensor
     ) -> dict[Variable, Any]:
-        """The next rows of a variable and of its state; their next values for who records."""
+        """The next rows of a variable and of its state; their next values for recorders."""
         cells = [variable, *self._cells(variable)]
         value, *state = [ops.take(cell.value, slices.indices, axis=0) for cell in cells]
         if decay := self.decay_of(variable):
@@ -404,7 +404,7 @@ class Optimizer(Configured):
 
     def update(self, value: Any, gradient: Any, state: list[Tensor], rate: Any, step: Any) -> Any:
         """The next value and state of one variable, as a tuple; every subclass has its own."""
-        raise ArgumentError("the class has no update", op=type(self).__name__)
+        raise ArgumentError("the class does not define update", op=type(self).__name__)
 
     @property
     def averages(self) -> dict[Variable, Variable]:

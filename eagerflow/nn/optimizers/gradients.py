@@ -58,7 +58,7 @@ def pairs_of(
             continue
         if tuple(gradient.shape) != variable.shape:
             raise ShapeError(
-                "the gradient has another shape than its variable",
+                "the gradient and its variable differ in shape",
                 op=name,
                 argument=variable.name,
                 received=summary(gradient),
@@ -72,7 +72,7 @@ def pairs_of(
             op=name,
             argument="grads",
             received=f"None for each of {len(variables)} variables",
-            hint="tape.why(loss, variable) tells where the path breaks",
+            hint="tape.why(loss, variable) shows where the path breaks",
         )
     return found
 

@@ -81,7 +81,7 @@ class LBFGS(Configured):
         try:
             for x in self._steps(problem):
                 problem.best = x
-        finally:  # also where a loss raises, or somebody interrupts
+        finally:  # also where a loss raises, or Ctrl-C interrupts
             problem.move_to(problem.best)
         return loss()
 

@@ -1,10 +1,10 @@
-"""Rows of Variables, written where they are if nobody else holds the old values.
+"""Rows of Variables, written where they are if there are no other references to the old values.
 
 Copies of tables cost more than steps of few rows. So the step waits for the moment in which all
-Variables get their values, asks in the same moment who holds the old ones, and writes over them;
-where somebody does, it is a copy after all, and where there is no machine code. All of it are calls
-of C functions, between which no other thread, signal handler or finalizer runs, and which need no
-memory once the first row is written, as with plans that write in place.
+Variables get their values, asks in the same moment for references to the old ones, and writes over
+them; where there are some, it is a copy after all, and where there is no machine code. All are
+calls of C functions, between which no other thread, signal handler or finalizer runs, and which
+need no memory once the first row is written, as with plans that write in place.
 """
 
 from __future__ import annotations

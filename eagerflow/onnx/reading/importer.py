@@ -25,9 +25,9 @@ from eagerflow.onnx.reading.folding import Budget, TooLarge, as_plain
 from eagerflow.onnx.reading.model import OLDEST, Model, domain_of, graphs_in
 from eagerflow.onnx.reading.older import form_of
 from eagerflow.onnx.reading.origins import origin_of
-from eagerflow.onnx.reading.refusals import Problem, label_of
 from eagerflow.onnx.reading.scopes import Scope, body_of, resolved
 from eagerflow.onnx.reading.tensors import fail
+from eagerflow.onnx.reading.unsupported import Problem, label_of
 from eagerflow.recorder import recorder_state, with_recorder
 from eagerflow.scopes import scope
 
@@ -126,11 +126,11 @@ class Importer:
             raise Refused(_reason(error)) from error
 
     def _needed(self, need: NotKnown, node: Any, around: Scope) -> Any:
-        """A value is needed: whoever holds the body may know it, or else it is asked for."""
+        """A value is needed: the holder of the body may know it, or else it is asked for."""
         if around.is_body:
             raise need
         if not need.names and not need.of_shapes:
-            self._refused(node, "a shape follows from what a loop computes")
+            self._refused(node, "a shape depends on the result of a loop")
         self.needs.names.update(need.names)
         if need.of_shapes:
             self.needs.shapes.append(True)

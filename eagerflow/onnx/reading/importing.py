@@ -70,7 +70,7 @@ def import_onnx(
         return found.graph
     if variables:
         raise ArgumentError(
-            "weights cannot be trained where shapes follow from the values of inputs",
+            "weights cannot be trained where shapes depend on the values of inputs",
             op="import_onnx",
             argument="trainable",
             received=", ".join(sorted(found.needs.names)) or "sizes that are known by name",

@@ -134,7 +134,7 @@ def _check_texts(proto: Any) -> None:
             if field.type == field.TYPE_MESSAGE:
                 waiting += parts
             elif not all(isinstance(part, str) for part in parts):
-                fail(f"a {field.name} is no text", received=repr(value)[:100])
+                fail(f"a {field.name} is not a text", received=repr(value)[:100])
 
 
 def _check_depth(graph: Any, depth: int) -> None:

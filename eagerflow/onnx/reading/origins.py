@@ -1,4 +1,4 @@
-"""Where nodes of a model come from: the scope and the line of who made it, as far as they are told.
+"""Where nodes of a model come from: scope and line in their producer, as far as they are told.
 
 Models that eagerflow has written tell it in the metadata of their nodes (``onnx/writing``).
 """
@@ -9,7 +9,7 @@ import re
 from typing import Any, NamedTuple
 
 from eagerflow.graph.ir import Source
-from eagerflow.onnx.reading.refusals import label_of
+from eagerflow.onnx.reading.unsupported import label_of
 
 _PLACE = re.compile(r"(.{1,4096}):(\d{1,9}) in (.{1,256})")
 

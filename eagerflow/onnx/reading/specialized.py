@@ -23,7 +23,7 @@ from eagerflow.graph.run import interpret
 from eagerflow.graph.sizes import LATE
 from eagerflow.onnx.reading.calls import Refused
 from eagerflow.onnx.reading.model import Model, dtype_and_shape
-from eagerflow.onnx.reading.refusals import BIND, Problem, refusal
+from eagerflow.onnx.reading.unsupported import BIND, Problem, refusal
 from eagerflow.onnx.reading.walk import Facts, Imported, imported
 from eagerflow.op import Cost, Missing, plain
 from eagerflow.ops.attributes import HINTS, tuple_of
@@ -41,7 +41,7 @@ _REASON = Missing("the graph is known when it runs")
 class Source:
     """A model that is imported when values are known; ``inputs`` are the names of the operands."""
 
-    not_saved = "a graph whose shapes follow from the values of inputs cannot be saved"
+    not_saved = "a graph cannot be saved where shapes depend on the values of inputs"
     hint = BIND
 
     def __init__(self, model: Model, facts: Facts, inputs: list[str]) -> None:

@@ -17,9 +17,9 @@ from eagerflow.onnx.reading.calls import OPERATORS, Refused
 from eagerflow.onnx.reading.folding import Budget, ImportTrace, as_plain
 from eagerflow.onnx.reading.importer import BROKEN, Importer, Needs, add_initializers
 from eagerflow.onnx.reading.model import Model, domain_of, dtype_and_shape, graphs_in
-from eagerflow.onnx.reading.refusals import Problem, label_of, refusal
 from eagerflow.onnx.reading.scopes import Scope
 from eagerflow.onnx.reading.tensors import fail
+from eagerflow.onnx.reading.unsupported import Problem, label_of, refusal
 from eagerflow.runtime.collector import young
 from eagerflow.spec import TensorSpec
 from eagerflow.tensor import Tensor

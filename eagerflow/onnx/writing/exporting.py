@@ -2,7 +2,7 @@
 
 Each node becomes the operators that the fact ``onnx`` of its op names, or those of the ops that
 its body consists of (``decomposition``). Variables that the graph assigns are inputs with initial
-values, and outputs that end in ``/next``; whoever runs the model gives the one for the other.
+values, and outputs that end in ``/next``; a program that runs the model feeds these back.
 """
 
 from __future__ import annotations

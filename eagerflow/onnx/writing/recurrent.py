@@ -41,7 +41,7 @@ def network(w: Any, cell: str, given: Sequence[Any], reverse: bool) -> Any:
         and not any(w.is_used(x) for x in range(1, len(w.results)))
     ):
         found = _operator(w, _OPERATORS[cell], x, kernel, recurrent_kernel, bias, starts, reverse)
-        return (found,) * len(w.results)  # of which nobody asks for others than the first
+        return (found,) * len(w.results)  # only the first is asked for
 
     def steps(*tensors: Any) -> Any:
         there = iter(tensors)

@@ -210,7 +210,7 @@ class Writer:
         return found[0] if len(found) == 1 else tuple(found)
 
     def is_used(self, result: int) -> bool:
-        """Whether anybody asks for one of the results that are to be made."""
+        """Whether any of the results that are to be made is asked for."""
         return self.results[result] in self.graphs.used
 
     def recurrent(self, cell: str, given: Sequence[Any], reverse: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Ops that change where a tensor is, what its elements are, or who may follow it."""
+"""Ops that change where a tensor is, what its elements are, or what may follow it."""
 
 from __future__ import annotations
 

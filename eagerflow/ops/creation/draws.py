@@ -298,7 +298,7 @@ def _integers_spec(
 ) -> TensorSpec:
     found = as_dtype(dtype or "int64")
     if found not in INTEGERS:
-        raise DTypeError(f"{found.name} is no integer dtype", argument="dtype")
+        raise DTypeError(f"{found.name} is not an integer dtype", argument="dtype")
     if type(low) is not int or type(high) is not int:
         wrong = low if type(low) is not int else high
         raise DTypeError(f"{wrong!r} is not an integer", argument="low" if wrong is low else "high")

@@ -84,7 +84,7 @@ def gcd(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers, of shapes that broadcast; their
     signs do not count, and of 0 and another it is the other. Raises ShapeError where the shapes do
-    not broadcast, DTypeError for what is no integer.
+    not broadcast, DTypeError for what is not an integer.
 
     >>> ef.gcd(ef.tensor([12, 18]), 8)
     Tensor([4, 2], int64, cpu:0)
@@ -101,7 +101,7 @@ def lcm(xp: Namespace, x1: Array, x2: Array, /) -> Array:
 
     ``x1`` and ``x2`` are tensors, arrays or numbers of integers, of shapes that broadcast; their
     signs do not count, and of 0 and another it is 0. What does not fit into the dtype wraps around.
-    Raises ShapeError where the shapes do not broadcast, DTypeError for what is no integer.
+    Raises ShapeError where the shapes do not broadcast, DTypeError for what is not an integer.
 
     >>> ef.lcm(ef.tensor([4, 6]), 10)
     Tensor([20, 30], int64, cpu:0)

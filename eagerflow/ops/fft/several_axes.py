@@ -36,13 +36,13 @@ def _lengths(x: Any, s: Any, axes: Any) -> list[tuple[int, Any]]:
     """Each axis that is transformed, and the length that is told for it, or None."""
     if s is not None and not isinstance(s, list | tuple):
         raise ShapeError(
-            f"{short_repr(s)} is no sequence of lengths",
+            f"{short_repr(s)} is not a sequence of lengths",
             argument="s",
             expected="a tuple of lengths",
         )
     if axes is not None and not isinstance(axes, list | tuple):
         raise ShapeError(
-            f"{short_repr(axes)} is no sequence of axes",
+            f"{short_repr(axes)} is not a sequence of axes",
             argument="axes",
             expected="a tuple of axes",
         )
@@ -137,8 +137,8 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
         ErrorSample((x,), {"axes": (0, 2)}, AxisError, "axis 2 does not exist"),
         ErrorSample((x,), {"axes": (0, 0)}, ShapeError, "repeat"),
-        ErrorSample((x,), {"axes": 1}, ShapeError, "is no sequence of axes"),
-        ErrorSample((x,), {"s": 4}, ShapeError, "is no sequence of lengths"),
+        ErrorSample((x,), {"axes": 1}, ShapeError, "is not a sequence of axes"),
+        ErrorSample((x,), {"s": 4}, ShapeError, "is not a sequence of lengths"),
         ErrorSample((x,), {"s": (4,), "axes": (0, 1)}, ShapeError, "1 lengths for 2 axes"),
         ErrorSample((x,), {"s": (0, 3), "axes": (0, 1)}, ShapeError, "a transform of 0 elements"),
         ErrorSample((x,), {"norm": "unitary"}, ArgumentError, "is not a norm"),

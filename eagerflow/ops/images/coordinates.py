@@ -39,7 +39,7 @@ ORDERS = {0: "nearest", 1: "linear", 3: "spline"}
 
 
 def _fixed(p: int, n: int, mode: str) -> int | None:
-    """Which point of n stands at the place p of the endless line, step by step; None: no one."""
+    """Which point of n stands at the place p of the endless line, step by step; None: none."""
     while not 0 <= p < n:
         if mode in ("grid-constant", "constant", "zeros"):
             return None
@@ -277,7 +277,7 @@ def grid_sample(
     wanted = (x.shape[0], rank)
     if grid.ndim != rank + 2 or differ((grid.shape[0], grid.shape[-1]), wanted):
         raise ShapeError(
-            f"a grid of shape {grid.shape} came for x of shape {x.shape}",
+            f"a grid of shape {grid.shape} was given for x of shape {x.shape}",
             argument="grid",
             expected=f"({x.shape[0]}, *out, {rank}), as many axes as x",
         )

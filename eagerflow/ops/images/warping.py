@@ -121,7 +121,7 @@ def affine_transform(
     batch, wanted = x.shape[0], x.shape[1:3] if size is None else sizes_of(size, 2)
     if transform.ndim not in (1, 2) or differ(transform.shape, (batch, 8)[2 - transform.ndim :]):
         raise ShapeError(
-            f"a transform of shape {transform.shape} came for {batch} images",
+            f"a transform of shape {transform.shape} was given for {batch} images",
             argument="transform",
             expected=f"shape (8,) or ({batch}, 8)",
         )

@@ -284,7 +284,7 @@ def index_reduce(
     at = normalize_axis(axis, x.ndim)
     if indices.ndim != 1:
         raise ShapeError(
-            f"{indices.ndim} axes came", argument="indices", expected="one axis of places"
+            f"{indices.ndim} axes were given", argument="indices", expected="one axis of places"
         )
     return reduced_at(x, updates, (*(ALL,) * at, indices), reduce, include_self)
 
@@ -380,7 +380,7 @@ def embedding_bag(
     rows = gather(table, numbers, axis=0)
     if weights is not None:
         rows = multiply(rows, expand_dims(reshape(weights, (-1,)), axis=-1))
-    if padding_id is not None:  # into a bag of its own, which nobody sees
+    if padding_id is not None:  # into a bag of its own, which is not seen
         bag_of = where(not_equal(numbers, padding_id), bag_of, count)
     if mode == "max":
         found = segment_max(rows, bag_of, count + 1)
@@ -399,7 +399,7 @@ def _bags_of(ids: Any, offsets: Any) -> tuple[Any, Any]:
         return arange(count * length, device=device) // length, count
     if ids.ndim != 1 or offsets is None or offsets.ndim != 1:
         raise ShapeError(
-            "they are no bags",
+            "they are not bags",
             argument="offsets",
             expected="ids of two axes and no offsets, or of one axis, and offsets of one",
         )

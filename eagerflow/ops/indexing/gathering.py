@@ -307,7 +307,7 @@ def _scatter_along_spec(
         )
     if updates.shape != met:
         raise ShapeError(
-            "the updates have another shape than the places",
+            "the updates do not have the shape of the places",
             argument="updates",
             expected=f"shape {met}",
         )

@@ -133,7 +133,7 @@ def aligned(value: Any, flag: bool, size: Any, order: list[int]) -> Any:
 
 def _arrange_getitem(*args: Any, **named: Any) -> tuple[Any, Any]:
     if not args or ("index" not in named and len(args) != 2):
-        raise TypeError(f"getitem() takes a tensor and an index, {len(args)} arguments came")
+        raise TypeError(f"getitem() takes a tensor and an index, {len(args)} arguments were given")
     if "index" not in named:
         args, named = args[:1], {"index": args[1], **named}
     x, *given = args

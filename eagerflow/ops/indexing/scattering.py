@@ -326,7 +326,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     x, mask = as_tensor(x), as_tensor(mask)
     if mask.dtype.kind != "b":
         raise DTypeError(
-            f"{mask.dtype.name} values are no mask",
+            f"{mask.dtype.name} values are not a mask",
             op="masked_select",
             argument="mask",
             received=f"{mask.dtype.name}{mask.shape}",

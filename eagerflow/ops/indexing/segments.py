@@ -44,7 +44,7 @@ def _segment_spec(x: TensorSpec, segment_ids: TensorSpec, num_segments: Any) -> 
 
 
 def _arrange(op: str) -> Any:
-    """Make a tensor of integers of the numbers, and count the segments that nobody has told."""
+    """Make a tensor of integers of the numbers, and count the segments that are not told."""
     as_integers = integer_argument(op, 1, "segment_ids")
 
     def arrange(*args: Any, **named: Any) -> tuple[Any, Any]:

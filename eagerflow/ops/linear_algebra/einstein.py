@@ -52,7 +52,7 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], 
     terms = inputs.split(",")
     if len(terms) != len(ranks) or not ranks:
         raise _refused(
-            f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} came",
+            f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} were given",
             'one group of labels for each operand, such as "ij,jk->ik"',
         )
     for label in "".join(term.replace("...", "", 1) for term in (*terms, output)):
@@ -218,7 +218,7 @@ class _Plan:
             self.rest[i] = kept
 
     def _sum(self, i: int, keep: set[str]) -> None:
-        """Sum over the labels that nobody else needs."""
+        """Sum over the labels that no other operand needs."""
         axes = tuple(k for k, c in enumerate(self.rest[i]) if c not in keep)
         if axes:
             self.steps.append(("sum", i, axes))

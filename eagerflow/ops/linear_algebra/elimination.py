@@ -154,7 +154,9 @@ def _permutation_spec(x: TensorSpec, rows: int) -> TensorSpec:
         raise ShapeError("pivots have an axis", argument="x", expected="shape (..., k)")
     size = x.shape[-1]
     if isinstance(rows, bool) or not isinstance(rows, int) or rows < 0:
-        raise ShapeError(f"{rows!r} is no number of rows", argument="rows", expected="an integer")
+        raise ShapeError(
+            f"{rows!r} is not a number of rows", argument="rows", expected="an integer"
+        )
     if isinstance(size, int) and size > rows:
         raise ShapeError(
             f"{size} swaps are too many for {rows} rows",

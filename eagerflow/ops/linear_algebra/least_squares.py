@@ -150,7 +150,7 @@ def cond(x: Any, /, p: Any = None) -> Any:
     """
     if isinstance(p, bool) or not isinstance(p, _KINDS) or p not in _NORMS:
         raise ArgumentError(
-            f"{short_repr(p)} is no norm of matrices",
+            f"{short_repr(p)} is not a norm of matrices",
             argument="p",
             expected="None, 1, 2, inf, 'fro' ...",
         )
@@ -181,7 +181,7 @@ def multi_dot(arrays: Any, /) -> Any:
     ranks = [x.ndim for x in parts]
     if len(parts) < 2 or any(r != 2 for r in ranks[1:-1]) or {*ranks} - {1, 2}:
         raise ShapeError(
-            "these are no factors of one product",
+            "these are not factors of one product",
             op="multi_dot",
             argument="arrays",
             received=" and ".join(str(x.shape) for x in parts),
@@ -272,7 +272,9 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
     (4, 2, 2)
     """
     if isinstance(ind, bool) or not isinstance(ind, int) or not 0 < ind <= a.ndim:
-        raise ArgumentError(f"{ind!r} is no number of axes", argument="ind", expected="at least 1")
+        raise ArgumentError(
+            f"{ind!r} is not a number of axes", argument="ind", expected="at least 1"
+        )
     front, behind = a.shape[:ind], a.shape[ind:]
     if _flat(front) != _flat(behind):
         raise ShapeError(

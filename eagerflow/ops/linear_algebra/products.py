@@ -178,7 +178,7 @@ def cdist(x1: Any, x2: Any, /, p: float = 2.0) -> Any:
     if type(x1.shape[-1]) is type(x2.shape[-1]) is int and x1.shape[-1] != x2.shape[-1]:
         raise ShapeError("the numbers of coordinates differ", argument="x2")
     if isinstance(p, bool) or not isinstance(p, int | float) or not p >= 0:
-        raise ArgumentError(f"{p!r} is no order of a norm", argument="p", expected="from 0 on")
+        raise ArgumentError(f"{p!r} is not an order of a norm", argument="p", expected="from 0 on")
     a, b = floating(x1, "x1"), floating(x2, "x2")
     first = reshape(a, (*a.shape[:-1], 1, a.shape[-1]))
     second = reshape(b, (*b.shape[:-2], 1, *b.shape[-2:]))

@@ -113,7 +113,7 @@ def not_converged() -> EagerflowError:
         "the iteration did not converge",
         argument="x",
         expected="finite values",
-        hint="ef.isfinite(x) tells where they are not",
+        hint="ef.isfinite(x) shows where they are not",
     )
 
 

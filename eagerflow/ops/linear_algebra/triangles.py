@@ -42,7 +42,7 @@ _BLOCK = 64  # rows that one call of the library's solver takes
 def _checked(x1: Any, x2: Any, trans: Any) -> tuple[Any, ...]:
     if type(trans) is not int or trans not in (0, 1, 2):
         raise ArgumentError(
-            f"{trans!r} is no form of the system",
+            f"{trans!r} is not a form of the system",
             argument="trans",
             expected="0 for a @ x = b, 1 for the transpose of a, 2 for its adjoint",
         )

@@ -165,7 +165,7 @@ def _rules(
     return (*parts, by_mask if floats else None)
 
 
-_rules.takes_none = True  # type: ignore[attr-defined]  # nobody asks about the logarithms
+_rules.takes_none = True  # type: ignore[attr-defined]  # the logarithms are not used
 
 
 # The other facts ---------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def attention_spec(
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim != 4:
             raise ShapeError(
-                f"{x.ndim} axes came",
+                f"{x.ndim} axes were given",
                 argument=name,
                 expected="shape (batch, heads, length, width)",
                 hint=f"{name}.reshape(...), with sizes of 1 for what there is not",
@@ -95,7 +95,7 @@ def check_shapes(*shapes: Any) -> None:
 def refuse_integers(*args: Any, **named: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Arguments as they come, but no mask of integers.
 
-    As 0 and 1 they would be added to the scores, which nobody means.
+    As 0 and 1 they would be added to the scores, which is never meant.
     """
     mask = args[3] if len(args) > 3 else named.get("mask")
     if isinstance(mask, list | tuple):

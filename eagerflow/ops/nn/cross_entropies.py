@@ -167,7 +167,7 @@ def _along(weight: Any, at: int, rank: int) -> Any:
 def _check_weight(weight: Any, classes: Any) -> None:
     if weight is not None and weight.shape != (classes,):
         raise ShapeError(
-            "there is not a factor for each class",
+            "factors and classes differ in number",
             argument="weight",
             expected=f"shape {(classes,)}",
         )

@@ -44,7 +44,7 @@ def _check(logits: Any, lengths: Any, blank: Any) -> None:
     """Raise unless there are times, classes, one length for each sequence, and the blank."""
     if logits.ndim < 2 or (lengths is not None and lengths.shape != logits.shape[:-2]):
         raise ShapeError(
-            "there is not one length for each sequence",
+            "lengths and sequences differ in number",
             argument="sequence_lengths",
             expected="shape (...), and logits (..., times, classes)",
         )
@@ -52,7 +52,7 @@ def _check(logits: Any, lengths: Any, blank: Any) -> None:
     known = not isinstance(classes, Dim)
     if type(blank) is not int or blank < 0 or (known and blank >= classes):
         raise ArgumentError(
-            f"{blank!r} is no class",
+            f"{blank!r} is not a class",
             argument="blank",
             expected=f"an integer from 0 to {classes - 1}" if known else "an integer from 0",
         )
@@ -237,7 +237,9 @@ def _search_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
             (np.ones((3, 2)), np.array(1)), {"top_paths": 3, "beam_width": 2}, ArgumentError, "3 of"
         ),
         ErrorSample((np.ones((3, 2)), np.array(1)), {"beam_width": 0}, ArgumentError, "of 0"),
-        ErrorSample((np.ones((3, 2)), np.array(1)), {"blank": 2}, ArgumentError, "2 is no class"),
+        ErrorSample(
+            (np.ones((3, 2)), np.array(1)), {"blank": 2}, ArgumentError, "2 is not a class"
+        ),
         ErrorSample((np.ones((3, 2)), np.array([1])), {}, ShapeError, "each sequence"),
     ],
     reference=_search_reference,
@@ -322,7 +324,7 @@ def _greedy_reference(
     gradient=Missing("the labels are integers"),
     errors=lambda rng: [
         ErrorSample((np.ones(3),), {}, ShapeError, "each sequence"),
-        ErrorSample((np.ones((3, 2)),), {"blank": 2}, ArgumentError, "2 is no class"),
+        ErrorSample((np.ones((3, 2)),), {"blank": 2}, ArgumentError, "2 is not a class"),
     ],
 )
 def ctc_greedy_decode(
@@ -334,7 +336,7 @@ def ctc_greedy_decode(
     count, by default all. Repeats are joined, unless ``merge_repeated`` is False, and blanks
     left out. The labels, int64, have shape (..., times), with -1 behind the last one; the scores
     have shape (...). No gradient passes. Raises ShapeError where the shapes do not fit,
-    ArgumentError for a ``blank`` that is no class.
+    ArgumentError for a ``blank`` that is not a class.
 
     >>> ef.ctc_greedy_decode(ef.tensor([[0.0, 9.0], [0.0, 8.0], [7.0, 0.0]]))
     (Tensor([ 1, -1, -1], int64, cpu:0), Tensor(-24., float32, cpu:0))

@@ -67,7 +67,9 @@ def _check(
 ) -> TensorSpec:
     for value, rank, name in ((x, 4, "x"), (held, 5, "held"), (gates, 5, "gates")):
         if value.ndim < rank:
-            raise ShapeError(f"{value.ndim} axes came", argument=name, expected=f"at least {rank}")
+            raise ShapeError(
+                f"{value.ndim} axes were given", argument=name, expected=f"at least {rank}"
+            )
     blocks, units = x.shape[-2:]
     lead, count = x.shape[:-4], gates.shape[-2]
     wanted = {

@@ -89,7 +89,7 @@ def _rule(cell: Cell, back: Call) -> Call:
         )
 
     rule: Any = in_float32(vjp)
-    rule.takes_none = True  # of results that nobody asks about
+    rule.takes_none = True  # of results that are not used
     return rule  # type: ignore[no-any-return]
 
 

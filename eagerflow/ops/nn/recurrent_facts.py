@@ -25,7 +25,9 @@ def check_ranks(**values: tuple[TensorSpec, int]) -> None:
     """ShapeError where an argument has fewer axes than it needs."""
     for name, (value, rank) in values.items():
         if value.ndim < rank:
-            raise ShapeError(f"{value.ndim} axes came", argument=name, expected=f"at least {rank}")
+            raise ShapeError(
+                f"{value.ndim} axes were given", argument=name, expected=f"at least {rank}"
+            )
 
 
 def check_shapes(lead: Any, **wanted: tuple[Any, tuple[Any, ...]]) -> None:

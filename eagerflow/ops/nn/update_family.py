@@ -58,7 +58,7 @@ def _check(arrays: Sequence[Any], names: Sequence[str], attributes: dict[str, An
         value = attributes.get(name, 0.0)
         if not isinstance(value, int | float) or not 0 <= value <= 1:
             raise ArgumentError(
-                f"{value} is no rate", argument=name, expected="a number from 0 to 1"
+                f"{value} is not a rate", argument=name, expected="a number from 0 to 1"
             )
 
 
@@ -239,11 +239,11 @@ def _updated(
     op = ops.get(update) if isinstance(update, str) else None
     if op is None or op.family != "update" or op.variadic:
         raise ArgumentError(
-            f"{update!r} is no step of an optimizer", argument="update", expected="as 'adam_update'"
+            f"{update!r} is not an optimizer's step", argument="update", expected="as 'adam_update'"
         )
     if not isinstance(options, tuple) or not all(_is_option(op, item) for item in options):
         raise ArgumentError(
-            f"{options!r} are no options of {update}",
+            f"{options!r} are not options of {update}",
             argument="options",
             expected="pairs of a name and a value, of " + ", ".join(op.attributes),
         )
@@ -252,7 +252,7 @@ def _updated(
     numbers, rest = args[:count], args[count:]
     if not rest or len(rest) % width:
         raise ShapeError(
-            f"{len(rest)} arrays came",
+            f"{len(rest)} arrays were given",
             argument="arrays",
             expected=f"{', '.join(arrays)} of each parameter",
         )

@@ -27,7 +27,7 @@ def _whole(a: Any, triangle: str) -> Any:
     """The symmetric (Hermitian) matrices of which one triangle is told."""
     if triangle not in ("L", "U", "l", "u"):
         raise KeywordError(
-            f"{triangle!r} is no triangle", op="eigh", argument="UPLO", expected="'L' or 'U'"
+            f"{triangle!r} is not a triangle", op="eigh", argument="UPLO", expected="'L' or 'U'"
         )
     a = as_tensor(a)
     part, rest = (tril(a), tril(a, -1)) if triangle in "Ll" else (triu(a), triu(a, 1))

@@ -166,7 +166,7 @@ def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
 
 def _no_range(limits: Any) -> ArgumentError:
     return ArgumentError(
-        f"{short_repr(limits)} is no range", argument="range", expected="(low, high)"
+        f"{short_repr(limits)} is not a range", argument="range", expected="(low, high)"
     )
 
 
@@ -264,7 +264,7 @@ _HISTOGRAM: dict[str, Any] = {
     errors=lambda rng: [
         ErrorSample((np.ones(3),), {"bins": 0}, ArgumentError, "bins"),
         ErrorSample((np.ones(3),), {"bins": "auto"}, ArgumentError, "not a number of bins"),
-        ErrorSample((np.ones(3),), {"range": (2, 1)}, ArgumentError, "is no range"),
+        ErrorSample((np.ones(3),), {"range": (2, 1)}, ArgumentError, "is not a range"),
         ErrorSample((np.ones(3), np.ones(2)), {}, ShapeError, "weights"),
     ],
     **_HISTOGRAM,

@@ -192,7 +192,7 @@ def _checked_ddof(bias: bool, ddof: Any) -> Any:
     if ddof is None:
         return 0 if bias else 1
     if isinstance(ddof, bool) or not isinstance(ddof, int):
-        raise ArgumentError(f"{ddof!r} is no integer", argument="ddof", expected="an integer")
+        raise ArgumentError(f"{ddof!r} is not an integer", argument="ddof", expected="an integer")
     return ddof
 
 

@@ -330,7 +330,7 @@ def _places_spec(
             expected=f"shape {(*x1.shape[:-1], 'any')}",
         )
     if sorter is not None and sorter.shape != x1.shape:
-        raise ShapeError("sorter has another shape than x1", argument="sorter")
+        raise ShapeError("sorter and x1 differ in shape", argument="sorter")
     if side not in ("left", "right"):
         raise ShapeError(f"{side!r} is not a side", argument="side", expected="'left' or 'right'")
     return x2.like(dtype="int64")

@@ -98,7 +98,7 @@ def diagflat(x: Any, /, k: int = 0) -> Any:
     """A square matrix with all elements of a tensor, row by row, on a diagonal.
 
     ``x`` has any shape; ``k`` counts the diagonals upwards from the main one. Raises
-    ArgumentError for a ``k`` that is no integer.
+    ArgumentError for a ``k`` that is not an integer.
 
     >>> ef.diagflat(ef.tensor([[1], [2]]))
     Tensor([[1, 0],

@@ -309,7 +309,7 @@ def _cuts(size: Any, parts: Any) -> tuple[Any, ...]:
     """Where an axis is cut: the ends of all parts but the last."""
     if isinstance(parts, bool) or not isinstance(parts, int | tuple | list):
         raise ShapeError(
-            f"{parts!r} says not how to split",
+            f"{parts!r} does not say how to split",
             argument="indices_or_sections",
             expected="a number of equal parts, or a tuple of the positions to cut at",
         )

@@ -105,7 +105,7 @@ def kaiser(
 
     ``beta`` tells how fast it falls off; with 0 all weights are 1. ``size``, ``sym``, ``dtype``
     and ``device`` are as for ``ef.signal.hann``, and so are the errors; ArgumentError for a
-    ``beta`` that is no finite number.
+    ``beta`` that is not a finite number.
 
     >>> ef.signal.kaiser(3, 6.0)
     Tensor([0.0149, 1.    , 0.0149], float32, cpu:0)

@@ -289,7 +289,7 @@ class GradientWriter(RecurrenceWriter):
             unit = v.number("mul", block, self.config.vectors * lanes)
             rows = []
             for i in range(lanes):
-                # Lanes without a unit have the weights of the last one, which nobody reads.
+                # Lanes without a unit have the weights of the last one, which are not read.
                 row = self.least(v.number("add", unit, j * lanes + i), str(last))
                 rows.append(v.step(start, row, row_bytes))
             if many > 1:

@@ -221,7 +221,7 @@ class StagedCall:
         return FixedStages(self, operands, rest)
 
     def placed(self, operands: dict[str, Operand]) -> FixedStages:
-        """The same, where whoever asks knows which arrays of the step its arrays are."""
+        """The same, where the caller knows which arrays of the step its arrays are."""
         rest = {name: value for name, value in self.values.items() if name not in operands}
         return FixedStages(self, operands, rest)
 

@@ -114,7 +114,7 @@ class VectorWriter:
     def stream(self, value: Any, pointer: str) -> None:
         """Write a vector to an address that is placed for it, past the caches.
 
-        Who reads it must have waited for what the writer has done atomically since.
+        A reader must have waited for what the writer has done atomically since.
         """
         self.code.declarations["nontemporal"] = "!0 = !{i32 1}"
         place = f"ptr {pointer}, align {self.size}"

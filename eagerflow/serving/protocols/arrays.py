@@ -17,8 +17,8 @@ import numpy as np
 from numpy.lib import format as npy
 
 from eagerflow.errors import ArgumentError, DTypeError
+from eagerflow.serving.errors import TooLargeError
 from eagerflow.serving.protocols import inference
-from eagerflow.serving.refusals import TooLargeError
 from eagerflow.serving.signature import Signature
 
 __all__ = ["NPY", "NPZ", "form_of", "request", "wanted_form", "write"]
@@ -104,7 +104,7 @@ def _array(data: bytes, name: str) -> Any:
     found = _HEADER.fullmatch(data[begin:end]) if size and end - begin <= MAX_HEADER else None
     if found is None:
         raise ArgumentError(
-            "this is no array in NumPy's format, version 1 or 2",
+            "this is not an array in NumPy's format, version 1 or 2",
             argument=name[:80],
             received=repr(data[:60]),
         )
@@ -150,7 +150,7 @@ def _arrays(data: bytes, most: int, count: int) -> dict[str, Any]:
     except (ArgumentError, DTypeError, TooLargeError):
         raise
     except _DAMAGED as error:
-        raise ArgumentError(f"this is no .npz file: {str(error)[:200]}") from None
+        raise ArgumentError(f"this is not an .npz file: {str(error)[:200]}") from None
 
 
 def write(outputs: Mapping[str, Any], form: str) -> bytes:

@@ -9,8 +9,8 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import ArgumentError
+from eagerflow.serving.errors import BusyError, LateError
 from eagerflow.serving.limits import Limits, Places
-from eagerflow.serving.refusals import BusyError, LateError
 
 __all__ = ["Calls", "connection_options"]
 
@@ -20,7 +20,7 @@ PING_SECONDS = 60.0  # after which a silent connection is asked whether it is th
 def connection_options(limits: Limits) -> list[tuple[str, int]]:
     """The settings of gRPC by which connections are bounded, and ended when nothing comes.
 
-    gRPC tells nobody of a connection before its first call, so the share of an address bounds its
+    gRPC tells of no connection before its first call, so the share of an address bounds its
     calls, not its connections.
     """
 

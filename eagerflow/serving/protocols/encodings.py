@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 
 from eagerflow.errors import ArgumentError
-from eagerflow.serving.refusals import TooLargeError
+from eagerflow.serving.errors import TooLargeError
 
 __all__ = ["decoded"]
 

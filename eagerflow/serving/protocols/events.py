@@ -1,4 +1,4 @@
-"""Server-Sent Events: an answer that comes in parts, and whoever asked having gone.
+"""Server-Sent Events: an answer that comes in parts, and clients that have gone.
 
 Source: the HTML standard, section "Server-sent events".
 """
@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from eagerflow.serving.http import ClientGoneError
-from eagerflow.serving.texts import dumps
+from eagerflow.serving.json_bodies import dumps
 
 __all__ = ["EventStream", "event", "unless_gone"]
 
@@ -68,7 +68,7 @@ async def _cancel(*tasks: asyncio.Future[Any]) -> None:
 class EventStream:
     """An answer of events, in the form that ASGI servers call.
 
-    Events are made whether the client reads them or not, so that one who reads slowly holds
+    Events are made whether the client reads them or not, so that a slow reader holds
     nothing up. ``close`` is called once, when the last one was made or the client has gone; after
     ``heartbeat`` seconds without an event a comment is sent.
     """

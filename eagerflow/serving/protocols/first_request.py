@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
+from eagerflow.serving.json_bodies import example
 from eagerflow.serving.protocols.inference import datatype
 from eagerflow.serving.signature import Signature
-from eagerflow.serving.texts import example
 
 __all__ = ["first_request"]
 

@@ -12,12 +12,12 @@ from collections.abc import AsyncIterator
 from typing import Any, NamedTuple
 
 from eagerflow.errors import ArgumentError, DTypeError
+from eagerflow.serving.errors import status_of
 from eagerflow.serving.generation import Asked as Wanted
 from eagerflow.serving.generation import Generation, decoder_of
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference
 from eagerflow.serving.protocols.events import event
-from eagerflow.serving.refusals import status_of
 from eagerflow.serving.sampling import Sampling
 
 __all__ = ["Asked", "answer", "events", "request"]
@@ -81,7 +81,10 @@ def _tokens(given: Any, vocabulary: int, field: str) -> list[int]:
     for token in given:
         if type(token) is not int:
             raise DTypeError(
-                "a token is no integer", op="generate", argument=field, received=repr(token)[:80]
+                "a token is not an integer",
+                op="generate",
+                argument=field,
+                received=repr(token)[:80],
             )
         if not 0 <= token < vocabulary:
             _refuse(field, token, f"integers from 0 to {vocabulary - 1}")

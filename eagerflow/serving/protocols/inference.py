@@ -17,6 +17,7 @@ import numpy as np
 from eagerflow.dims import Dim
 from eagerflow.dtypes import as_dtype
 from eagerflow.errors import ArgumentError, DTypeError, EagerflowError, ShapeError
+from eagerflow.serving.json_bodies import dumps, loads
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.numbers import array_of
 from eagerflow.serving.repository import Repository
@@ -24,7 +25,6 @@ from eagerflow.serving.routes import Answering
 from eagerflow.serving.sequences import Step
 from eagerflow.serving.signature import Signature
 from eagerflow.serving.stepping import SequenceBatcher
-from eagerflow.serving.texts import dumps, loads
 
 __all__ = [
     "HEADER",
@@ -103,7 +103,7 @@ def request(body: bytes, header_size: str | None) -> Request:
     for given in _list(told, "inputs"):
         name = _text(given, "name")
         if name in inputs:
-            raise ArgumentError("the input came twice", argument=name[:80])
+            raise ArgumentError("the input was given twice", argument=name[:80])
         inputs[name], rest = _tensor(given, name, rest)
     if len(rest):
         raise ArgumentError(
@@ -168,7 +168,7 @@ def array_of_bytes(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -> 
     """Bytes, little-endian and row by row, as an array; it shares their memory."""
     if len(data) != math.prod(shape) * dtype.itemsize:
         raise ShapeError(
-            "there are more or fewer bytes than shape and datatype say",
+            "the number of bytes does not match shape and datatype",
             argument=name[:80],
             received=f"{len(data)} bytes",
             expected=f"{math.prod(shape) * dtype.itemsize} for {dtype.name}{list(shape)}",
@@ -187,7 +187,7 @@ def array_of_numbers(data: Any, dtype: Any, shape: tuple[int, ...], name: str) -
     array = array_of(data, dtype, name)
     if array.size != math.prod(shape):
         raise ShapeError(
-            "there are more or fewer numbers than the shape says",
+            "the number of values does not match the shape",
             argument=name[:80],
             received=f"{array.size} numbers",
             expected=f"{math.prod(shape)} for {list(shape)}",

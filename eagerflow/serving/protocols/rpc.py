@@ -15,14 +15,14 @@ import numpy as np
 from eagerflow import extras
 from eagerflow.errors import ArgumentError, EagerflowError
 from eagerflow.serving.access import Access
+from eagerflow.serving.access_log import HEADER, Journal, current
 from eagerflow.serving.batching import Batcher
-from eagerflow.serving.journal import HEADER, Journal, current
+from eagerflow.serving.errors import UnavailableError, UnknownModelError, status_of
 from eagerflow.serving.limits import Limits
 from eagerflow.serving.model import ModelVersion
 from eagerflow.serving.protocols import inference, triton
 from eagerflow.serving.protocols.calls import Calls, connection_options
 from eagerflow.serving.protocols.messages import PACKAGE, messages
-from eagerflow.serving.refusals import UnavailableError, UnknownModelError, status_of
 from eagerflow.serving.repository import Repository
 
 __all__ = ["RpcServer"]
@@ -55,7 +55,7 @@ _log = logging.getLogger("eagerflow.serving")
 class RpcServer:
     """A server of gRPC for the models of a repository, in one event loop.
 
-    ``limits`` gives the limits of now. ``change`` says who may ask from now on, and where calls are
+    ``limits`` gives the limits of now. ``change`` sets the access from now on, and where calls are
     noted.
     """
 
@@ -156,7 +156,7 @@ def _reader(message: Any) -> Callable[[bytes], Any]:
         try:
             return message.FromString(data)
         except decode as error:
-            return ArgumentError("the bytes are no message of this method", received=str(error))
+            return ArgumentError("the bytes are not a message of this method", received=str(error))
 
     return read
 
@@ -350,7 +350,7 @@ class _Service:
         for position, given in enumerate(request.inputs):
             name = given.name
             if name in inputs:
-                raise ArgumentError("the input came twice", argument=name[:80])
+                raise ArgumentError("the input was given twice", argument=name[:80])
             dtype = inference.dtype_of(given.datatype, name)
             shape = inference.shape_of(list(given.shape), name)
             if raw:

@@ -79,7 +79,12 @@ BOTH = {  # refused in the same way whoever watches
         r"branches\[1\]: it cannot be called",
         None,
     ),
-    "index is a float": (lambda: switch(0.5, [ONE]), DTypeError, "index: it is no integer", None),
+    "index is a float": (
+        lambda: switch(0.5, [ONE]),
+        DTypeError,
+        "index: it is not an integer",
+        None,
+    ),
     "index has axes": (
         lambda: switch(ef.tensor([0]), [ONE]),
         ShapeError,
@@ -149,7 +154,7 @@ BOTH = {  # refused in the same way whoever watches
     "rows without axes": (
         lambda: ef_map(lambda x: x, 3.0),
         ShapeError,
-        "map: xs: it has no axis to go along",
+        "map: xs: it has no axis to scan over",
         None,
     ),
     "f takes one": (
@@ -216,7 +221,7 @@ BOTH = {  # refused in the same way whoever watches
     "bounds are floats": (
         lambda: fori_loop(0, 2.5, lambda i, s: s, X),
         DTypeError,
-        "hi: it is no integer",
+        "hi: it is not an integer",
         None,
     ),
     "body takes one": (

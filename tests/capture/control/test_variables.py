@@ -152,7 +152,7 @@ def test_state_made_in_a_body():
         return scan(lambda c, _: (c, ef.random.Generator(3).uniform(())), x, length=3)[1]
 
     assert len(set(anew(t(0.0)).tolist())) == 1
-    with pytest.raises(CaptureError, match="created each time") as info:
+    with pytest.raises(CaptureError, match="persistent state at every") as info:
         captured(anew, t(0.0))
     assert "random_state" in str(info.value)
     assert __file__ in info.value.at

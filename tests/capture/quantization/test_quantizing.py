@@ -316,8 +316,8 @@ def test_digits():
         ({"bits": 3}, "3 is not a choice"),
         ({"bits": 4}, "products are of 8 bits"),
         ({"method": "entropy"}, "'entropy' is not a choice"),
-        ({"percentile": 10}, "10 is no upper end"),
-        ({"group_size": 0}, "0 is no number of rows"),
+        ({"percentile": 10}, "10 is not a percentile for the upper end"),
+        ({"group_size": 0}, "0 is not a number of rows"),
     ],
 )
 def test_other_choices(how, words):

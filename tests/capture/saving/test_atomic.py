@@ -170,7 +170,7 @@ def test_short_writes_are_gone_on_with(tmp_path, monkeypatch):
 def test_a_system_that_writes_nothing(tmp_path, monkeypatch):
     graph_of(1).save(tmp_path / "model.ef")
     monkeypatch.setattr(atomic.os, "write", lambda descriptor, data: 0)
-    with pytest.raises(FileFormatError, match="written nothing"):
+    with pytest.raises(FileFormatError, match="wrote no bytes"):
         graph_of(2).save(tmp_path / "model.ef")
     monkeypatch.undo()
     assert number_in(tmp_path / "model.ef") == 1 and os.listdir(tmp_path) == ["model.ef"]

@@ -46,7 +46,7 @@ def test_versions():
         file.decode(older)
     header, arrays = pieces(base)
     header["__metadata__"]["version"] = "2"
-    with pytest.raises(FileFormatError, match="another version of the format") as caught:
+    with pytest.raises(FileFormatError, match="unsupported version of the format") as caught:
         file.decode(joined(header, arrays))
     assert "update eagerflow" in str(caught.value)
 

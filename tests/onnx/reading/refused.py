@@ -247,10 +247,8 @@ REFUSED = {
         "equal_string",
         "equal_string_broadcast",
     ),
-    "Bernoulli: a seed, whose numbers are those of another library": ("bernoulli_seed",),
-    "RandomUniformLike: a seed, whose numbers are those of another library": (
-        "bernoulli_seed_expanded",
-    ),
+    "Bernoulli: a seed of another library's generator": ("bernoulli_seed",),
+    "RandomUniformLike: a seed of another library's generator": ("bernoulli_seed_expanded",),
 }
 
 MODELS = {

@@ -149,7 +149,7 @@ def test_products_of_several_matrices():
     np.testing.assert_allclose(found, np.linalg.multi_dot(parts), rtol=1e-12)
     ends = [drawn(4), drawn((4, 3)), drawn(3)]
     np.testing.assert_allclose(ef.linalg.multi_dot(ends).item(), np.linalg.multi_dot(ends))
-    with pytest.raises(ef.errors.ShapeError, match="no factors"):
+    with pytest.raises(ef.errors.ShapeError, match="not factors"):
         ef.linalg.multi_dot([np.ones((2, 2))])
 
 

@@ -28,7 +28,7 @@ def gemm(
 ) -> Any:
     """Alpha * a @ b + beta * c, with a and b transposed where it is asked for."""
     if a.ndim != 2 or b.ndim != 2:
-        call.refuse("operands that are no matrices")
+        call.refuse("operands that are not matrices")
     y = ops.matmul(
         ops.matrix_transpose(a) if transA else a, ops.matrix_transpose(b) if transB else b
     )

@@ -12,7 +12,7 @@ from eagerflow.ops import random
 
 def _refuse_seed(call: Call, seed: float | None) -> None:
     if seed is not None:
-        call.refuse("a seed, whose numbers are those of another library")
+        call.refuse("a seed of another library's generator")
 
 
 def _type(x: Any, dtype: int | None) -> Any:

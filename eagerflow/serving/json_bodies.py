@@ -25,7 +25,7 @@ def loads(body: bytes | bytearray | memoryview) -> Any:
 
     NaN and Infinity are numbers, as in TensorFlow Serving's texts.
 
-    >>> from eagerflow.serving.texts import loads
+    >>> from eagerflow.serving.json_bodies import loads
     >>> loads(b'{"instances": [1.0, NaN]}')
     {'instances': [1.0, nan]}
     """
@@ -36,7 +36,7 @@ def loads(body: bytes | bytearray | memoryview) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ArgumentError(
-            f"the body is no JSON: {str(error)[:200]}", received=repr(data[:60])
+            f"the body is not JSON: {str(error)[:200]}", received=repr(data[:60])
         ) from None
 
 
@@ -45,7 +45,7 @@ def dumps(value: Any, arrays: Iterable[Any] = ()) -> bytes:
 
     NaN and infinity are written as Python writes them, since JSON has no texts for them.
 
-    >>> from eagerflow.serving.texts import dumps
+    >>> from eagerflow.serving.json_bodies import dumps
     >>> y = np.asarray([0.1, 2.0], "float32")
     >>> dumps({"y": y}, [y])
     b'{"y":[0.1,2.0]}'
@@ -79,7 +79,7 @@ def plain(value: Any) -> Any:
 def example(specs: Mapping[str, Any]) -> dict[str, Any]:
     """Zeros for each input, of one row, as nested lists: a request to begin with.
 
-    >>> from eagerflow.serving.texts import example
+    >>> from eagerflow.serving.json_bodies import example
     >>> example({"x": ef.TensorSpec(("batch", 2), "float32")})
     {'x': [[0.0, 0.0]]}
     """

@@ -8,7 +8,7 @@ import pytest
 
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, FileFormatError, MissingExtraError
-from eagerflow.nn import weights_of_others as others
+from eagerflow.nn import foreign_weights as others
 from tests.nn.peers import torch
 
 RNG = np.random.default_rng(0)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import eagerflow as ef
-from eagerflow.capture import turns
-from eagerflow.capture.turns import Turn
+from eagerflow.capture import run_order
+from eagerflow.capture.run_order import Turn
 from tests.capture.placement.several_devices import COSTS
 from tests.interrupts import at_every_bytecode
 
@@ -125,14 +125,14 @@ def test_those_who_wait_come_in_the_order_in_which_they_came():
     for thread in (both, late):
         thread.join(SECONDS)
         assert not thread.is_alive()
-    assert not turns._turns
+    assert not run_order._turns
 
 
 def test_a_run_in_the_middle_of_another_one_of_its_thread_does_not_wait():
     n = ef.Variable(0.0)
     with Turn(frozenset([n])), Turn(frozenset([n])):
-        assert len(turns._turns) == 2
-    assert not turns._turns
+        assert len(run_order._turns) == 2
+    assert not run_order._turns
 
 
 def test_a_run_that_fails_or_is_broken_off_while_it_waits_leaves_its_place(monkeypatch):
@@ -143,7 +143,7 @@ def test_a_run_that_fails_or_is_broken_off_while_it_waits_leaves_its_place(monke
             pass
 
     def check():
-        assert not turns._turns
+        assert not run_order._turns
 
     assert at_every_bytecode(use, check) > 20
 
@@ -152,14 +152,14 @@ def test_a_run_that_fails_or_is_broken_off_while_it_waits_leaves_its_place(monke
             raise KeyboardInterrupt
 
     with Turn(frozenset([n])):
-        monkeypatch.setattr(turns, "Event", Interrupted)
+        monkeypatch.setattr(run_order, "Event", Interrupted)
 
         def run():
             with pytest.raises(KeyboardInterrupt), Turn(frozenset([n])):
                 pass
 
         side_by_side(run)
-        assert len(turns._turns) == 1
+        assert len(run_order._turns) == 1
     assert begins_soon([n])[0]
 
 

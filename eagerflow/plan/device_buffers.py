@@ -1,7 +1,7 @@
-"""Memory for new values of Variables on a device: that of values which nobody holds any more.
+"""Memory for new values of Variables on a device: that of values without references.
 
 A Variable's array is never written over, as others may hold it. In the run of a step its new value
-takes the memory of the value before the last one, if nobody holds that, so that after two steps
+takes the memory of the value before the last one, if it has no references, so that after two steps
 all arrays are where they were: what was recorded for their addresses can be started again.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 from weakref import ref
 
-MAX_BLOCKS = 4  # that are kept while somebody holds what is in them
+MAX_BLOCKS = 4  # that are kept while what is in them is held
 
 
 class Renewal:
@@ -22,7 +22,7 @@ class Renewal:
         self._given: list[ref[Any]] = []  # the array that was given last in each of them
 
     def __call__(self) -> Any:
-        """An array of arbitrary values that shares memory with none that anybody holds."""
+        """An array of arbitrary values that shares memory with none that is held."""
         number = next((i for i, given in enumerate(self._given) if given() is None), None)
         if number is None:
             if len(self._blocks) >= MAX_BLOCKS:

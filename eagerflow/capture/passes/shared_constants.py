@@ -1,4 +1,4 @@
-"""Constants whose memory somebody else may write: their values are not for a pass to rely on."""
+"""Constants whose memory other code may write: their values are not for a pass to rely on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from eagerflow.tensor import Tensor, new_tensor
 
 
 def is_lent(tensor: Tensor) -> bool:
-    """Whether the array that a tensor shares its memory with is still in somebody's hands.
+    """Whether the array that a tensor shares its memory with is still referred to.
 
     Arrays that came in through ``ef.asarray`` and that only the tensor holds are not.
 

@@ -20,7 +20,7 @@ Answer = tuple[dict[str, Any], list[Any]]
 
 
 class Question:
-    """One question to a task. ``is_served`` says whether anybody would send it."""
+    """One question to a task. ``is_served`` says whether any task would send it."""
 
     def __init__(self, number: int, connection: Connection, is_served: Callable[[], bool]) -> None:
         self.number, self._connection, self._is_served = number, connection, is_served
@@ -59,7 +59,7 @@ class Question:
 
 
 class Questions:
-    """The questions that somebody waits for, by number: those that nobody has any more are gone."""
+    """The questions with a waiting caller, by number: the abandoned ones are gone."""
 
     def __init__(self, is_served: Callable[[], bool]) -> None:
         self._is_served = is_served

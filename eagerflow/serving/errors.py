@@ -23,18 +23,18 @@ class UnknownModelError(EagerflowError, LookupError):
     >>> raise ef.serving.UnknownModelError("there is no model 'digit'", expected="one of digits")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.UnknownModelError: there is no model 'digit'
+    eagerflow.serving.errors.UnknownModelError: there is no model 'digit'
       expected: one of digits
     """
 
 
 class UnknownSequenceError(EagerflowError, LookupError):
-    """There is no sequence of the id that a request says: it was never begun, or has ended.
+    """There is no sequence of the id in the request: it was never begun, or has ended.
 
     >>> raise ef.serving.UnknownSequenceError("the sequence 7 has ended", received="it was idle")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.UnknownSequenceError: the sequence 7 has ended
+    eagerflow.serving.errors.UnknownSequenceError: the sequence 7 has ended
       received: it was idle
     """
 
@@ -45,7 +45,7 @@ class UnavailableError(EagerflowError, RuntimeError):
     >>> raise ef.serving.UnavailableError("version 3 of 'digits' is loading")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.UnavailableError: version 3 of 'digits' is loading
+    eagerflow.serving.errors.UnavailableError: version 3 of 'digits' is loading
     """
 
 
@@ -55,7 +55,7 @@ class BusyError(EagerflowError, RuntimeError):
     >>> raise ef.serving.BusyError("the queue of 'digits' is full", received="256 requests")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.BusyError: the queue of 'digits' is full
+    eagerflow.serving.errors.BusyError: the queue of 'digits' is full
       received: 256 requests
     """
 
@@ -66,7 +66,7 @@ class CrashedError(EagerflowError, RuntimeError):
     >>> raise ef.serving.CrashedError("the process that computed the request ended")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.CrashedError: the process that computed the request ended
+    eagerflow.serving.errors.CrashedError: the process that computed the request ended
     """
 
 
@@ -76,7 +76,7 @@ class LateError(EagerflowError, TimeoutError):
     >>> raise ef.serving.LateError("the deadline of 20 ms has passed")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.LateError: the deadline of 20 ms has passed
+    eagerflow.serving.errors.LateError: the deadline of 20 ms has passed
     """
 
 
@@ -86,7 +86,7 @@ class TooLargeError(EagerflowError, ValueError):
     >>> raise ef.serving.TooLargeError("the body is too large", expected="64 MiB at most")
     Traceback (most recent call last):
     ...
-    eagerflow.serving.refusals.TooLargeError: the body is too large
+    eagerflow.serving.errors.TooLargeError: the body is too large
       expected: 64 MiB at most
     """
 
@@ -108,7 +108,7 @@ _STATUS = (
 def status_of(error: BaseException) -> int:
     """The HTTP status that tells the kind of an error: 4xx where the request is to be changed.
 
-    >>> from eagerflow.serving.refusals import status_of
+    >>> from eagerflow.serving.errors import status_of
     >>> status_of(ef.errors.ShapeError("the ranks differ")), status_of(ZeroDivisionError())
     (400, 500)
     """

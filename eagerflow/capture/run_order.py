@@ -1,10 +1,10 @@
-"""Turns: runs that write the same Variables come one after the other, whoever runs them.
+"""Turns: runs that write the same Variables come one after the other, in whatever thread.
 
 A run reads Variables at its begin and gives them new values at its end. Of two that begin with the
 same value the earlier one's would be lost. So a run that writes is in a list while it lasts, and
-waits for those ahead of it that write one of its Variables. Who waits holds nothing that others
-wait for, except its place in the list, so nobody can wait for ever. Runs that only read wait for
-nobody, and see the Variables as they are between two writes.
+waits for those ahead of it that write one of its Variables. A waiting run holds nothing that others
+wait for, except its place in the list, so none can wait for ever. Runs that only read do not
+wait, and see the Variables as they are between two writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def written_by(cells: Iterable[Cell]) -> frozenset[Variable]:
 class Turn(ScopeGuard):
     """The context of a run that writes these Variables.
 
-    A run in the middle of another one of its thread, as that of a signal handler, waits for nobody:
+    A run in the middle of another one of its thread, as that of a signal handler, does not wait:
     what it would wait for might wait for the other one.
     """
 
@@ -52,7 +52,7 @@ class Turn(ScopeGuard):
             if not self._variables.isdisjoint(other._variables):
                 over = Event()
                 other._waiting.append(over)
-                if other in _turns:  # else it is over, and may not have seen who waits
+                if other in _turns:  # else it is over, and may not have seen the waiting one
                     over.wait()
 
     def release(self) -> None:
@@ -68,7 +68,7 @@ _turns: list[Turn] = []
 
 
 def _after_fork() -> None:
-    """In a child only the thread that forked lives on: nobody else has a turn, or waits for one."""
+    """In a child only the thread that forked lives on: no other has a turn, or waits for one."""
     own = get_ident()
     _turns[:] = [turn for turn in _turns if turn._thread == own]
     for turn in _turns:

@@ -10,7 +10,7 @@ import pytest
 import eagerflow as ef
 from eagerflow.errors import ArgumentError, MissingExtraError
 from eagerflow.serving import Access, Server
-from eagerflow.serving.journal import Journal
+from eagerflow.serving.access_log import Journal
 from tests.serving.models import Client
 from tests.serving.test_server import PREDICT, ROW
 

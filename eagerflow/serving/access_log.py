@@ -18,7 +18,7 @@ from typing import Any
 
 from eagerflow import extras
 from eagerflow.errors import printable
-from eagerflow.serving.texts import dumps
+from eagerflow.serving.json_bodies import dumps
 
 __all__ = ["FORMS", "HEADER", "Journal", "Record", "current", "written"]
 

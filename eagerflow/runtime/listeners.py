@@ -1,4 +1,4 @@
-"""Things that are noted, and who hears of each that is."""
+"""A log with listeners."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Noted(Generic[T]):
         self.hear: list[Callable[[T], None]] = []
 
     def note(self, thing: T) -> None:
-        """Note something, and tell who wants to hear of it."""
+        """Note something, and tell the listeners."""
         self.things.add(thing)
         for heard in self.hear.copy():
             heard(thing)

@@ -200,7 +200,7 @@ class StampedSegment(Segment):
         return found
 
 
-_FRAMES_TO_CALLER = 3  # from a layout's run: the segment's call, the timed one, and who calls that
+_FRAMES_TO_CALLER = 3  # from a layout's run: the segment's call, the timed one, and its caller
 run_segment = Segment.__call__
 
 
