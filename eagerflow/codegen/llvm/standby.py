@@ -171,7 +171,7 @@ class Board:
         address, taken = ctypes.addressof(board), []
         number, place = ctypes.c_int64, ctypes.c_void_p
         kind = ctypes.PYFUNCTYPE(number, place, number, number, place, number)  # keeps the lock
-        trial = partial(kind(ctypes.cast(self._stand_by, place).value), address)
+        trial = partial(kind(ctypes.cast(self._stand_by, place).value or 0), address)
         for _ in range(_TRIALS):  # of which some may lose their core
             start = time.perf_counter()
             trial(_TRIAL_TURNS, 0, address, 0)
