@@ -335,6 +335,7 @@ class Server:
             # What answers is looked up for each request: a reload makes another one.
             lambda scope, receive, send: self._answers(scope, receive, send),
             interface="asgi3",
+            log_config=None,  # a new one would close all handlers of the program
             log_level="warning",
             access_log=False,
             proxy_headers=False,  # nothing here asks where a client is

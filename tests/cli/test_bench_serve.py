@@ -49,7 +49,7 @@ def test_json_and_a_body_of_ones_own(served, capsys, tmp_path):
     [
         (["--model", "nope"], "answered 404"),
         (["--rate", "-1"], "rate"),
-        (["--path", "no-path"], "no path"),
+        (["--path", "no-path"], "not a path"),
     ],
 )
 def test_what_is_wrong_is_told(served, capsys, change, told):

@@ -97,7 +97,7 @@ def test_wrong_second_derivative_only():
 
 
 def test_wrong_shape_and_dtype():
-    with pytest.raises(ef.errors.ShapeError, match="gradient of another shape"):
+    with pytest.raises(ef.errors.ShapeError, match="gradient of a different shape"):
         check_gradients(with_rule(lambda g, x: ef.sum(g)), (X,))
     narrow = with_rule(lambda g, x: ef.astype(g * x * 2.0, "float32"))
     assert "derivative of the gradient by args[0]" in message(narrow, (X,))  # it is rounded

@@ -328,7 +328,7 @@ def test_history_says_what_is_missing(monkeypatch):
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: callbacks.CallbackList([3]), "no callback"),
+        (lambda: callbacks.CallbackList([3]), "not a callback"),
         (lambda: callbacks.CallbackList([callbacks.History]), r"History\(\)"),
         (lambda: callbacks.LambdaCallback(on_step=print), "on_step"),
         (lambda: callbacks.EarlyStopping(mode="up"), "mode"),

@@ -91,7 +91,7 @@ def test_wrong_uses(tmp_path):
         checkpoint.restore(model, Rows())
     with pytest.raises(ArgumentError, match="no optimizer"):
         checkpoint.restore(ef.nn.Sequential(network().layers))
-    with pytest.raises(ArgumentError, match="no number of files"):
+    with pytest.raises(ArgumentError, match="not a number of files"):
         ef.nn.Checkpoint(tmp_path, keep=0)
     (tmp_path / "file").write_text("")
     with pytest.raises(FileFormatError, match="the folder cannot be made"):

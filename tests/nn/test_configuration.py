@@ -267,7 +267,7 @@ def test_what_has_no_configuration(monkeypatch):
     assert "activation = " in refused(ef.nn.Dense(2, activation=lambda x: x)(x), x)
     with monkeypatch.context() as patch:
         patch.setattr("eagerflow.nn.graph_writing.ops", {})
-        assert "a function of your own" in refused(ef.tanh(x), x)
+        assert "a custom function" in refused(ef.tanh(x), x)
     own_values = ef.nn.Dense(2, kernel_initializer=lambda shape, dtype: ef.ones(shape))
     with pytest.raises(ArgumentError, match="kernel_initializer"):
         ef.nn.Sequential([own_values]).clone()

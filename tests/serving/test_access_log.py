@@ -50,6 +50,21 @@ def test_a_line_for_each_request(folder, capsys, workers):
     assert SECRET not in text and "word" not in text and "instances" not in text
 
 
+def test_handlers_of_the_program_stay_open(folder):
+    closed = []
+
+    class Handler(logging.StreamHandler):
+        def close(self):
+            closed.append(self)
+            super().close()
+
+    handler = Handler()
+    with Server(folder, port=0, log="json"):
+        pass
+    assert closed == []
+    handler.close()
+
+
 def test_errors_of_the_server_carry_the_id(folder, capsys):
     with Server(folder, port=0, log="json") as server:
         batcher = server.repository.model("scale").batcher()

@@ -292,7 +292,7 @@ def test_a_row_without_numbers_fails_alone():
 
 
 def test_other_models_cannot():
-    with pytest.raises(ArgumentError, match="no decoder"):
+    with pytest.raises(ArgumentError, match="not a decoder"):
         double = ef.capture.trace(lambda x: x * 2.0, ef.TensorSpec(("batch", 2), "float32"))
         batcher = ef.serving.batching.Batcher(ModelVersion("double", 1, double), Batching())
         Generation(batcher, Asked([1], 1))

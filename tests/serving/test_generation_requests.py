@@ -149,7 +149,7 @@ def test_numbers_that_json_has_not(server):
 
 def test_models_that_are_no_decoders(server):
     found = httpx.post(f"{server.url}/v2/models/double/generate", json={"tokens": [1]})
-    assert found.status_code == 400 and "no decoder" in found.json()["error"]
+    assert found.status_code == 400 and "not a decoder" in found.json()["error"]
     assert httpx.post(f"{server.url}/v2/models/none/generate", json={}).status_code == 404
 
 

@@ -144,7 +144,7 @@ def test_numbers_that_cannot_be(change, word):
 
 def test_addresses_and_headers_that_cannot_be():
     for question, word in [
-        (Question("file:///x", b""), "no address"),
+        (Question("file:///x", b""), "not an address"),
         (Question("http://h/", b"", {"a": "b\r\nc: d"}), "line break"),
     ]:
         with pytest.raises(ef.errors.ArgumentError, match=word):

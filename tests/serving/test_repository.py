@@ -144,7 +144,7 @@ def test_a_version_whose_example_fails_is_broken(tmp_path, monkeypatch):
         graph.examples = (graph.examples[0]._replace(outputs=outputs),)
         graph.save(path)
         (line,) = await repository.refresh()
-        assert "is broken" in line and "another result" in line
+        assert "is broken" in line and "does not give the result" in line
         assert await factor(repository.model("m")) == 2
 
     run(go())

@@ -74,7 +74,7 @@ def test_a_sequence_stays_on_its_version(folder, client, server):
     other = ask(client, 1.0, "/versions/2", 404, sequence_id="old")
     assert "another version" in other["error"]
     refused = ask(client, 1.0, "/versions/1", 503, sequence_id="more", sequence_start=True)
-    assert "leaving" in refused["error"]
+    assert "shutting down" in refused["error"]
     assert ask(client, 1.0, sequence_id="old", sequence_end=True) == ("1", 5.0)
     wait_for(lambda: not model.leaving)
     assert "has ended" in ask(client, 1.0, status=404, sequence_id="old")["error"]

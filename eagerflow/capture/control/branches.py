@@ -103,7 +103,7 @@ def _infer(chooser: Any, *operands: Any, **attributes: Any) -> tuple[TensorSpec,
         "expected": f"one {kind}",
     }
     if chooser.dtype not in (INTEGERS if several else BOOL):
-        raise DTypeError(f"it is no {kind}", **facts)
+        raise DTypeError("it is not an integer" if several else "it is not a bool", **facts)
     if chooser.shape != ():
         raise ShapeError("it has axes", hint="ef.vmap for many of them", **facts)
     graphs = _named(attributes)

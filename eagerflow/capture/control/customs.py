@@ -227,7 +227,7 @@ def _errors(rng: Any) -> list[ErrorSample]:
         *misfits((x, x), good),
         ErrorSample((x, x), good | {"reached": (False,)}, ShapeError, "not those of the arguments"),
         ErrorSample((x, x), good | {"results": 2}, ShapeError, "there are 2 operands"),
-        ErrorSample((x, x), good | {"arguments": -1}, DTypeError, "no number of operands"),
+        ErrorSample((x, x), good | {"arguments": -1}, DTypeError, "not a number of operands"),
     ]
 
 

@@ -82,7 +82,8 @@ def scalar(value: Any, op: str, argument: str, kind: str, at: str | None = None)
     }
     if tensor.dtype not in dtypes:
         hint = "x != 0, x > 0 or ef.any(x)" if kind == "bool" else f"{argument}.astype('int32')"
-        raise DTypeError(f"it is no {kind}", hint=hint, **facts)
+        is_not = "it is not a bool" if kind == "bool" else "it is not an integer"
+        raise DTypeError(is_not, hint=hint, **facts)
     hint = "ef.any(x) or ef.all(x), or ef.where(x, a, b) element by element"
     raise ShapeError(
         "it has axes", hint=hint if kind == "bool" else "ef.vmap for many of them", **facts

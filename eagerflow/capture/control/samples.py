@@ -180,9 +180,9 @@ def while_errors(rng: Any) -> list[ErrorSample]:
     wide = written(lambda i, x, n, k: (i + 1, x[None]), *(_spec(a) for a in (n, x, n, x)))
     return [
         ErrorSample((n, x, n), good, CaptureError, "3 values for a graph of 4 inputs"),
-        ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "not what went in"),
+        ErrorSample((n, x, n, x), good | {"body": wide}, ShapeError, "does not match its input"),
         ErrorSample((n, x, n, x), good | {"cond": good["body"]}, DTypeError, "one bool"),
-        ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "not what went in"),
+        ErrorSample((n, x, n, x), good | {"states": 3}, ShapeError, "does not match its input"),
         ErrorSample((n, x, n, x), good | {"maximum_iterations": -1}, ShapeError, "negative"),
         *misfits((n, x, n, x), good),
     ]
@@ -240,7 +240,7 @@ def scan_errors(rng: Any) -> list[ErrorSample]:
     return [
         ErrorSample((c, xs[0, 0], c), good, ShapeError, "no axis"),
         ErrorSample((c, xs, c), good | {"length": 3}, ShapeError, "length"),
-        ErrorSample((c, xs, c), good | {"body": wide}, ShapeError, "not what went in"),
+        ErrorSample((c, xs, c), good | {"body": wide}, ShapeError, "does not match its input"),
         ErrorSample((c, xs, c), good | {"carries": -1}, ShapeError, "carries"),
         *misfits((c, xs, c), good),
         ErrorSample((c, c, c), good | {"sequences": 0}, ShapeError, "length"),

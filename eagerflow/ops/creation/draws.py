@@ -335,7 +335,7 @@ def _integer_errors(rng: np.random.Generator) -> list[ErrorSample]:
         ErrorSample((state,), given | {"high": 0}, ShapeError, "there is no int64 from 0"),
         ErrorSample((state,), given | {"high": 300, "dtype": "int8"}, ShapeError, "no int8"),
         ErrorSample((state,), given | {"high": 2.5}, DTypeError, "not an integer"),
-        ErrorSample((state,), given | {"dtype": "float32"}, DTypeError, "no integer dtype"),
+        ErrorSample((state,), given | {"dtype": "float32"}, DTypeError, "not an integer dtype"),
     ]
 
 

@@ -371,7 +371,7 @@ def _scatter_along_samples(rng: np.random.Generator, dtype: DType) -> list[Sampl
             (np.ones((2, 2)), np.array([[0], [0]])),
             {"shape": (2, 3), "axis": 1},
             ShapeError,
-            "another shape than the places",
+            "the shape of the places",
         ),
         ErrorSample(
             (np.ones((2, 1)), np.array([0])),

@@ -133,7 +133,7 @@ _NORMS: Any = (None, 2, -2, 1, -1, "fro", "nuc", math.inf, -math.inf)
     reference=lambda x, p: np.linalg.cond(x, p),
     errors=lambda rng: [
         ErrorSample((rng.random(3),), {}, ShapeError, "not enough for a matrix"),
-        ErrorSample((np.eye(2),), {"p": 3}, ArgumentError, "no norm"),
+        ErrorSample((np.eye(2),), {"p": 3}, ArgumentError, "not a norm"),
         ErrorSample((np.ones((2, 3)),), {"p": 1}, ShapeError, "2 rows and 3 columns"),
     ],
 )
@@ -257,7 +257,7 @@ def _maps(*cases: Any, right: bool = False) -> Any:
     reference=lambda a, ind: np.linalg.tensorinv(a, ind),
     errors=lambda rng: [
         ErrorSample((np.ones((2, 3)),), {"ind": 1}, ShapeError, "not square"),
-        ErrorSample((np.ones((2, 2)),), {"ind": 0}, ArgumentError, "no number of axes"),
+        ErrorSample((np.ones((2, 2)),), {"ind": 0}, ArgumentError, "not a number of axes"),
     ],
 )
 def tensorinv(a: Any, /, ind: int = 2) -> Any:

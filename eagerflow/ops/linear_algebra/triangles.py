@@ -122,7 +122,7 @@ def _triangular_reference(x1: Any, x2: Any, lower: bool, trans: int, unit_diagon
         *square_errors(rng, np.ones(3)),
         ErrorSample((np.eye(3), np.ones(2)), {}, ShapeError, "3 rows, the right side has 2"),
         ErrorSample((np.eye(3), 1.0), {}, ShapeError, "has no axes"),
-        ErrorSample((np.eye(3), np.ones(3)), {"trans": 3}, ArgumentError, "no form"),
+        ErrorSample((np.eye(3), np.ones(3)), {"trans": 3}, ArgumentError, "not a form"),
         ErrorSample((np.zeros((2, 2)), np.ones(2)), {}, EagerflowError, "singular"),
     ],
     reference=_triangular_reference,

@@ -235,7 +235,7 @@ def _class_errors(rng: np.random.Generator) -> list[ErrorSample]:
     return [
         ErrorSample((x, np.array([0, 3])), {}, IndexRangeError, "3 is out of range"),
         ErrorSample((x, np.array([0, 1, 2])), {}, ShapeError, "each example"),
-        ErrorSample((x, np.array([0, 1]), np.ones(2)), {}, ShapeError, "each class"),
+        ErrorSample((x, np.array([0, 1]), np.ones(2)), {}, ShapeError, "differ in number"),
     ]
 
 

@@ -240,7 +240,7 @@ def _search_samples(rng: np.random.Generator, dtype: DType) -> list[Sample]:
         ErrorSample(
             (np.ones((3, 2)), np.array(1)), {"blank": 2}, ArgumentError, "2 is not a class"
         ),
-        ErrorSample((np.ones((3, 2)), np.array([1])), {}, ShapeError, "each sequence"),
+        ErrorSample((np.ones((3, 2)), np.array([1])), {}, ShapeError, "differ in number"),
     ],
     reference=_search_reference,
 )
@@ -323,7 +323,7 @@ def _greedy_reference(
     dtypes=FLOATS,
     gradient=Missing("the labels are integers"),
     errors=lambda rng: [
-        ErrorSample((np.ones(3),), {}, ShapeError, "each sequence"),
+        ErrorSample((np.ones(3),), {}, ShapeError, "differ in number"),
         ErrorSample((np.ones((3, 2)),), {"blank": 2}, ArgumentError, "2 is not a class"),
     ],
 )
@@ -375,7 +375,7 @@ def _beam_reference(
     sizes=Missing("the search takes one step for each time"),
     small=Missing("equal sequences and near ones change places"),
     errors=lambda rng: [
-        ErrorSample((np.ones(3),), {}, ShapeError, "each sequence"),
+        ErrorSample((np.ones(3),), {}, ShapeError, "differ in number"),
         ErrorSample((np.ones((3, 2)),), {"top_paths": 0}, ArgumentError, "cannot be found"),
     ],
 )

@@ -157,7 +157,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
         np.ones(s) for s in ((2, 3, 1, 4), (2, 3, 1, 1, 4), (2, 3, 1, 2, 4), (4, 8))
     )
     return [
-        ErrorSample((x[0], held, gates, kernel), {}, ShapeError, "3 axes came"),
+        ErrorSample((x[0], held, gates, kernel), {}, ShapeError, "3 axes were given"),
         ErrorSample((x, held[:1], gates, kernel), {}, ShapeError, "held has shape (1, 3, 1, 1, 4)"),
         ErrorSample((x, held, gates[:, :2], kernel), {}, ShapeError, "gates has shape"),
         ErrorSample((x, held, gates, kernel.T), {}, ShapeError, "expected: shape (4, 8)"),

@@ -175,7 +175,7 @@ def errors(cell: Cell) -> Callable[..., list[ErrorSample]]:
         recurrent = np.ones((5, 5 * cell.gates))
         none = (None,) * (cell.states - 1)
         return [
-            ErrorSample((x[0], kernel, recurrent), {}, ShapeError, "2 axes came"),
+            ErrorSample((x[0], kernel, recurrent), {}, ShapeError, "2 axes were given"),
             ErrorSample((x, kernel[0], recurrent), {}, ShapeError, "kernel has shape"),
             ErrorSample((x, kernel, recurrent[:3]), {}, ShapeError, "expected: shape (4,"),
             ErrorSample((x, kernel, recurrent, x[0]), {}, ShapeError, "bias has shape (3, 4)"),

@@ -333,11 +333,11 @@ def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     adam = {"update": "adam_update", "options": ()}
     return [
-        ErrorSample((0.1, 1.0, x, x, x), adam, ShapeError, "3 arrays came"),
+        ErrorSample((0.1, 1.0, x, x, x), adam, ShapeError, "3 arrays were given"),
         ErrorSample((0.1, 1.0, x, x, x, x[0]), adam, ShapeError, "not that of the parameter"),
         ErrorSample((0.1, 1.0, x * 1j, x, x, x), adam, DTypeError, "is not taken"),
-        ErrorSample((0.1, x, x), {"update": "add"}, ArgumentError, "no step of an optimizer"),
-        ErrorSample((0.1, x, x), adam | {"options": (("rho", 1),)}, ArgumentError, "no options"),
+        ErrorSample((0.1, x, x), {"update": "add"}, ArgumentError, "not an optimizer's step"),
+        ErrorSample((0.1, x, x), adam | {"options": (("rho", 1),)}, ArgumentError, "not options"),
     ]
 
 

@@ -49,7 +49,7 @@ ONE = lambda: X
 # Call, class of the error, words of its message, and the function whose line it names.
 BOTH = {  # refused in the same way whoever watches
     "pred with axes": (lambda: cond(X > 0, ONE, ONE), ShapeError, "cond: pred: it has axes", None),
-    "pred is a number": (lambda: cond(X[0], ONE, ONE), DTypeError, "pred: it is no bool", None),
+    "pred is a number": (lambda: cond(X[0], ONE, ONE), DTypeError, "pred: it is not a bool", None),
     "pred is text": (lambda: cond("yes", ONE, ONE), DTypeError, "cond: pred: a str is not", None),
     "pred is an int": (lambda: cond(1, ONE, ONE), DTypeError, "x != 0, x > 0", None),
     "branch is a tensor": (lambda: cond(True, X, ONE), DTypeError, "true_fn: it cannot be", None),
@@ -148,7 +148,7 @@ BOTH = {  # refused in the same way whoever watches
     "length is a float": (
         lambda: scan(lambda c, x: (c, None), X, length=2.5),
         ShapeError,
-        "no integer",
+        "not an integer",
         None,
     ),
     "rows without axes": (
@@ -173,7 +173,7 @@ BOTH = {  # refused in the same way whoever watches
     "cond gives a float": (
         lambda: while_loop(lambda s: s.sum(), casts, X),
         DTypeError,
-        "while_loop: the result of cond: it is no bool",
+        "while_loop: the result of cond: it is not a bool",
         None,
     ),
     "cond gives many": (

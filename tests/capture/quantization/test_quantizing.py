@@ -328,9 +328,9 @@ def test_other_choices(how, words):
 
 def test_data_that_do_not_do():
     graph, _, data = dense()
-    with pytest.raises(errors.ArgumentError, match="there are no data"):
+    with pytest.raises(errors.ArgumentError, match="there are no calibration data"):
         quantize(graph)
-    with pytest.raises(errors.ArgumentError, match="there are no data"):
+    with pytest.raises(errors.ArgumentError, match="there are no calibration data"):
         quantize(graph, [])
     x = data(3)
     x[1, 2] = np.nan
