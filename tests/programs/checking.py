@@ -169,17 +169,6 @@ def keeping_random_state():
         state.assign(before)
 
 
-def perturbed_numbers(noise, eps):
-    """``numbers`` with relative errors; ``noise()`` is a function of epsilon and shape."""
-    error = noise()
-
-    def numbers(rng, shape, dtype, scale=1.0):
-        exact = helpers.numbers(rng, shape, dtype, scale)
-        return (exact.astype("f8") * (1 + error(eps, shape))).astype(dtype)
-
-    return numbers
-
-
 @contextlib.contextmanager
 def perturbed_gradients(eps, seed):
     """Give optimizers gradients with rounding errors."""
@@ -237,13 +226,13 @@ class Sensitivity:
         """The arrays after each statement of a run, which is cached."""
         if (mode, noise) not in self.runs:
             found = self.runs[mode, noise] = []
-            numbers = noise and perturbed_numbers(noise, self.epsilon)
+            error = noise and functools.partial(noise(), self.epsilon)
             with contextlib.ExitStack() as stack:
                 stack.enter_context(keeping_random_state())
                 stack.enter_context(contextlib.suppress(Failure))
                 if noise in STRONG_NOISE:
                     stack.enter_context(perturbed_gradients(self.epsilon, noise.args[0]))
-                for snapshot in Run(self.program, mode, numbers).snapshots():
+                for snapshot in Run(self.program, mode, error).snapshots():
                     found.append(dict(snapshot.arrays()))
         return self.runs[mode, noise]
 

@@ -16,7 +16,7 @@ import numpy as np
 import eagerflow as ef
 from tests.campaigns import Failure
 from tests.differences import address, describe_difference, same_bits
-from tests.programs import modes
+from tests.programs import helpers, modes
 from tests.programs.helpers import torch
 
 _numbers = itertools.count()
@@ -86,6 +86,12 @@ def variables_in(name, thing, seen):
         yield from variables_in(f"{name}.variables", list(thing.variables), seen)
 
 
+def with_error(array, error):
+    """An array with relative errors."""
+    with np.errstate(all="ignore"):
+        return (array.astype("f8") * (1 + error(array.shape))).astype(array.dtype)
+
+
 def memory_key(array):
     return address(array), array.strides, array.shape, array.dtype
 
@@ -98,16 +104,16 @@ def bound_names(statement):
 
 
 class Run:
-    """A run of a program; ``numbers`` replaces the function that draws its numbers."""
+    """A run of a program; ``error(shape)`` gives rounding errors for its numbers and Variables."""
 
-    def __init__(self, program, mode, numbers=None):
-        self.program, self.mode = program, mode
+    def __init__(self, program, mode, error=None):
+        self.program, self.mode, self.error = program, mode, error
         self.counts = {}
         self.module = types.ModuleType(f"program_{next(_numbers)}")
         self.names = vars(self.module)
         self.names.update(modes.namespace(mode, self.counts))
-        if numbers is not None:
-            self.names["numbers"] = numbers
+        if error is not None:
+            self.names["numbers"] = lambda *given: with_error(helpers.numbers(*given), error)
         if mode in modes.EXPORTED:
             self.names["same"] = lambda a, b: None  # not all calls of copies are exported
         self.predefined = set(self.names)
@@ -186,6 +192,8 @@ class Run:
             self.setup()
             before, objects = self.state({}), self.objects
             for at, statement in enumerate(self.program.statements()):
+                if self.error is not None:
+                    self.add_errors()
                 raised = self.error_of(statement, at)
                 names = bound_names(statement) if raised is None else ()
                 bound = {name: self.hold(name) for name in names}
@@ -197,6 +205,13 @@ class Run:
                 before, objects = state, self.objects
         finally:  # which pickles of the program's objects need
             sys.modules.pop(self.module.__name__, None)
+
+    def add_errors(self):
+        """Give Variables rounding errors: those of the numbers alone may vanish in a loop."""
+        for _, variable in self.variables():
+            value = variable._current._array
+            if value.dtype.kind == "f" or value.dtype == ml_dtypes.bfloat16:
+                variable.assign(with_error(np.asarray(value), self.error))
 
     def error_of(self, statement, at):
         """Execute a statement. Returns its error or None."""
