@@ -71,3 +71,20 @@ def test_variances_of_a_small_spread_around_a_large_mean():
     for function in (lambda x: ef.var(x, axis=-1), lambda x: ef.std(x, axis=-1) ** 2):
         for found in (function(ef.tensor(x)), ef.function(function)(ef.tensor(x))):
             np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(8, 4), (3, 300), (64, 128)])
+def test_variances_beyond_the_largest_number_are_infinite(shape):
+    """The correction for a rounded mean is infinite as well, and the difference would be NaN."""
+    x = ef.tensor((np.random.default_rng(0).standard_normal(shape) * 1e31).astype("f4"))
+
+    def scaled(x):
+        return (x - x.mean(axis=-1, keepdims=True)) / ef.std(x, axis=-1, keepdims=True)
+
+    for function, wanted in (
+        (lambda x: ef.var(x, axis=-1) * 2.0, np.inf),
+        (lambda x: ef.std(x, axis=-1) + 1.0, np.inf),
+        (lambda x: scaled(x) * scaled(x[::-1]), 0.0),
+    ):
+        for found in (function(x), ef.function(function)(x)):
+            np.testing.assert_array_equal(found, np.full(found.shape, wanted))

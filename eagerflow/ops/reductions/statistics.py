@@ -131,8 +131,10 @@ def _var(xp: Namespace, x: Any, axis: Any, keepdims: bool, correction: float) ->
 
 def _var_body(s: Any, x: Any, correction: float) -> Any:
     middle = s.subtract(x, s.mean(x, "n"))
-    # The mean is rounded: by the mean of the differences from it, the squares are corrected.
+    # The mean is rounded: by the mean of the differences from it, the squares are corrected. Where
+    # that is infinite, so are the squares.
     error = s.square(s.mean(middle, "n"))
+    error = s.select(s.isfinite(error), error, 0.0)
     variance = s.maximum(s.subtract(s.mean(s.square(middle), "n"), error), 0.0)
     if correction == 0:
         return variance
