@@ -443,7 +443,7 @@ class ProgramBuilder:
             f"m{n} = {copy}",
             f"p{n} = {f.replace('$', f'm{n}.')}({args})",
             f"r = {f.replace('$', 'me.')}({args})",
-            f"same(r, p{n})",
+            f"same(r, p{n}{', order=False' if 'pickle' in copy else ''})",
         ]
 
     def special(self):
