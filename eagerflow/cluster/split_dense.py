@@ -58,7 +58,9 @@ class SplitDense(Layer):
         options.setdefault("dtype", getattr(layer, "dtype_policy", None))
         super().__init__(**options)
         listed = not isinstance(devices, str)
-        require(listed, devices, "no list of devices", self._label, "devices", "['cpu:0', 'cpu:1']")
+        require(
+            listed, devices, "not a list of devices", self._label, "devices", "['cpu:0', 'cpu:1']"
+        )
         self.devices = list(map(str, devices))
         self._check("layer", layer)
         expected = f"from 1 to {layer.units} devices, for as many units"

@@ -65,14 +65,14 @@ def require_strategy(op: str, strategy: Any) -> None:
     """
     fits = strategy is None or (hasattr(strategy, "batch_step") and not isinstance(strategy, type))
     expected = "such as ef.cluster.DataParallel(cluster)"
-    require(fits, strategy, "no strategy", op, "strategy", expected)
+    require(fits, strategy, "not a strategy", op, "strategy", expected)
 
 
 def require_counts(op: str, least: int, **values: Any) -> None:
     """Raise ArgumentError unless each value is None or an integer of at least ``least``."""
     for name, value in values.items():
         fits = value is None or is_count(value, least)
-        require(fits, value, "no count", op, name, f"an integer of at least {least}")
+        require(fits, value, "not a count", op, name, f"an integer of at least {least}")
 
 
 def count(value: Any) -> int:

@@ -116,7 +116,7 @@ class BaseLayer(Module):
         """
         sizes = isinstance(shape, tuple | list) and not any(isinstance(n, str) for n in shape)
         expected = "a tuple of sizes: add_weight((4, 2), name='w')"
-        require(sizes, shape, "no shape", self.name, "shape", expected)
+        require(sizes, shape, "not a shape", self.name, "shape", expected)
         if any(not isinstance(size, int) for size in shape):
             raise ShapeError(
                 f"the shape {tuple(shape)} of a weight is not known",

@@ -116,7 +116,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | os.PathLike[str], keep: int = 3) -> None:
         expected = "an integer of at least 1"
-        require(is_count(keep), keep, "no number of files", "Checkpoint", "keep", expected)
+        require(is_count(keep), keep, "not a number of files", "Checkpoint", "keep", expected)
         self.folder = Path(folder)
         self.keep = keep
         self._writing: _Writing | None = None

@@ -69,7 +69,7 @@ class _Reader:
             zeros = np.zeros([int(size) for size in shape], as_dtype(dtype))
             self.variables[name] = Variable(zeros, name, trainable=bool(trainable))
         calls = self.config.get("calls", ())
-        self._require(isinstance(calls, list | tuple), calls, "no list of calls")
+        self._require(isinstance(calls, list | tuple), calls, "not a list of calls")
         for call in calls:
             self._call(call)
         inputs = list(self._section("inputs"))
@@ -98,13 +98,17 @@ class _Reader:
         self.tensors |= dict(zip(labels, made, strict=True))
 
     def _call(self, call: Any) -> None:
-        self._require(isinstance(call, Mapping), call, "no call", '{"layer": ..., "inputs": ...}')
+        self._require(
+            isinstance(call, Mapping), call, "not a call", '{"layer": ..., "inputs": ...}'
+        )
         if "op" in call:
             found = self._op(call)
             base = str(call["op"])
         else:
             base = call.get("layer")
-            self._require(base in self.layers, base, "no layer", "one of " + ", ".join(self.layers))
+            self._require(
+                base in self.layers, base, "not a layer", "one of " + ", ".join(self.layers)
+            )
             if "inputs" in call:
                 args, kwargs = [self._tensors(call["inputs"])], {}
             else:
@@ -113,7 +117,7 @@ class _Reader:
         self._keep(tree.flatten(found)[0], call.get("name"), base)
 
     def _op(self, call: Mapping[str, Any]) -> Any:
-        self._require(isinstance(call["op"], str), call["op"], "no name of an op")
+        self._require(isinstance(call["op"], str), call["op"], "not a name of an op")
         op = find("op", call["op"], ops)
         args = self._value(call.get("args", []))
         attributes = {k: self._value(v) for k, v in call.get("attributes", {}).items()}
@@ -133,7 +137,7 @@ class _Reader:
             return self.tensors[nest]
         if isinstance(nest, list):
             return [self._tensors(item) for item in nest]
-        self._require(isinstance(nest, Mapping), nest, "no tensors")
+        self._require(isinstance(nest, Mapping), nest, "not tensors")
         if set(nest) == {"tuple"}:
             return tuple([self._tensors(x) for x in nest["tuple"]])
         if len(nest) == 1 and set(nest) <= {"tensor", "constant", "variable"}:
@@ -149,7 +153,7 @@ class _Reader:
             return found
         kind, inner = next(iter(found.items()), ("", None))
         known = len(found) == 1 and kind in (*_NESTED, *_PLAIN)
-        self._require(known, found, "no value", "a key of " + ", ".join((*_NESTED, *_PLAIN)))
+        self._require(known, found, "not a value", "a key of " + ", ".join((*_NESTED, *_PLAIN)))
         if kind in _PLAIN:
             return decode_plain({kind: inner}, self._no_graph)
         make: Callable[[Any], Any] = getattr(self, f"_{kind}")
@@ -162,7 +166,7 @@ class _Reader:
         return self._tensors(name)
 
     def _variable(self, name: str) -> Any:
-        self._require(name in self.variables, name, "no variable")
+        self._require(name in self.variables, name, "not a variable")
         return self.variables[name]
 
     def _constant(self, found: Mapping[str, Any]) -> Tensor:

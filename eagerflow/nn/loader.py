@@ -106,7 +106,7 @@ class Loader(Source):
         number = int(processes[1]) if processes else workers
         expected = "a number of threads, or 'processes:4'"
         known = is_count(number, 1 if processes else 0)
-        require(known, workers, "no number of workers", "Loader", "workers", expected)
+        require(known, workers, "not a number of workers", "Loader", "workers", expected)
         require(is_count(prefetch, 0), prefetch, "not a count", "Loader", "prefetch", "an integer")
         self.workers, self.processes, self.ahead = int(number), bool(processes), int(prefetch)
 

@@ -57,20 +57,20 @@ def require_shape(ok: bool, value: Any, op: str, argument: str, expected: str) -
 
 def name(value: Any, op: str) -> None:
     """Raise ArgumentError unless a name is a text with something in it."""
-    require(isinstance(value, str) and value != "", value, "no name", op, "name", "a text")
+    require(isinstance(value, str) and value != "", value, "not a name", op, "name", "a text")
 
 
 def count(value: Any, op: str, argument: str, least: int = 1) -> int:
     """``value`` as an integer; ArgumentError where it is none of at least ``least``."""
     expected = f"an integer of at least {least}"
-    require(is_count(value, least), value, "no count", op, argument, expected)
+    require(is_count(value, least), value, "not a count", op, argument, expected)
     return int(value)
 
 
 def step(value: Any, op: str) -> int:
     """The number of a step; ArgumentError where it is none."""
     expected = "an integer from 0 on, or an integer Tensor or Variable without axes"
-    require(is_count(value, 0) and value < MOST_STEPS, value, "no step", op, "step", expected)
+    require(is_count(value, 0) and value < MOST_STEPS, value, "not a step", op, "step", expected)
     return int(value)
 
 

@@ -80,7 +80,7 @@ class Writer:
     ) -> None:
         timed = isinstance(flush_secs, int | float) and flush_secs > 0
         expected = "a number of seconds above 0"
-        require(timed, flush_secs, "no time", "Writer", "flush_secs", expected)
+        require(timed, flush_secs, "not a time", "Writer", "flush_secs", expected)
         self._file = EventFile(logdir, flush_secs, suffix)
         self._tries = False  # whether the run has hyperparameters, and so is to have an end
         self._at_end = weakref.finalize(self, self._file.close)
@@ -336,7 +336,7 @@ class Writer:
         for key, x in plain.items():
             known = isinstance(key, str) and isinstance(x, bool | int | float | str)
             expected = "numbers, bools and texts, by names"
-            require(known, x, "no plain value", "Writer.hparams", str(key), expected)
+            require(known, x, "not a plain value", "Writer.hparams", str(key), expected)
         self._file.add_values(plugins.trial(plain), 0)
         self._tries = True
         for name, metric in (metrics or {}).items():
@@ -385,7 +385,7 @@ class Writer:
         plain = isinstance(name, str) and bool(name) and name not in (".", "..")
         plain = plain and not set(name) & set("/\\\0")
         expected = "a text without slashes"
-        require(plain, name, "no name of a folder", "Writer.profile", "name", expected)
+        require(plain, name, "not a name of a folder", "Writer.profile", "name", expected)
         write_space(profile, self.logdir, name)
 
     # The end -------------------------------------------------------------------------------------

@@ -226,7 +226,7 @@ def test_long_histories_are_told_in_part():
         step(X)
     text = step.explain()
     assert text.startswith("<lambda>" if "<lambda>" in text else "lambda was traced 100 times")
-    assert "the last 64 are told" in text
+    assert "the last 64 are listed" in text
     assert "\n  37. " in text
     assert "\n  100. " in text
     assert "\n  36. " not in text

@@ -267,7 +267,7 @@ def test_one_graph_with_two_variables_of_one_name():
         for cell, name in zip(graph.cells[::order], ("v", "v"), strict=True):
             cell.name = name
         graph.cells = graph.cells[::order]
-        with pytest.raises(SessionError, match="there is a Variable 'v' already"):
+        with pytest.raises(SessionError, match="there is a different Variable 'v' already"):
             Session(graph)
         with pytest.raises(CaptureError, match="its Variables do not have a name each"):
             graph.check()

@@ -277,7 +277,7 @@ def test_bfloat16_on_the_way_is_asked_for(local):
         found = session.run("z", {"x": x}).numpy()
     assert np.array_equal(found, x.astype(ef.as_dtype("bfloat16")).astype("float32") * 1.5)
     assert not np.array_equal(found, x * 1.5)
-    with pytest.raises(ArgumentError, match="'float16' is no dtype"):
+    with pytest.raises(ArgumentError, match="'float16' is not a dtype"):
         ef.capture.Session(graph, cluster=local, transfer="float16").run("z", {"x": x})
 
 

@@ -324,7 +324,7 @@ FAULTS = [
     (changed_variable, "Variable w is not as the graph says", "f"),
     (variable_of_a_node, "Variable w is a constant, or a node makes it", "f"),
     (variable_name_twice, "the name 'x' of a Variable is taken", "f"),
-    (misfit_assigned, "does not fit it", "tanh"),
+    (misfit_assigned, "does not match it", "tanh"),
     (foreign_assigned, "is not a value of the graph", "f"),
     (odd_assigned, "an output or an assigned value is 3.0", "f"),
     (odd_output, "an output or an assigned value is 3.0", "f"),

@@ -345,7 +345,7 @@ SYMBOLS = [
         "a file of a model without inputs",
         lambda net: nn.Sequential([nn.Dense(2)]).export("model.ef"),
         ArgumentError,
-        "export has not seen an input ef.nn.Input(shape)",
+        "export has not been called ef.nn.Input(shape)",
     ),
 ]
 

@@ -285,7 +285,7 @@ def built(layer, *shape):
         (lambda: ef.nn.MaxPooling2D()(random(8, 8, 3)), ef.errors.ShapeError, "4 axes"),
         (lambda: ef.nn.BatchNormalization()(random(8)), ef.errors.ShapeError, "channel axis"),
         (lambda: ef.nn.Dropout(1.5), ef.errors.ArgumentError, "rate"),
-        (lambda: ef.nn.Layer()(random(2)), ef.errors.ArgumentError, "no call"),
+        (lambda: ef.nn.Layer()(random(2)), ef.errors.ArgumentError, "not define call"),
         (lambda: ef.nn.Sequential([ef.nn.Dense]), ef.errors.ArgumentError, "ef.nn.Dense"),
         (
             lambda: ef.nn.Sequential([ef.nn.Input((3,))])(random(2, 4)),

@@ -297,7 +297,7 @@ def test_an_error_that_cannot_travel_is_told():
         ),
         (lambda: list(ef.nn.Loader([X, X[:2]])), ef.errors.ShapeError, "different shapes"),
         (lambda: list(ef.nn.Loader([(1, 2), (1,)])), ef.errors.ShapeError, "not alike"),
-        (lambda: len(ef.nn.Loader(Numbers(3))), TypeError, "how many"),
+        (lambda: len(ef.nn.Loader(Numbers(3))), TypeError, "number of batches"),
     ],
 )
 def test_mistakes(call, error, words):

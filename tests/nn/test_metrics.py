@@ -224,7 +224,7 @@ MAPS = np.zeros((2, 3), "int64")
             ef.errors.ArgumentError,
             "not define update_state",
         ),
-        (lambda: metrics.Metric().result(), ef.errors.ArgumentError, "no result"),
+        (lambda: metrics.Metric().result(), ef.errors.ArgumentError, "not define result"),
         (lambda: metrics.Mean()([1.0, 2.0], [1.0, 2.0, 3.0]), ef.errors.ShapeError, "weight"),
     ],
 )

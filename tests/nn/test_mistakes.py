@@ -97,7 +97,9 @@ def test_functions_in_files(tmp_path):
     doubled = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Lambda(lambda x: x * 2)])
     with pytest.warns(UserWarning, match="saved without its configuration"):
         doubled.save(tmp_path / "model.ef")
-    with pytest.raises(FileFormatError, match=r"a function(?s:.*)try: make the model in code"):
+    with pytest.raises(
+        FileFormatError, match=r"a Python function(?s:.*)try: make the model in code"
+    ):
         ef.nn.load_model(tmp_path / "model.ef")
 
 

@@ -376,7 +376,7 @@ def built():
         (
             lambda: optimizers.SGD().apply([ef.ones((2,))], [ef.Variable([1.0], name="w")]),
             ef.errors.ShapeError,
-            "w: the gradient has another shape",
+            "w: the gradient and its variable differ in shape",
         ),
         (
             lambda: optimizers.SGD().apply([ef.ones(())], [ef.ones(())]),

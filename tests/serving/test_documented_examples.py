@@ -168,7 +168,7 @@ def test_numbers_that_json_does_not_know(call):
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
-        ("half_plus_two:predict", '{"instances": ["foo", "bar", "baz"]}', "no numbers"),
+        ("half_plus_two:predict", '{"instances": ["foo", "bar", "baz"]}', "not numbers"),
         ("half_plus_two:predict", '{"instances": [1.0], "inputs": [1.0]}', "either 'instances'"),
         ("half_plus_two:predict", '{"signature_name": "none", "instances": [1.0]}', "none"),
         ("half_plus_two:regress", '{"examples": [{"z": 1.0}]}', "'x' is missing"),

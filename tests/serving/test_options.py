@@ -86,7 +86,7 @@ def test_the_example_is_one(tmp_path, monkeypatch):
     ("text", "words"),
     [
         ("prot = 1", r"no option 'prot'.*line 1.*try: port"),
-        ("\n\nport = 'a'", r"port: 'a' is no value.*line 3.*an integer of at least 0"),
+        ("\n\nport = 'a'", r"port: 'a' is not a valid value.*line 3.*an integer of at least 0"),
         ("workers = -1", r"workers.*line 1"),
         ("grpc = 1", r"grpc.*true or false"),
         ("poll = true", r"poll.*a number"),

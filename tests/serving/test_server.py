@@ -83,7 +83,7 @@ def test_what_is_told_of_models(client):
         ("/v3", ROW, 404, "POST /v3: Not Found"),
         (INFER, None, 405, "Not Allowed"),
         (PREDICT, "{", 400, "not JSON"),
-        (PREDICT, {"instances": [[1.0, 2.0]]}, 400, r"x: the shape.*\(batch, 3\)"),
+        (PREDICT, {"instances": [[1.0, 2.0]]}, 400, r"x: shape mismatch.*\(batch, 3\)"),
         (PREDICT, {"instances": [["a", "b", "c"]]}, 400, "x: the values are not numbers"),
         (PREDICT, {"inputs": {"y": [[1, 2, 3]]}}, 400, "'x' is missing"),
         (PREDICT, {"inputs": {"x": [[1, 2, 3]], "y": 1}}, 400, "no input 'y'"),

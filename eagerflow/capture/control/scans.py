@@ -83,7 +83,7 @@ def count_of(value: Any, name: str) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ShapeError(
-            f"{value!r} is {'negative' if type(value) is int else 'no integer'}",
+            f"{value!r} is {'negative' if type(value) is int else 'not an integer'}",
             argument=name,
             received=summary(value),
             expected="an integer of at least 0",

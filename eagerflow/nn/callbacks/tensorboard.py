@@ -37,7 +37,7 @@ def _batches(value: Any) -> tuple[int, int]:
     pair = [int(x) if isinstance(x, str) and x.strip().isdigit() else x for x in pair]
     ok = len(pair) in (1, 2) and all(is_count(x, 0) for x in pair) and pair[0] <= pair[-1]
     expected = "a batch, counted from 1, or the first and the last of several; 0 for none"
-    require(ok, value, "no batches", expected=expected)
+    require(ok, value, "not a number of batches", expected=expected)
     return pair[0], pair[-1]
 
 

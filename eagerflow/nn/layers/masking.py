@@ -59,7 +59,9 @@ def _op(name: str) -> Any:
 
 def _function(value: Any) -> Callable[..., Any]:
     found: Any = _op(value.removeprefix("ef.")) if isinstance(value, str) else value
-    require(callable(found), value, "no function", expected="a function, or the name of one of ef")
+    require(
+        callable(found), value, "not a function", expected="a function, or the name of one of ef"
+    )
     function: Callable[..., Any] = found
     return function
 

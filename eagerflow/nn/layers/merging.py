@@ -239,7 +239,7 @@ class Concatenate(_Merge):
 def _two_axes(value: Any) -> tuple[int, int]:
     axes = tuple(value) if isinstance(value, tuple | list) else (value, value)
     whole = len(axes) == 2 and all(isinstance(a, int) and not isinstance(a, bool) for a in axes)
-    require(whole, value, "no axis", expected="an integer, or one for each of two tensors")
+    require(whole, value, "not an axis", expected="an integer, or one for each of two tensors")
     return axes[0], axes[1]
 
 

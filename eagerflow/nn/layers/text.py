@@ -38,7 +38,7 @@ def _one_of(wrong: str, *names: str) -> Any:
 
 def _widths(value: Any) -> tuple[int, ...]:
     several = isinstance(value, tuple | list) and all(is_count(x) for x in value)
-    require(several or is_count(value), value, "no widths", expected="an integer, or several")
+    require(several or is_count(value), value, "not widths", expected="an integer, or several")
     return tuple(value) if several else tuple(range(1, int(value) + 1))
 
 

@@ -52,7 +52,7 @@ def bert(
     >>> found["sequence"].shape, found["pooled"].shape, model.count_params()
     ((1, 4, 8), (1, 8), 2376)
     """
-    require(width % heads == 0, heads, "no divisor of the width", "bert", "heads")
+    require(width % heads == 0, heads, "not a divisor of the width", "bert", "heads")
     first = TruncatedNormal(stddev=0.02)
     dense = partial(Dense, kernel_initializer=first)
     length = Dim("length")

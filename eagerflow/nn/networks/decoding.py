@@ -50,7 +50,7 @@ def decoding_graph(model: Model, context: int | None = None) -> Graph:
         require(
             is_count(most) and most <= model.context,
             most,
-            "no number of tokens",
+            "not a number of tokens",
             "decoding_graph",
             "context",
             f"an integer from 1 to {model.context}",

@@ -90,7 +90,7 @@ class GPT(Model):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        require(width % heads == 0, heads, "no divisor of the width", self._label, "heads")
+        require(width % heads == 0, heads, "not a divisor of the width", self._label, "heads")
         self.context = context
         how: dict[str, Any] = {"dtype": self.dtype_policy}
         small = RandomNormal(stddev=0.02)

@@ -118,7 +118,7 @@ BOTH = {  # refused in the same way whoever watches
     "no pair": (
         lambda: scan(lambda c, x: c, X, X),
         CaptureError,
-        "f: it returns something else than",
+        "f: it does not return a pair",
         None,
     ),
     "rows of different lengths": (

@@ -73,13 +73,13 @@ def test_state_without_rows_begins_whole():
         ("h", ArgumentError, "mapping"),
         ({"z": "h_next"}, ArgumentError, "no input 'z'"),
         ({"h": "z"}, ArgumentError, "no output 'z'"),
-        ({"h": ["h_next"]}, ArgumentError, "no pair"),
-        ({"h": ("h_next", BEGIN, 3)}, ArgumentError, "no pair"),
+        ({"h": ["h_next"]}, ArgumentError, "not a pair"),
+        ({"h": ("h_next", BEGIN, 3)}, ArgumentError, "not a pair"),
         ({"h": "n_next"}, DTypeError, "h: .*another dtype"),
         ({"h": "wide"}, ShapeError, "h: .*another shape"),
         ({"h": ("h_next", BEGIN.astype("int32")), "n": "n_next"}, None, ""),
-        ({"h": ("h_next", ef.tensor([1, 2]))}, DTypeError, "another dtype"),
-        ({"h": ("h_next", BEGIN[:1])}, ShapeError, "another shape"),
+        ({"h": ("h_next", ef.tensor([1, 2]))}, DTypeError, "different dtype"),
+        ({"h": ("h_next", BEGIN[:1])}, ShapeError, "different shape"),
     ],
 )
 def test_pairs_that_do_not_fit(pairs, error, words, tmp_path):
