@@ -304,9 +304,9 @@ def replace_values(
     return refused
 
 
-def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor], **more: Any) -> None:
+def put_together(variables: Sequence[Variable], tensors: Sequence[Tensor], *owners: Any) -> None:
     """Give Variables new values, which become theirs, all in one moment, by ``replace_values``."""
-    while replace_values(variables, tensors, **more):
+    while replace_values(variables, tensors, (), (), *owners):
         writing.wait()
 
 

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from eagerflow import tree
-from eagerflow.backends.numpy import copied_alike, is_shared
+from eagerflow.backends.numpy import copied_alike, is_shared, lent
 from eagerflow.codegen.kernel import has_segments
 from eagerflow.convert import as_tensor, number_type
 from eagerflow.devices import Device, current_device
@@ -155,7 +155,7 @@ class Replay:
         for i in plan.shared:
             if i >= count:
                 self._variables[i - count]._owner = None
-            if (i < count and type(inputs[i]) is not Tensor) or is_shared(arrays[i]):
+            if (i < count and type(inputs[i]) is not Tensor) or (lent and is_shared(arrays[i])):
                 arrays[i] = copied_alike(arrays[i])
 
     def _finish(
@@ -167,14 +167,15 @@ class Replay:
         commit: Commit | None,
     ) -> None:
         """Append a run's outputs to ``made``, and give the Variables their new values."""
+        count, new = len(found) - len(self._assigned), []
         for array, kind in zip(found, kinds):  # noqa: B905 - strict takes 0.1 us
-            made.append(new_tensor(array, kind))
-        count = len(made) - len(self._assigned)
-        new = made[count:]
-        del made[count:]
+            new.append(new_tensor(array, kind))
+        if count:
+            made += new[:count]
+            del new[:count]
         if commit is None:
             # Small values have no owners: a mark of one, if there is any, is of an older value.
-            put_together(self._assigned, new, owners=None if self._reads else ())
+            put_together(self._assigned, new, None if self._reads else ())
         else:
             commit.replace(self._assigned, old, new, self._reads)
 
