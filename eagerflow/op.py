@@ -283,7 +283,7 @@ class Op(Record):
         if len(args) > count:
             if len(args) - count > len(attributes):
                 raise KeywordError(
-                    f"{count + len(attributes)} arguments at most, {len(args)} were given",
+                    f"{count + len(attributes)} arguments at most, {len(args)} given",
                     op=self.name,
                     expected=self._usage(),
                 )

@@ -19,7 +19,7 @@ class Methods:
     """The captured methods of one instance, by the functions in its class.
 
     A copy of the instance may come to hold them too, by ``copy.copy`` or ``__dict__.update``, so
-    a look asks whose they are. What is copied deeply or pickled is empty.
+    a lookup compares their owner. What is copied deeply or pickled is empty.
     """
 
     __slots__ = ("bound", "owner", "used")

@@ -28,7 +28,7 @@ _owned: WeakValueDictionary[int, Variable] = WeakValueDictionary()
 
 
 def owned(variable: Variable) -> Variable:
-    """The Variable, which is a strategy's own: leaving a cluster does not miss it."""
+    """The Variable, which is a strategy's own: it is not needed outside of the cluster."""
     _owned[id(variable)] = variable
     return variable
 

@@ -118,7 +118,7 @@ class Composition(Record):
         """Tensors, and all attributes, of a call by the user."""
         names = (*self.data, *self.attributes)
         if len(args) > len(names):
-            raise self._refused(f"{len(names)} arguments at most, {len(args)} were given")
+            raise self._refused(f"{len(names)} arguments at most, {len(args)} given")
         given = dict(zip(names, args, strict=False))
         for name, value in named.items():
             meant = (name, value) if name in names else translate(self.name, name, value, names)

@@ -76,7 +76,7 @@ def _answer(channel: Channel, handlers: dict[str, Handler]) -> None:
                 answer, found = {"error": described(error)}, ()
             channel.send(answer, found)
     except EOFError:
-        os._exit(0)  # at once, whatever the other thread is at: there is nobody left to tell
+        os._exit(0)  # at once, whatever the other thread does: no receiver is left
 
 
 def main(computing: int, managing: int, thread_count: int) -> None:

@@ -252,7 +252,7 @@ def test_errors_tell_the_function_and_its_arguments():
     cases = [
         (([1.0],), {"axis": 3}, "summed: axis: axis 3 does not exist"),
         ((), {}, "summed: x: this argument is missing"),
-        (([1.0], 0, 0), {}, "2 arguments at most, 3 were given"),
+        (([1.0], 0, 0), {}, "2 arguments at most, 3 given"),
         (([1.0],), {"out": 1}, "summed: out"),
         (([1.0],), {"x": 1}, "summed: x: this argument was given twice"),
         (("a",), {}, "summed: "),

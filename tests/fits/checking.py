@@ -111,7 +111,7 @@ class StepComparison:
             limit = tolerance(array, found, state.get(name, array))
             limit = max(limit, self.epsilon * (largest_magnitude(array) or 1.0))  # 0: cancelled
             if name.endswith(".total"):  # of a loss or metric, a small difference of logarithms
-                limit = max(limit, TOLERANCE * self.epsilon)
+                limit = max(limit, TOLERANCE * epsilon_of(array))
             for other in iterate(known, others):
                 if apart <= limit + SPREAD_FACTOR * spread:
                     break

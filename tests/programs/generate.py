@@ -441,9 +441,10 @@ class ProgramBuilder:
         f, args = self.call()
         return [
             f"m{n} = {copy}",
+            f"o{n} = in_same_order(me, m{n})",
             f"p{n} = {f.replace('$', f'm{n}.')}({args})",
             f"r = {f.replace('$', 'me.')}({args})",
-            f"same(r, p{n}{', order=False' if 'pickle' in copy else ''})",
+            f"same(r, p{n}, o{n})",
         ]
 
     def special(self):

@@ -193,6 +193,15 @@ def leaves(nest):
     return [nest] if isinstance(nest, ef.Tensor | np.ndarray) else []
 
 
+def in_same_order(a, b):
+    """Whether values of Variables lie alike in both programs; pickled ones lie row by row."""
+    found = []
+    for program in (a, b):
+        held = [leaves(getattr(x, "variables", x)) for x in vars(program).values()]
+        found.append([np.asarray(x._array).strides for part in held for x in part])
+    return found[0] == found[1]
+
+
 def near(a, b):
     """Whether arrays are equal within the rounding errors of long sums."""
     if a.dtype != b.dtype or a.shape != b.shape or a.dtype.kind in "biu":
@@ -201,11 +210,11 @@ def near(a, b):
     return largest_difference(a, b) <= limit
 
 
-def same(a, b, order=True):
-    """Raise unless two nests of values have the same bits.
+def same(a, b, in_order):
+    """Raise unless two nests have the same bits, or nearly so if other orders in memory were read.
 
-    Without ``order`` the copies do not lie in the order of the originals, in which NumPy sums.
+    NumPy adds up numbers in the order in which they lie.
     """
     for x, y in zip(leaves(a), leaves(b), strict=True):
-        if bits(x) != bits(y) and (order or not near(np.asarray(x), np.asarray(y))):
+        if bits(x) != bits(y) and (in_order or not near(np.asarray(x), np.asarray(y))):
             raise AssertionError(f"a copy gives {y!r} where the original gives {x!r}")

@@ -436,7 +436,7 @@ def _has_watched_functions(cls: type) -> bool:
 
 
 def _what_else_it_reads(evaluator: Evaluator, function: Found) -> str:
-    """What a function reads besides its arguments; refused or told where that cannot be sure."""
+    """What a function reads besides its arguments; refused or told where that is not certain."""
     f, _, name = function
     guards = evaluator.guards
     what = what_it_reads(f)

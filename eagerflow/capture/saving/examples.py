@@ -1,7 +1,7 @@
 """Examples in the file of a graph: inputs with the outputs that they have to give.
 
-They are tensors like the others; a text beside the graph's names them. A program that loads it on
-another machine, or in another version, can run them first.
+They are tensors like the others; a text beside the graph's names them. A program that loads a graph
+on another machine, or in another version, can run them first.
 """
 
 from __future__ import annotations

@@ -284,7 +284,7 @@ def index_reduce(
     at = normalize_axis(axis, x.ndim)
     if indices.ndim != 1:
         raise ShapeError(
-            f"{indices.ndim} axes were given", argument="indices", expected="one axis of places"
+            f"{indices.ndim} axes given", argument="indices", expected="one axis of places"
         )
     return reduced_at(x, updates, (*(ALL,) * at, indices), reduce, include_self)
 

@@ -52,7 +52,7 @@ def parse(subscripts: str, ranks: tuple[int, ...]) -> tuple[tuple[Labels, ...], 
     terms = inputs.split(",")
     if len(terms) != len(ranks) or not ranks:
         raise _refused(
-            f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} were given",
+            f"{subscripts!r} describes {len(terms)} operands, {len(ranks)} given",
             'one group of labels for each operand, such as "ij,jk->ik"',
         )
     for label in "".join(term.replace("...", "", 1) for term in (*terms, output)):
@@ -459,7 +459,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
 
     return [
         refused("label 'j' has size 3 in operand 0 and 2 in operand 1", "ij,jk->ik", x, x),
-        refused("describes 2 operands, 1 were given", "ij,jk->ik", x),
+        refused("describes 2 operands, 1 given", "ij,jk->ik", x),
         refused("label 'z' of the result", "ij->iz", x),
         refused("stands twice", "ij->ii", x),
         refused("names 3 axes of an operand that has 2", "ijk->i", x),

@@ -221,7 +221,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
     ints = np.ones((3, 3), int)
     return [
         ErrorSample(("a string", x, x), {}, DTypeError, "str"),
-        ErrorSample((x[0], x, x), {}, ShapeError, "3 axes were given"),
+        ErrorSample((x[0], x, x), {}, ShapeError, "3 axes given"),
         ErrorSample((x, wide, x), {}, ShapeError, "widths differ: 2 in q, 5 in k"),
         ErrorSample((x, x[:1], x), {}, ShapeError, "batch sizes differ"),
         ErrorSample((x, x, x[:, :, :2]), {}, ShapeError, "one value for each key"),

@@ -41,7 +41,7 @@ def attention_spec(
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim != 4:
             raise ShapeError(
-                f"{x.ndim} axes were given",
+                f"{x.ndim} axes given",
                 argument=name,
                 expected="shape (batch, heads, length, width)",
                 hint=f"{name}.reshape(...), with sizes of 1 for what there is not",

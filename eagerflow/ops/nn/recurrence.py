@@ -67,9 +67,7 @@ def _check(
 ) -> TensorSpec:
     for value, rank, name in ((x, 4, "x"), (held, 5, "held"), (gates, 5, "gates")):
         if value.ndim < rank:
-            raise ShapeError(
-                f"{value.ndim} axes were given", argument=name, expected=f"at least {rank}"
-            )
+            raise ShapeError(f"{value.ndim} axes given", argument=name, expected=f"at least {rank}")
     blocks, units = x.shape[-2:]
     lead, count = x.shape[:-4], gates.shape[-2]
     wanted = {
@@ -157,7 +155,7 @@ def _errors(rng: np.random.Generator) -> list[ErrorSample]:
         np.ones(s) for s in ((2, 3, 1, 4), (2, 3, 1, 1, 4), (2, 3, 1, 2, 4), (4, 8))
     )
     return [
-        ErrorSample((x[0], held, gates, kernel), {}, ShapeError, "3 axes were given"),
+        ErrorSample((x[0], held, gates, kernel), {}, ShapeError, "3 axes given"),
         ErrorSample((x, held[:1], gates, kernel), {}, ShapeError, "held has shape (1, 3, 1, 1, 4)"),
         ErrorSample((x, held, gates[:, :2], kernel), {}, ShapeError, "gates has shape"),
         ErrorSample((x, held, gates, kernel.T), {}, ShapeError, "expected: shape (4, 8)"),

@@ -25,9 +25,7 @@ def check_ranks(**values: tuple[TensorSpec, int]) -> None:
     """ShapeError where an argument has fewer axes than it needs."""
     for name, (value, rank) in values.items():
         if value.ndim < rank:
-            raise ShapeError(
-                f"{value.ndim} axes were given", argument=name, expected=f"at least {rank}"
-            )
+            raise ShapeError(f"{value.ndim} axes given", argument=name, expected=f"at least {rank}")
 
 
 def check_shapes(lead: Any, **wanted: tuple[Any, tuple[Any, ...]]) -> None:
@@ -175,7 +173,7 @@ def errors(cell: Cell) -> Callable[..., list[ErrorSample]]:
         recurrent = np.ones((5, 5 * cell.gates))
         none = (None,) * (cell.states - 1)
         return [
-            ErrorSample((x[0], kernel, recurrent), {}, ShapeError, "2 axes were given"),
+            ErrorSample((x[0], kernel, recurrent), {}, ShapeError, "2 axes given"),
             ErrorSample((x, kernel[0], recurrent), {}, ShapeError, "kernel has shape"),
             ErrorSample((x, kernel, recurrent[:3]), {}, ShapeError, "expected: shape (4,"),
             ErrorSample((x, kernel, recurrent, x[0]), {}, ShapeError, "bias has shape (3, 4)"),

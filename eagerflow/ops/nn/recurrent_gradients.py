@@ -95,7 +95,7 @@ def _errors(cell: Cell) -> Callable[..., list[ErrorSample]]:
         none = (None,) * ((cell.states + 1) * (cell.beside is not None))
         mask = np.ones((2, 4), bool)
         return [
-            ErrorSample((kernel[0], state, *values, state), {}, ShapeError, "1 axes were given"),
+            ErrorSample((kernel[0], state, *values, state), {}, ShapeError, "1 axes given"),
             ErrorSample((kernel[:3], state, *values, state), {}, ShapeError, "expected: shape (4,"),
             ErrorSample((kernel, state, *values, state[:1]), {}, ShapeError, "g has shape (1,"),
             ErrorSample((kernel, state, *values, state, *none, mask), {}, ShapeError, "(2, 4)"),

@@ -252,7 +252,7 @@ def _updated(
     numbers, rest = args[:count], args[count:]
     if not rest or len(rest) % width:
         raise ShapeError(
-            f"{len(rest)} arrays were given",
+            f"{len(rest)} arrays given",
             argument="arrays",
             expected=f"{', '.join(arrays)} of each parameter",
         )
@@ -333,7 +333,7 @@ def _joined_errors(rng: np.random.Generator) -> list[ErrorSample]:
     x = rng.standard_normal((2, 3))
     adam = {"update": "adam_update", "options": ()}
     return [
-        ErrorSample((0.1, 1.0, x, x, x), adam, ShapeError, "3 arrays were given"),
+        ErrorSample((0.1, 1.0, x, x, x), adam, ShapeError, "3 arrays given"),
         ErrorSample((0.1, 1.0, x, x, x, x[0]), adam, ShapeError, "not that of the parameter"),
         ErrorSample((0.1, 1.0, x * 1j, x, x, x), adam, DTypeError, "is not taken"),
         ErrorSample((0.1, x, x), {"update": "add"}, ArgumentError, "not an optimizer's step"),
