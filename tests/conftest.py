@@ -4,18 +4,16 @@ import _imp
 import atexit
 import gc
 import os
-import pathlib
 import shutil
 import socket
 import sys
 import tempfile
 import time
-import zlib
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests import hangs
+from tests import account, hangs, sampling
 
 settings.register_profile(
     "ci",
@@ -37,26 +35,8 @@ if "EAGERFLOW_CACHE" not in os.environ:
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-TESTS = pathlib.Path(__file__).parent
-
-
-def steps(name):
-    """A table beside this file: which each n-th case is kept of a test, or none where n is 0."""
-    lines = (TESTS / name).read_text(encoding="utf-8").splitlines()
-    return {test: int(step) for test, step in (line.rsplit(" ", 1) for line in lines)}
-
-
-# What the suite keeps each n-th case of; the others are in its extended part, -m soak. Their cases
-# are alike, an op, a processor, a random program each, and they took most of the time.
-EXTENDED = steps("extended.txt")
-
-# The quick part runs in many environments: it is there to find in what Pythons and NumPys differ.
-# Of what the suite keeps it has each fifth case of every test, but all that asks how these behave,
-# and nothing that takes more than a second.
-QUICK = steps("quick.txt")
-FIFTH = 5
-
 WATCH = pytest.StashKey[hangs.Watch]()
+ACCOUNT = pytest.StashKey[account.Account]()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -70,37 +50,20 @@ def pytest_collection():
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Mark what the suite and its quick part leave out, before -m is looked at."""
-    suite = [item for item in items if not item.get_closest_marker("soak")]
-    left(left(suite, "soak", EXTENDED, 1), "slow", QUICK, FIFTH)
-
-
-def left(items, mark, table, otherwise):
-    """The items without the mark: each n-th case of a test, at least one, or none where n is 0.
-
-    A line of the table is about a test or about its cases whose names begin alike. Which one is the
-    first depends on the name, so that tests with the same cases do not all keep the same.
-    """
-    folder, groups = f"{TESTS}{os.sep}", {}
-    for item in items:
-        file = str(item.path).removeprefix(folder).replace(os.sep, "/")
-        test, case = getattr(item, "originalname", None) or item.name, item.name.partition("-")[0]
-        name = f"{file}::{case if f'{file}::{case}' in table else test}"
-        groups.setdefault(name, []).append(item)
-    kept = set()
-    for name, cases in groups.items():
-        if step := table.get(name, otherwise):
-            kept.update(cases[zlib.crc32(name.encode()) % min(step, len(cases)) :: step])
-    for item in items:
-        if item not in kept:
-            item.add_marker(mark)
-    return [item for item in items if item in kept]
+def pytest_collection_modifyitems(config, items):
+    """Leave out the cases of sampled tests that run on other days."""
+    left = set(sampling.left_for_other_days(items))
+    if left:
+        items[:] = [item for item in items if item not in left]
+        config.hook.pytest_deselected(items=left)
+        config.stash[ACCOUNT].of_other_days += len(left)
 
 
 def pytest_configure(config):
     """Tests that hang end their process: they fail, and others go on."""
     config.stash[WATCH] = hangs.Watch()
+    config.stash[ACCOUNT] = account.Account(config)
+    config.pluginmanager.register(config.stash[ACCOUNT])
 
 
 @pytest.hookimpl(wrapper=True)

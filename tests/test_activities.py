@@ -70,11 +70,13 @@ def test_guests_at_bytecodes(activity):
     assert guest.calls > MOMENTS // 4
 
 
+@pytest.mark.sampled(2)
 @needs_signals
 def test_interrupts_by_timer(activity, quiet):
     assert interrupted_at_times(activity.call, activity.after, MOMENTS) > 0
 
 
+@pytest.mark.sampled(3)
 @needs_signals
 def test_guests_by_timer(activity):
     guest = Guest()
@@ -122,6 +124,7 @@ def test_guests_where_watches_begin_and_end():
     activity.end()
 
 
+@pytest.mark.sampled(3)
 @needs_signals
 @needs_fork
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")

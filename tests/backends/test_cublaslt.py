@@ -219,6 +219,7 @@ def perceptron(width, activation):
     return step, weights
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("activation", [ef.gelu, ef.relu], ids=["gelu", "relu"])
 @pytest.mark.parametrize("width", [16, 7])
 @pytest.mark.parametrize("shape", [(16, 12), (4, 8, 12)], ids=str)
@@ -246,6 +247,7 @@ def test_steps_with_epilogues(activation, width, shape, library, gpus):
     assert "cuBLASLt: " in text
 
 
+@pytest.mark.soak
 def test_kernels_that_do_more_are_no_epilogues(library, gpus):
     cases = {
         "bias": lambda x, w, v: x @ w + v,

@@ -83,6 +83,7 @@ def small(x):
     return (ef.gelu(y * 2).astype("float16") * 3,)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("f", [softmax_rows, norm, transposed, columns, small])
 @pytest.mark.parametrize("shape", [(5, 7), (33, 130), (1, 64), (70, 1)])
 def test_regions_give_what_eager_gives(f, shape, gpus):
@@ -156,6 +157,7 @@ def test_exact_plans_call_the_library_op_by_op(gpus):
         assert "_tanh(" in captured.graphs[0].plan(numerics="exact").source()
 
 
+@pytest.mark.sampled(2)
 def test_loops_and_branches(gpus):
     def f(x):
         def body(c, row):
@@ -250,6 +252,7 @@ def training(make, optimizer, capture):
     return losses, [w.numpy() for w in model.trainable_variables], run, (x, labels)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("make", [perceptron, network])
 @pytest.mark.parametrize(
     "optimizer",
@@ -272,6 +275,7 @@ def test_training_steps_give_what_eager_gives(make, optimizer, gpus):
     assert len({name for name, _ in kernels(gpus)}) >= 6
 
 
+@pytest.mark.sampled(3)
 @needs_nvcc
 @pytest.mark.parametrize("make", [perceptron, network])
 def test_kernels_of_training_steps_compile_for_gpus(make, gpus, tmp_path):

@@ -26,6 +26,7 @@ def test_ops_have_the_time_between_marks(gpus):
     assert p.accounted == 0, "the thread of Python's has done nothing of it"
 
 
+@pytest.mark.sampled(2)
 def test_captured_steps_are_started_one_by_one(gpus):
     captured = recorded(two_steps, x := numbers((5, 7)))
     expected = [y.numpy() for y in captured(x)]

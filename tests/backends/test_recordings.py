@@ -83,6 +83,7 @@ def same(one, other):
         np.testing.assert_allclose(a, b, 2e-3, 2e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", [perceptron, network])
 def test_steps_with_other_data_each_are_recorded(make, gpus):
     """Data, a number that is an argument, and a generator's state are other ones in each step."""
@@ -344,6 +345,7 @@ def test_an_interrupt_while_recording_leaves_all_as_it_was(lookalike, monkeypatc
     assert launches(lookalike) > 0
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("warm", [0, 3, 6], ids=["launching", "recording", "replaying"])
 def test_an_exception_at_any_bytecode_leaves_no_half_step(warm, lookalike, monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", lambda args: None)  # those in finalizers
@@ -441,6 +443,7 @@ def test_arguments_that_are_not_copied_are_found(lookalike, monkeypatch):
         close(captured(numbers((5, 7), seed=1)), two_steps(numbers((5, 7), seed=1)))
 
 
+@pytest.mark.sampled(3)
 def test_memory_of_a_recording_that_is_given_back_is_found(lookalike, monkeypatch):
     """Rows of 70,000 numbers are summed in parts, which lie in memory of the recording's own."""
 

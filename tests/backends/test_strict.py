@@ -54,6 +54,7 @@ def compare(op, sample, device):
             )
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", shipped(), ids=lambda op: op.name)
 def test_op_needs_only_the_standard(op):
     if op.name in CANNOT:
@@ -64,6 +65,7 @@ def test_op_needs_only_the_standard(op):
             compare(op, sample, "strict:0")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("op", shipped(), ids=lambda op: op.name)
 def test_result_stays_on_the_operands_device(op):
     if op.name in CANNOT:
@@ -90,6 +92,7 @@ def gradients(function, sample, device):
     return [*found, *tape.gradient(loss, tensors, unconnected="zero")]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     "function", ALL, ids=lambda f: f"{f.call.__module__.split('.')[-1]}.{f.name}"
 )

@@ -54,6 +54,7 @@ def assert_like_eager(steps, make, captured, weights):
         np.testing.assert_allclose(mine.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ONCE)
 def test_a_step_that_makes_an_optimizers_state_is_traced_once(name, runs):
     make = getattr(ef.nn.optimizers, name)

@@ -112,6 +112,7 @@ def growth(once, warm, count):
         tracemalloc.stop()
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_calls_that_are_traced_anew_leave_nothing(kind):
     count = 200

@@ -90,6 +90,7 @@ def compare(f, args, folder, factor):
     check_same_bits(arrays(fast(*args)), found, "the second fast run")
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_values(op, tmp_path):
     wide, small = dtypes_of(op) or [main_dtype(op)], dtypes_of(op, SMALL)
@@ -104,6 +105,7 @@ def test_values(op, tmp_path):
                 compare(f, args, tmp_path, 10.0)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     "op", [op for op in OPS if accuracy.excuse(op) is None], ids=lambda op: op.name
 )
@@ -127,6 +129,7 @@ def test_units(op):
                 assert same_kind.all(), f"{y} in place of {wanted}"
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", SMOOTH, ids=lambda op: op.name)
 def test_gradients(op, tmp_path):
     checked = 0

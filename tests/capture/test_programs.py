@@ -174,6 +174,7 @@ def check(seed, folder, all_ways=False):
 BATCHES = 20
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_programs(batch, tmp_path, three_cpus, capsys):
     count = COUNT // BATCHES
@@ -192,6 +193,7 @@ def test_many_programs(batch, tmp_path, three_cpus):
         check(seed, tmp_path, all_ways=True)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(1, 60, 2))
 def test_gradients_of_calls(seed):
     """A tape around a captured program records one call, and gives the gradients of eager."""

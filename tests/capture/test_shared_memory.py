@@ -25,6 +25,7 @@ CODE = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("numerics", ["exact", "fast"])
 @pytest.mark.parametrize("code", CODE)
 @pytest.mark.parametrize("share", SHARED)

@@ -25,6 +25,7 @@ def marked(program):
     return next((first + i for i, line in enumerate(lines) if "# here" in line), None)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", WRONG)
 def test_error(name):
     program, cls, says, hint = WRONG[name]

@@ -25,6 +25,7 @@ def test_demo_trains_to_98_percent_and_draws(tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.soak
 def test_demo_says_when_it_misses_its_promise(tmp_path):
     result = run("demo", "--output", str(tmp_path), "--epochs", "0")
     assert result.returncode == 1

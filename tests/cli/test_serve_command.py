@@ -30,6 +30,7 @@ def process(tmp_path):
     made.wait()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_serves_until_told_to_end(process, number):
     lines = []
@@ -87,6 +88,7 @@ def lines_until(stream, word):
     raise AssertionError(f"no {word}: {''.join(found)}")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", [0, 1])
 def test_what_has_come_is_answered_after_the_signal(tmp_path, workers):
     scaling(2).save(tmp_path / "scale.ef")

@@ -99,6 +99,7 @@ def wait_for(condition, seconds=20.0):
 # Numbers -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["adam", "norm", "means", "in turn", "scaled"])
 def test_a_step_is_one_on_the_examples_that_counted(name):
     batches = [batch(n) for n in (9, 8, 7, 2, 1, 9)]

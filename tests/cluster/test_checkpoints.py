@@ -66,6 +66,7 @@ def bits(model):
 # What is saved -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES)
 def test_the_values_are_those_of_a_plain_checkpoint(local, tmp_path, make):
     strategy = make(local)
@@ -303,6 +304,7 @@ def fitted(strategy, folder, tasks=(), epochs=2, size=6, more=(), **options):
     return bits(model), history
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", STRATEGIES.values(), ids=STRATEGIES)
 def test_fit_goes_back_and_ends_with_the_same_bits(processes, tmp_path, make, monkeypatch):
     monkeypatch.setattr(plan, "FOLLOWING_BYTES", 0)  # as with larger state
@@ -330,6 +332,7 @@ class Ends(ef.nn.callbacks.Callback):
             raise Cut
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [7, 10])
 def test_replicas_have_their_own_means_again_in_another_program(local, tmp_path, size):
     """Also where the graph for a last, smaller batch is made at another moment."""

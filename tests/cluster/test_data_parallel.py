@@ -66,6 +66,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_steps_are_those_of_the_whole_batch(name):
     def make():

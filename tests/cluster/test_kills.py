@@ -22,6 +22,7 @@ def check(name, blows):
     print(f"{name}: {found.steps} steps, gone on after {times(found.going)}")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", WAYS)
 def test_kills_cost_no_bit(name):
     check(name, 3 * [kill])

@@ -239,6 +239,7 @@ def exchange(two, count, threads=3):
     return wrong
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("buses", [["a", "b"], ["b", "a"]])
 def test_both_directions_at_once_many_times(make, buses):
     two = make(buses)

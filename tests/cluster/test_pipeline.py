@@ -53,6 +53,7 @@ def deep(layers=8, width=64):
 # Numbers ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["sgd", "adam", "norm", "means", "in turn", "scaled"])
 def test_steps_are_those_of_the_whole_batch(name):
     def make():
@@ -173,6 +174,7 @@ def bits_after(batches, **options):
     return [v.numpy().tobytes() for v in (*model.variables, *model.optimizer.variables)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_each_run_has_the_same_bits(schedule):
     batches = [batch(n) for n in (8, 7, 8)]
@@ -339,6 +341,7 @@ def test_fill_drain_keeps_all():
     assert most_at_once(run_deep("fill-drain"), "cpu:0") == 6
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_stages_wait_no_longer_than_in_theory(schedule):
     """By a model of costs: what is measured depends on what else the machine does."""

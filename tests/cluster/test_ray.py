@@ -67,6 +67,7 @@ def test_training_is_that_of_one_device(cluster):
     assert results[0][0][-1] < results[0][0][0]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("count", [2, 4])
 @pytest.mark.parametrize("numerics", NUMERICS)
 @pytest.mark.parametrize("name", TRAININGS)

@@ -14,6 +14,7 @@ from tests.cluster.trainings import (
 ROUNDING = 2e-5  # of the largest weight, after steps of float32
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("numerics", NUMERICS)
 @pytest.mark.parametrize("name", TRAININGS)
 def test_parts_of_a_batch_train_as_the_whole(name, numerics):
@@ -25,6 +26,7 @@ def test_parts_of_a_batch_train_as_the_whole(name, numerics):
         assert found.error(whole) < ROUNDING
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("numerics", NUMERICS)
 @pytest.mark.parametrize("name", TRAININGS)
 @pytest.mark.parametrize("kind", ["local", "processes"])
@@ -32,6 +34,7 @@ def test_tasks_train_to_the_bits_of_devices(name, numerics, kind, request):
     check_same(name, numerics, request.getfixturevalue(kind), 2)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["local", "processes"])
 def test_a_step_cut_by_costs_has_the_bits_of_one_device(kind, request):
     check_cut(request.getfixturevalue(kind))

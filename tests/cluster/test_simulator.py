@@ -70,6 +70,7 @@ def faster(machines, times):
     return replace(machines, link=link, inner=inner)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", METHODS, ids=str)
 @settings(max_examples=25)
 @given(work=works(), machines=clusters(), times=st.floats(1.0, 100.0))

@@ -185,6 +185,7 @@ def test_a_notebook_shows_the_table():
     assert "<b>" not in shown
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", ["png", "svg"])
 def test_a_picture_is_drawn(tmp_path, ending):
     pytest.importorskip("matplotlib")

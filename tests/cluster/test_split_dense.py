@@ -25,6 +25,7 @@ def network(devices=None):
     return model
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("count", [1, 2, 3])
 @pytest.mark.parametrize("microbatches", [1, 2])
 def test_training_is_that_of_whole_layers(count, microbatches):

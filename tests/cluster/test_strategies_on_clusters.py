@@ -29,6 +29,7 @@ def trained(own):
     return [v.numpy().tobytes() for v in variables], model.logs()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["local", "processes"])
 def test_tasks_have_the_bits_of_devices(kind, request):
     cluster = request.getfixturevalue(kind)

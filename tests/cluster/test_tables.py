@@ -107,6 +107,7 @@ def table_step(table, optimizer, use=None):
 # Numbers -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("kind", "name"),
     [*((kind, "adam") for kind in STRATEGIES)]
@@ -369,6 +370,7 @@ def test_tables_are_spread_over_servers():
         assert {own.tables.places[v] for v in slots if f"table{i}/" in v.name} == {place}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", [*STRATEGIES, "asynchronous", "asynchronous, shards"])
 def test_rows_travel_and_no_tables(kind):
     if kind in STRATEGIES:

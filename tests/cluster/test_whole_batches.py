@@ -25,6 +25,7 @@ def assert_same_weights(found, wanted, tolerance):
         np.testing.assert_allclose(a.numpy(), b.numpy(), tolerance, tolerance, err_msg=a.name)
 
 
+@pytest.mark.sampled(2)
 @STRATEGY
 @pytest.mark.parametrize("optimizer", [ef.nn.optimizers.SGD, ef.nn.optimizers.Adam])
 def test_accumulated_gradients_are_those_of_one_large_batch(strategy, optimizer):
@@ -56,6 +57,7 @@ def test_a_step_that_is_not_due_leaves_the_weights(strategy):
     assert not np.array_equal(model.weights[0].numpy(), begin.weights[0].numpy())
 
 
+@pytest.mark.sampled(3)
 @STRATEGY
 @pytest.mark.parametrize("steps", [None, 2])
 def test_synchronized_statistics_are_those_of_the_whole_batch(strategy, steps):
@@ -74,6 +76,7 @@ def test_synchronized_statistics_are_those_of_the_whole_batch(strategy, steps):
     assert_same(trained_on(make, batches, STRATEGIES[strategy]()), trained_on(make, batches), 1e-6)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["norm", "means", "in turn", "scaled"])
 def test_servers_make_the_steps_of_one_device(name):
     def make():
@@ -83,6 +86,7 @@ def test_servers_make_the_steps_of_one_device(name):
     assert_same(trained_on(make, batches, STRATEGIES["servers"]()), trained_on(make, batches), 1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["adam", "norm", "in turn", "scaled"])
 def test_asynchronous_steps_in_turn_are_those_of_one_device(name):
     """Where each worker pulls what the one before has pushed, there is no staleness."""

@@ -201,6 +201,7 @@ PLANTED = {
 # On the CPU --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(4)
 @needs_compiler
 @pytest.mark.parametrize("name", CASES)
 def test_regions_give_what_numpy_gives(name, everything, monkeypatch):
@@ -240,6 +241,7 @@ def test_many_random_regions_are_within_bounds(first, tmp_path, monkeypatch):
     assert not wrong, "\n\n".join(wrong[:5])
 
 
+@pytest.mark.sampled(2)
 @needs_compiler
 @pytest.mark.parametrize(("name", "dtype"), FUNCTION_CALLS)
 def test_functions_give_the_bits_of_the_cpu(name, dtype, everything, monkeypatch):
@@ -450,6 +452,7 @@ def test_functions_are_written_once_and_before_they_are_called():
 # For GPUs ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @needs_nvcc
 def test_all_texts_compile_for_gpus(tmp_path):
     calls = [make() for make in CASES.values()]

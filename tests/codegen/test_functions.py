@@ -59,6 +59,7 @@ def check(measured, name, dtype, error, where):
 # One argument -------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", UNARY)
 def test_float32_of_every_4099th_number(name, measured):
     check(measured, name, "float32", *float32_range(name, 0, 1 << 32, 4099))
@@ -117,6 +118,7 @@ def test_one_lane_computes_what_many_do(name, dtype):
     np.testing.assert_array_equal(many(x), one(x))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", UNARY)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_special_instructions_give_the_same_bits(name, dtype):

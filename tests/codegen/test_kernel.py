@@ -81,6 +81,7 @@ def test_a_folder_that_is_not_there_yet(tmp_path):
     assert run(COMPUTE, folder) == ([str(FEW), "0", str(FEW)], "")
 
 
+@pytest.mark.sampled(3)
 @needs_llvm
 @pytest.mark.parametrize("place", ["file", "file/below", "proc"])
 def test_folders_that_cannot_be_written_to(tmp_path, place):
@@ -356,6 +357,7 @@ def test_without_llvmlite_all_is_computed_by_numpy():
     assert ended(start(code, before=REFUSE)) == (["True"] * 4, "")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("value", ["0", "off"])
 def test_the_compiler_can_be_switched_off(value):
     small = ON_TILES if value == "0" else "import sys\ncheck(0)\n"
@@ -373,6 +375,7 @@ def grown(warm, rounds, leak=0):
     return float(share)
 
 
+@pytest.mark.soak
 @needs_llvm
 @needs_proc
 @pytest.mark.parametrize(

@@ -55,6 +55,7 @@ def variant_of(own):
 # Variants and layouts ----------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize(("name", "place"), pairs())
 def test_regions_give_what_numpy_gives(name, place):
     bound = check(name, place)
@@ -180,6 +181,7 @@ def outputs_with(name, shape, how, count):
 LARGE = [((3_000, 101), "unit"), ((8_000, 33), "turned"), ((2, 140_003), "unit")]
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("shape", "how"), LARGE, ids=["rows", "side", "stages"])
 @pytest.mark.parametrize("name", [n for n in CASES if "int" not in n or n == "integers int32"])
 def test_bits_depend_neither_on_threads_nor_on_the_run(name, shape, how):
@@ -228,6 +230,7 @@ def python(code, **environment):
     )
 
 
+@pytest.mark.sampled(4)
 @on_x86
 @pytest.mark.parametrize(
     ("features", "vector_bytes", "places"),
@@ -321,6 +324,7 @@ def test_neon(triple):
 NEON = machine_code.Target("aarch64-unknown-linux-gnu", "generic", "+neon", 16)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", [n for n in CASES if "int" not in n or n == "integers uint64"])
 def test_all_variants_are_written_for_neon(name):
     _initialize(NEON.triple)

@@ -120,6 +120,7 @@ def differing_bits(case, way, outputs):
     return problems
 
 
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize(("way", "chunk"), CHUNKS)
 def test_regions_are_within_bounds_and_of_the_same_bits(way, chunk, monkeypatch):
     if chunk % 2:
@@ -136,6 +137,7 @@ def test_many_regions_are_within_bounds_and_of_the_same_bits(way, chunk, monkeyp
     check_seeds(way, range(first, first + CHUNK))
 
 
+@pytest.mark.soak
 def test_large_regions_are_within_bounds_and_of_the_same_bits(way):
     check_seeds(way, range(LARGE), large=True)
 
@@ -146,6 +148,7 @@ def test_many_large_regions_are_within_bounds_and_of_the_same_bits(way, chunk):
     check_seeds(way, range(100 * chunk, 100 * (chunk + 1)), large=True)
 
 
+@pytest.mark.sampled(3)
 @given(case=regions())
 def test_regions_that_hypothesis_makes(way, case):
     found, _ = check(case, way)
@@ -307,6 +310,7 @@ def assert_lives(process):
     assert process.returncode == 0, f"ended by {process.returncode} after {last}: {process.stderr}"
 
 
+@pytest.mark.sampled(4)
 @needs_guards
 def test_no_byte_beyond_an_array_is_read(way):
     process = in_process(f"run_guarded({way!r}, 0, {GUARDED})")
@@ -322,6 +326,7 @@ def test_no_byte_beyond_many_arrays_is_read(way, chunk):
     assert_lives(in_process(f"run_guarded({way!r}, {first}, {first + 1_000})"))
 
 
+@pytest.mark.sampled(5)
 @needs_guards
 @pytest.mark.parametrize(
     ("bug", "before"),

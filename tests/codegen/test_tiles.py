@@ -168,6 +168,7 @@ def count(request):
 # Against the oracle ------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("name", REGIONS)
 def test_regions_mean_what_their_text_says(name, shape):
@@ -177,6 +178,7 @@ def test_regions_mean_what_their_text_says(name, shape):
     assert_close(region, outputs, evaluate(region, inputs, sizes, wide=name != "mixed"))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", REGIONS)
 def test_bits_do_not_depend_on_the_number_of_threads(name):
     region = REGIONS[name]()
@@ -229,6 +231,7 @@ def laid_out(array, how, rng):
     return array if rng.random() < 0.5 else laid_out(array, "gaps", rng)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("how", ["turned", "reversed", "gaps", "unaligned", "some"])
 @pytest.mark.parametrize("name", REGIONS)
 def test_strides_of_all_kinds(name, how):
@@ -277,6 +280,7 @@ def many_axes(axes, row, columns):
     return b.region()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("axes", "row", "columns"),
     [

@@ -59,7 +59,7 @@ def enough_samples(op):
     assert count >= least, f"{op.name}: {count} samples, at least {least}"
 
 
-@check()
+@check(step=4)
 def effects(op):
     """What shares memory says so; views show what they are given; what fills gives one number."""
     for dtype in dtypes_of(op) or [main_dtype(op)]:
@@ -81,7 +81,7 @@ def effects(op):
                     assert made.size == 0 or (made == made.flat[0]).all(), "several numbers"
 
 
-@check(lambda op: None if op.keeps_order else "says nothing of the order in memory")
+@check(lambda op: None if op.keeps_order else "says nothing of the order in memory", step=2)
 def memory_order(op):
     """Results of row-major arrays are row-major; what writes into memory gives the same bits."""
     for dtype in dtypes_of(op) or [main_dtype(op)]:
@@ -135,7 +135,7 @@ def extreme_calls(op):
                     yield sample._replace(args=(*given[0], np.full_like(x, number), *given[1]))
 
 
-@check(lambda op: "whether its graphs fail is theirs" if op.on_tensors else None)
+@check(lambda op: "whether its graphs fail is theirs" if op.on_tensors else None, step=4)
 def refusals(op):
     """What an op refuses for the numbers in its arguments, it says that it ``fails`` for."""
     refused = []
@@ -207,7 +207,7 @@ def check_refused(op, sample):
         raise AssertionError(f"was not refused, but gave {result!r}")
 
 
-@check()
+@check(step=3)
 def attributes(op):
     """Attributes of all samples can be recorded, printed, hashed and pickled."""
     for sample in samples(op, main_dtype(op)):
@@ -229,7 +229,7 @@ def printable(value):
     return (value.start, value.stop, value.step) if isinstance(value, slice) else value
 
 
-@check()
+@check(step=3)
 def cost(op):
     """Costs are finite numbers of at least 0."""
     for dtype in dtypes_of(op)[:1] or [main_dtype(op)]:

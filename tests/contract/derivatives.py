@@ -80,20 +80,20 @@ def check_samples(op, chosen, order, mode="both"):
             check_gradients(*function_of(op, sample), order=order, mode=mode)
 
 
-@check(excuse=either(not_differentiable, takes(FLOAT64)))
+@check(excuse=either(not_differentiable, takes(FLOAT64)), step=2)
 def gradient(op):
     """The whole Jacobian, in reverse and forward mode, is that of central differences."""
     check_samples(op, cases(op, FLOAT64, 5), order=1)
 
 
-@check(excuse=either(not_differentiable, takes(FLOAT64)))
+@check(excuse=either(not_differentiable, takes(FLOAT64)), step=6)
 def second_order(op):
     """So is the Jacobian of the gradient."""
     chosen = sorted(cases(op, FLOAT64, 5), key=elements)
     check_samples(op, [s for s in chosen if elements(s) > 1][: None if SOAK else 2], order=2)
 
 
-@check(excuse=either(not_differentiable, takes(COMPLEX128)))
+@check(excuse=either(not_differentiable, takes(COMPLEX128)), step=4)
 def complex_gradient(op):
     """For complex values the gradient is the direction of steepest ascent; twice as well."""
     chosen = sorted(cases(op, COMPLEX128, 4), key=elements)
@@ -168,7 +168,7 @@ def gradients_at(op, args, sample, weight):
     return [g.numpy() for g in tape.gradient(ys, xs, weights, unconnected="zero")]
 
 
-@check(excuse=either(not_differentiable, takes(FLOAT64)))
+@check(excuse=either(not_differentiable, takes(FLOAT64)), step=3)
 def zero_cotangents(op):
     """A gradient of zero stays zero on its way back, also where derivatives are infinite."""
     edges = (0.0, 1.0, -1.0, np.inf) if op.singular else ()
@@ -187,7 +187,7 @@ UNITS = 3
 """Units in the last place of the largest gradient, or of 1, that 16-bit gradients may be off."""
 
 
-@check(excuse=either(not_differentiable, takes(FLOAT64), no_small_floats))
+@check(excuse=either(not_differentiable, takes(FLOAT64), no_small_floats), step=3)
 def small_gradients(op):
     """Gradients in float16 and bfloat16 are those in float64 of the same values, rounded."""
     for dtype in dtypes_of(op, SMALL):

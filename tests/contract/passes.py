@@ -57,7 +57,7 @@ def mapped(op, sample, axes):
     return f, free
 
 
-@check(excuse=either(lacks("batch"), no_data))
+@check(excuse=either(lacks("batch"), no_data), step=3)
 def batch(op):
     """vmap computes what a loop over the examples does, whichever arguments are batched.
 
@@ -106,7 +106,7 @@ def replaced(sample, other, where):
     return sample._replace(args=tuple(args))
 
 
-@check(excuse=either(lacks("batch"), no_data))
+@check(excuse=either(lacks("batch"), no_data), step=3)
 def nested_batch(op):
     """Two levels of vmap compute what two loops do, also with one argument in each level."""
     for group in spread(variants(op, 2 * EXAMPLES), 2):
@@ -150,7 +150,7 @@ def crossed_sample(sample, free, first, rest):
     return replaced(replaced(sample, rest, free[1:]), first, free[:1])
 
 
-@check(excuse=either(lacks("split"), no_data))
+@check(excuse=either(lacks("split"), no_data), step=2)
 def split(op):
     """The work, cut in the middle in each way that Split allows, joins to the whole."""
     cuts = 0

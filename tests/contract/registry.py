@@ -13,21 +13,25 @@ class NotApplicable(Exception):
 
 
 class Check(NamedTuple):
-    """``run(op)`` raises where the op breaks its contract; ``excuse(op)`` says why not to ask."""
+    """``run(op)`` raises where the op breaks its contract; ``excuse(op)`` says why not to ask.
+
+    Each day every ``step``-th op is checked: see ``tests/sampling.py``.
+    """
 
     name: str
     run: Callable[[Any], None]
     excuse: Callable[[Any], str | None]
+    step: int
 
     def __call__(self, op):
         self.run(op)
 
 
-def check(excuse=lambda op: None):
+def check(excuse=lambda op: None, step=1):
     """Make a function of an op a check of all ops for which ``excuse(op)`` is None."""
 
     def decorate(function):
-        found = Check(function.__name__, function, excuse)
+        found = Check(function.__name__, function, excuse, step)
         assert found.name not in CHECKS
         CHECKS[found.name] = found
         return found

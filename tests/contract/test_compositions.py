@@ -166,10 +166,28 @@ CASES = [
     for check in CHECKS
     if check not in EXCUSES or EXCUSES[check](op) is None
 ]
-NAMES = [f"{check.__name__}-{op.call.__module__.split('.')[-1]}.{op.name}" for check, op in CASES]
+STEPS = {
+    "batch": 2,
+    "captured": 4,
+    "complex_gradient": 2,
+    "gradient": 4,
+    "inputs_untouched": 3,
+    "small_floats": 3,
+}
+"""Of slow checks each day every n-th function: see ``tests/sampling.py``."""
 
 
-@pytest.mark.parametrize(("check", "op"), CASES, ids=NAMES)
+def case(check, op):
+    name = check.__name__
+    return pytest.param(
+        check,
+        op,
+        id=f"{name}-{op.call.__module__.split('.')[-1]}.{op.name}",
+        marks=pytest.mark.sampled(STEPS.get(name, 1)),
+    )
+
+
+@pytest.mark.parametrize(("check", "op"), [case(check, op) for check, op in CASES])
 def test_contract(check, op):
     try:
         check(op)

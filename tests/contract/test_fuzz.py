@@ -49,6 +49,7 @@ def fuzzed(names, calls=CALLS, seed=0, module="tests.contract.fuzz_worker"):
     return found, f"exit code {done.returncode}, last lines:\n{done.stderr[-1500:]}"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("calls", "names"), CASES, ids=["+".join(c)[:60] for _, c in CASES])
 def test_bad_input_raises_our_errors_only(calls, names, capsys):
     found, death = fuzzed(names, calls)

@@ -169,6 +169,7 @@ def small_caches(monkeypatch):
     compiled_scans._plans.items.clear()
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("name", HABITS)
 def test_habits_leave_nothing(name, tmp_path):
     habit = HABITS[name]
@@ -186,6 +187,7 @@ PLANTED = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", PLANTED)
 def test_planted_leaks_are_found(what, monkeypatch):
     monkeypatch.setattr(kernels, "planted", {}, raising=False)

@@ -15,7 +15,11 @@ CASES = [(check, op) for op in OPS for check in CHECKS.values() if check.excuse(
 
 
 @pytest.mark.parametrize(
-    ("check", "op"), CASES, ids=[f"{check.name}-{op.name}" for check, op in CASES]
+    ("check", "op"),
+    [
+        pytest.param(check, op, id=f"{check.name}-{op.name}", marks=pytest.mark.sampled(check.step))
+        for check, op in CASES
+    ],
 )
 def test_contract(check, op):
     try:

@@ -69,7 +69,7 @@ def not_float32(op):
     return None if dtypes_of(op, (FLOAT32,)) else "takes no float32"
 
 
-@check(excuse=either(lacks("reference"), not_float32))
+@check(excuse=either(lacks("reference"), not_float32), step=2)
 def accuracy(op):
     """In float32 each element is within the stated units of the reference in float64."""
     for sample in samples(op, FLOAT32):
@@ -87,7 +87,7 @@ def accuracy(op):
                 assert worst <= op.ulp, f"off by {worst:.1f} units in the last place, not {op.ulp}"
 
 
-@check(excuse=either(no_data, no_small_floats))
+@check(excuse=either(no_data, no_small_floats), step=3)
 def small_floats(op):
     """float16 and bfloat16 agree with float32, roughly, and keep their dtype as infer says."""
     for dtype in dtypes_of(op, SMALL):
@@ -108,7 +108,7 @@ def as_results(specs):
     return list(specs) if isinstance(specs, tuple) else [specs]
 
 
-@check()
+@check(step=3)
 def infer(op):
     """Inferred shapes and dtypes are those that come out."""
     for dtype in [*dtypes_of(op), *dtypes_of(op, SMALL)] or [main_dtype(op)]:
@@ -125,7 +125,7 @@ def infer(op):
                 assert actual == wanted, f"the result is {actual}, infer says {wanted}"
 
 
-@check(excuse=no_data)
+@check(excuse=no_data, step=2)
 def symbolic(op):
     """With named sizes, infer gives shapes that become the real ones when sizes are filled in."""
     succeeded = refused = 0
@@ -175,7 +175,7 @@ def known(dim, sizes):
     return dim.evaluate(sizes) if isinstance(dim, Dim) else dim
 
 
-@check()
+@check(step=3)
 def inputs_untouched(op):
     """Kernels change no input, also read-only ones, and give out nothing that can be changed."""
     for sample in samples(op, main_dtype(op)):
@@ -207,7 +207,7 @@ def copied(x, writeable):
     return copy
 
 
-@check()
+@check(step=3)
 def forms_of_call(op):
     """First and later calls agree, with tensors, arrays and Variables, with defaults left out."""
     positional = positional_attributes(op)
@@ -254,7 +254,7 @@ def as_variable(x):
     return ef.Variable(x) if inexact(x) else x
 
 
-@check()
+@check(step=6)
 def recording(op):
     """A tape changes no bit of the results, and three runs and another thread give the same."""
     dtypes = dtypes_of(op, (FLOAT32, FLOAT64)) or [main_dtype(op)]
@@ -287,7 +287,7 @@ def no_scalar_rule(op):
     return None
 
 
-@check(excuse=no_scalar_rule)
+@check(excuse=no_scalar_rule, step=2)
 def scalar_rule(op):
     """The scalar rule, run with NumPy's instructions, computes what the kernel does."""
     rule = op.scalar

@@ -36,6 +36,7 @@ def digits(tmp_path_factory):
     return folder
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", run.RUN)
 def test_programs_elsewhere(kind, digits):
     reason = run.missing(kind, run.WORK)

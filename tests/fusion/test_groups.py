@@ -95,11 +95,13 @@ def check_samples(name, dtypes, way, most):
     return fused
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", FUSIBLE)
 def test_every_rule_computes_its_op_on_tiles(name, greedy):
     assert bool(check_samples(name, DTYPES, "tiles", 100)) is (name not in NEVER)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.skipif("llvm" not in kernel.ways(), reason="machine code needs llvmlite")
 @pytest.mark.parametrize("name", FUSIBLE)
 def test_every_rule_computes_its_op_as_machine_code(name, greedy):
@@ -109,6 +111,7 @@ def test_every_rule_computes_its_op_as_machine_code(name, greedy):
 # Random programs ----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("chunk", range(10))
 def test_random_programs_on_tiles(chunk, greedy):
     fused = nodes = 0
@@ -120,6 +123,7 @@ def test_random_programs_on_tiles(chunk, greedy):
     assert fused > nodes / 2
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.skipif("llvm" not in kernel.ways(), reason="machine code needs llvmlite")
 @pytest.mark.parametrize("chunk", range(4))
 def test_random_programs_as_machine_code(chunk, greedy):
@@ -463,6 +467,7 @@ def long_program(count):
     )
 
 
+@pytest.mark.soak
 def test_time_is_linear_in_the_number_of_nodes():
     taken = []
     for count in (200, 1600):

@@ -71,6 +71,7 @@ def check_special_numbers(name, dtype, way):
     return seen
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("way", ["tiles", "llvm"])
 @pytest.mark.parametrize("name", ALONE)
 def test_every_rule_keeps_special_numbers(name, way, greedy):
@@ -92,6 +93,7 @@ def with_columns(x, axis, keepdims):
     return [h * x, *(op(h, axis=axis, keepdims=keepdims) for op in (ef.sum, ef.mean, ef.max))]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize(

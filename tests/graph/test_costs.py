@@ -162,6 +162,7 @@ def test_bodies_need_memory_while_they_run(monkeypatch):
     assert costs.peak == 4_000 + 4_000 + 8_000
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_nodes_are_counted():
     costs = chain(100_000, ("tanh", "add")).costs()
     assert len(costs.nodes) == 100_000 and costs.flops == 300_000

@@ -179,6 +179,7 @@ def test_nesting_has_no_bottom():
     assert "innermost" in words
 
 
+@pytest.mark.soak
 def test_a_hundred_thousand_nodes_print_in_linear_time():
     short, long = chain(2_000), chain(100_000)
 

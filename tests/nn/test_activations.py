@@ -60,6 +60,7 @@ def test_every_name_of_keras_is_known():
         assert callable(activations.get(name)), name
 
 
+@pytest.mark.sampled(2)
 @by_call
 def test_captured_and_in_half_precision(name, args):
     def function(x):

@@ -36,6 +36,7 @@ def train(callback, loader, cut=None):
     return model.get_weights()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("frequency", ["epoch", 3])
 @pytest.mark.parametrize("double", [False, True])
 def test_it_goes_on_bit_for_bit(tmp_path, frequency, double):
@@ -87,6 +88,7 @@ class Stream:
 DATA = {"arrays": ((X, Y), True, None), "steps": ((X, Y), True, 6), "stream": (Stream(), 7, None)}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("data", DATA.values(), ids=DATA)
 @pytest.mark.parametrize("frequency", [2, 4])
 def test_fit_makes_the_batches_that_were_left(tmp_path, data, frequency):

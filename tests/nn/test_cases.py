@@ -39,6 +39,7 @@ def agree(a, b, tolerance):
         np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(2)
 @by_row
 def test_reference(row):
     if row.reference is None:
@@ -48,6 +49,7 @@ def test_reference(row):
     agree(found, row.reference(layer.get_weights(), *row.arrays()), row.tolerance)
 
 
+@pytest.mark.sampled(4)
 @by_row
 def test_captured_and_symbolic(row):
     """Eager, captured, with a free batch, and as a model from symbolic tensors: the same."""
@@ -63,6 +65,7 @@ def test_captured_and_symbolic(row):
     assert [w.name for w in model.weights] == [w.name for w in layer.weights]
 
 
+@pytest.mark.sampled(4)
 @by_row
 def test_saved_and_loaded(row, tmp_path):
     """A model in a file does what it did, and so does its graph, with batches of any size."""
@@ -83,6 +86,7 @@ def test_saved_and_loaded(row, tmp_path):
     agree(leaves(graph(twice)), model(twice, training=False), row.tolerance)
 
 
+@pytest.mark.sampled(6)
 @by_row
 def test_training(row):
     """Captured training does what eager training does, and gradients reach every weight."""
@@ -108,6 +112,7 @@ def test_training(row):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.sampled(2)
 @by_row
 def test_configuration(row):
     """It can be written as JSON, and a layer made from it is like the first."""

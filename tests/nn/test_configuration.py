@@ -70,6 +70,7 @@ def test_a_large_model():
     assert made.layers[2] is made.get_layer("shared") and len(made.layers) == 4
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 def test_every_layer_in_a_model(row):
     layer, arrays = made(row)

@@ -179,7 +179,7 @@ AdamW(clipnorm="x")
 """
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_a_checker_of_types_knows_the_constructors(tmp_path):
     """What is right passes, and each line after these has its error."""
     pytest.importorskip("mypy", reason="mypy is not installed")

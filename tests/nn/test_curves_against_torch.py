@@ -14,8 +14,6 @@ import pytest
 import eagerflow as ef
 from tests.nn.peers import torch
 
-pytestmark = pytest.mark.slow
-
 STEPS = 200
 RATE, EPSILON, DECAY = 2.0**-9, 1e-7, 0.01
 

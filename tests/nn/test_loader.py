@@ -70,6 +70,7 @@ class Numbers:
         return iter(range(self.n))
 
 
+@pytest.mark.sampled(2)
 @by_workers
 @pytest.mark.parametrize(
     "data",
@@ -132,6 +133,7 @@ def test_an_iterable_is_shuffled_in_a_window():
     assert all(value < place + 10 for place, value in enumerate(first))
 
 
+@pytest.mark.sampled(12)
 @by_workers
 @pytest.mark.parametrize("data", [(X, Y), Numbers(23)], ids=["arrays", "iterable"])
 def test_state_goes_on_with_the_batches_that_would_have_come(workers, data):
@@ -328,6 +330,7 @@ def test_leaving_early_leaves_nothing(workers):
     assert helpers() == ([], [])
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("workers", [2, "processes:2"])
 def test_ctrl_c_ends_the_workers(workers):
     code = f"""
@@ -352,6 +355,7 @@ except KeyboardInterrupt:
     assert done.stderr == ""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("workers", [2, "processes:2"])
 def test_a_program_that_ends_or_is_killed_takes_its_workers_along(workers):
     code = f"""

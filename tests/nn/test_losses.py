@@ -29,6 +29,7 @@ def test_values(row):
     agree(getattr(losses, row.function_name)(y, p, **row.kwargs), right)
 
 
+@pytest.mark.sampled(6)
 @by_row
 def test_captured(row):
     """Captured, also with a free batch, it gives what it gives eagerly, and its gradient."""

@@ -37,6 +37,7 @@ def test_values(row):
     agree(gathered(made(row), row), row.reference(y, p, row.weights), tolerance)
 
 
+@pytest.mark.sampled(6)
 @by_row
 def test_captured(row):
     """Captured, also with a free batch, it gathers what it gathers eagerly."""

@@ -21,6 +21,7 @@ def test_there_are_many():
     assert len({row.id for row in ROWS}) == len(ROWS) >= 100
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("mistake", "error", "words"), ROWS)
 def test_a_mistake_is_answered(mistake, error, words):
     ef.random.seed(0)

@@ -108,14 +108,7 @@ ROWS = {
     "gpt": Row(partial(GPT, 12, 8, 8, 2, 2), WORDS, np.roll(WORDS, -1, axis=1), rate=0.05),
     "bert": Row(classifier_of_bert, {"tokens": WORDS, "segments": WORDS % 2}, rate=0.01),
 }
-LARGE = "inception_v3", "resnet18", "resnet50", "mobilenet", "mobilenet_v2"  # many kernels each
-by_row = pytest.mark.parametrize(
-    "row",
-    [
-        pytest.param(row, id=name, marks=[pytest.mark.slow] if name in LARGE else [])
-        for name, row in ROWS.items()
-    ],
-)
+by_row = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
 def made(row, **options):
@@ -142,6 +135,7 @@ def ignorance(y):
     return -np.log(np.where(y == 1, p, 1 - p)).mean()
 
 
+@pytest.mark.sampled(9)
 @by_row
 def test_it_learns(row):
     losses = made(row).fit(row.x, row.y, epochs=row.epochs, verbose=0).history["loss"]
@@ -150,6 +144,7 @@ def test_it_learns(row):
     assert min(losses[-3:]) < 0.9 * min(losses[0], blind)
 
 
+@pytest.mark.sampled(12)
 @by_row
 @pytest.mark.parametrize("training", [False, True])
 def test_eager_captured_loaded_and_partitioned_are_the_same(row, training):
@@ -158,6 +153,7 @@ def test_eager_captured_loaded_and_partitioned_are_the_same(row, training):
     assert found, found
 
 
+@pytest.mark.sampled(8)
 @by_row
 def test_a_saved_one_predicts_and_trains_on_with_the_same_bits(row, tmp_path):
     model = made(row, run_eagerly=True)  # captured steps are those of test_it_learns
@@ -174,6 +170,7 @@ def test_a_saved_one_predicts_and_trains_on_with_the_same_bits(row, tmp_path):
         equal(a, b)
 
 
+@pytest.mark.sampled(4)
 @by_row
 def test_one_graph_takes_batches_of_any_size(row):
     model = made(row)
@@ -233,6 +230,7 @@ def zero_weights(monkeypatch):
     monkeypatch.setattr(initializers, "get", lambda _: lambda shape, dtype: ef.zeros(shape, dtype))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("make", "whole", "trained"), FIGURES.values(), ids=FIGURES)
 def test_numbers_of_parameters(make, whole, trained, zero_weights):
     model = make()
@@ -496,7 +494,7 @@ def gratings(count, seed, side=16):
     return (waves + rng.normal(size=waves.shape))[..., None].astype("float32"), directions
 
 
-@pytest.mark.slow
+@pytest.mark.soak
 def test_resnet20_learns_directions_of_gratings():
     ef.random.seed(0)
     x, y = gratings(1024, seed=0)

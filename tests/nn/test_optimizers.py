@@ -153,6 +153,7 @@ def test_each_makes_a_loss_small(name, dtype):
     assert int(optimizer.iterations) == 30
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ALL)
 def test_captured_steps_are_those_of_eager_code(name):
     shapes = [(3, 4), (5,), (), (2, 2, 3), (7,), (1,), (2, 1)]

@@ -60,6 +60,7 @@ def numbers(model, data):
     return found | {"weights": model.get_weights()}
 
 
+@pytest.mark.sampled(20)
 @by_trained
 def test_captured_training_is_eager_training(program):
     found = []
@@ -76,6 +77,7 @@ def test_numbers_of_training_are_those_of_keras(program, keras):
     agree(*(numbers(*begun(program, library)) for library in (Eagerflow(), keras)))
 
 
+@pytest.mark.sampled(4)
 @by_script
 def test_captured_scripts_are_eager_scripts(program, monkeypatch, tmp_path):
     captured = program(Eagerflow(), tmp_path / "captured")

@@ -201,6 +201,7 @@ def test_dropout_is_drawn_once_for_all_steps(cls):
 # Dtypes, sizes, configurations --------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("activation", ["tanh", "softsign"])
 @pytest.mark.parametrize("cls", LAYERS)
 def test_mixed_precision(cls, activation):
@@ -223,6 +224,7 @@ def test_lengths_that_are_not_known(cls, activation):
     assert model(X[:2, :3]).shape == (2, 3, 1)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cls", LAYERS)
 def test_gradients_of_gradients(cls):
     layer = getattr(ef.nn, cls)(2, dtype="float64")

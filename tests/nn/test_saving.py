@@ -67,6 +67,7 @@ OPTIMIZERS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 @pytest.mark.parametrize("eager", [True, False], ids=["eager", "captured"])
 def test_training_goes_on_with_the_same_bits(tmp_path, eager, optimizer):
@@ -125,6 +126,7 @@ def test_another_process_goes_on_with_the_same_bits(tmp_path):
     assert bits_of(other) == bits_of(model)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("row", CASES, ids=lambda row: row.id)
 def test_every_layer_in_a_file(row, tmp_path):
     layer, arrays = made(row)
@@ -406,6 +408,7 @@ def places(data, path=()):
 JUNK = [None, True, -1, 3, 1e300, "", "x", "Dense", [], [[]], {}, {"x": 1}, 10**30, [None] * 5]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(4))
 def test_damaged_texts_give_typed_errors(tmp_path, seed):
     model = trained(network(), True, ef.nn.optimizers.SGD(SCHEDULE, momentum=0.9))

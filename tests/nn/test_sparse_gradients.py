@@ -42,6 +42,7 @@ def step_of(table, optimizer, sparse):
     return step
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("captured", [False, True])
 @pytest.mark.parametrize("name", BY_ROWS)
 def test_steps_are_those_along_tensors(name, captured):

@@ -34,6 +34,7 @@ def made(row, **more):
     return getattr(nn, row.cls)(*row.args, **row.kwargs, **more)
 
 
+@pytest.mark.sampled(2)
 @by_row
 def test_sizes_that_are_not_known(row):
     """One graph for all sizes gives what the layer gives at once, and its gradient."""

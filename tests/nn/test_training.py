@@ -35,6 +35,7 @@ def classifier():
 SEEDS = [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 20))]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_digits_are_learned(seed):
     sklearn = pytest.importorskip("sklearn.datasets")

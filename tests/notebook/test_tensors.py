@@ -33,6 +33,7 @@ def cells(root):
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_every_dtype_and_shape_has_a_view(dtype, shape):

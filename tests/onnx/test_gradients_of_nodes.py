@@ -73,6 +73,7 @@ NODES["resized"] = (
 STORED = {"resized": (2,), "memory": (4,), "regions": (1, 2)}
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NODES)
 def test_gradients_of_imported_nodes(name: str) -> None:
     operator, inputs, attributes, opset = NODES[name]

@@ -104,6 +104,7 @@ def test_upsample(mode: str, opset: int) -> None:
 # Sampling ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
 @pytest.mark.parametrize("outside", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize("corners", [0, 1])

@@ -72,6 +72,7 @@ def nodes(draw: Any, operator: str) -> tuple[list[Any], dict[str, Any]]:
     return inputs, attributes
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("operator", ["RNN", "GRU", "LSTM"])
 @fuzzed
 @given(st.data())

@@ -41,6 +41,7 @@ CONTINUOUS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", CONTINUOUS)
 def test_continuous_distribution(name):
     draw, distribution = CONTINUOUS[name]
@@ -230,6 +231,7 @@ def moved_angle(concentration, angle):
         return float(-mpmath.diff(lambda k: part(k, angle), concentration) / density)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("concentration", [1e-3, 0.7, 4.0, 200.0])
 def test_von_mises_numbers_move_at_fixed_probability(concentration):
     for whole in (-3.0, -0.5, -0.01, 0.3, 2.0):

@@ -147,6 +147,7 @@ def test_collections_of_garbage_see_whole_steps(way):
 needs_signals = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="POSIX has timers")
 
 
+@pytest.mark.sampled(2)
 @needs_signals
 def test_signal_handlers_see_whole_steps_and_may_step(way):
     counters, step = _warmed(way)
@@ -170,6 +171,7 @@ def test_signal_handlers_see_whole_steps_and_may_step(way):
     counters.seen()
 
 
+@pytest.mark.sampled(4)
 @needs_signals
 def test_interrupts_by_timer_leave_no_half_step(way, monkeypatch):
     monkeypatch.setattr(sys, "unraisablehook", lambda args: None)  # those in finalizers
@@ -183,6 +185,7 @@ def test_interrupts_by_timer_leave_no_half_step(way, monkeypatch):
     assert interrupted_at_times(step, check, 300) > 0
 
 
+@pytest.mark.sampled(2)
 def test_other_threads_see_no_torn_value(way):
     counters, step = _warmed(way)
     wrong, stop = [], threading.Event()
@@ -207,6 +210,7 @@ def test_other_threads_see_no_torn_value(way):
     counters.seen()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_forked_children_see_whole_steps(way):

@@ -380,6 +380,7 @@ def while_loop(x, w):
     return ef.while_loop(lambda state: state[0] < 200, body, (ef.tensor(0), x))[1]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [16, 200])  # of one thread, and of several
 @pytest.mark.parametrize("f", [for_loop, scan, while_loop])
 def test_weights_are_packed_anew_in_every_call(f, size):

@@ -370,6 +370,7 @@ def tower(kind, depth):
     return lambda x: level(x, 0)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("numerics", ["fast", "exact"])
 @pytest.mark.parametrize("kind", ["cond", "switch", "while", "scan", "all"])
 @pytest.mark.parametrize("depth", [15, 16, 17, 20, 21, 33, 63])

@@ -310,6 +310,7 @@ def test_an_error_gives_variables_back_to_other_threads():
     assert done == [2.0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("exact", [False, True])
 def test_what_is_published_is_told_when_it_is_made(exact):
     """Once, in the order of the program, with the very array that the run gives at its end."""
@@ -357,6 +358,7 @@ def test_too_much_memory_is_a_typed_error_and_changes_nothing():
 # Memory ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("numerics", ["fast", "exact"])
 def test_replays_do_not_grow(numerics):
     step, *_, args = step_of()

@@ -74,6 +74,7 @@ def in_python(captured):
     return {p.step.op.name for p in parts_of(captured) if isinstance(p, PythonPart)}
 
 
+@pytest.mark.sampled(3)
 @needs_segments
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("cell", CELL_NAMES)
@@ -100,6 +101,7 @@ def test_a_training_step_is_one_call(cell, size):
     assert not isinstance(part, PythonPart)
 
 
+@pytest.mark.sampled(8)
 @needs_segments
 @pytest.mark.parametrize("given", ["", "b", "bs", "bsm"])
 @pytest.mark.parametrize("size", SIZES)
@@ -123,6 +125,7 @@ def test_any_size(cell, size, given, reverse, by_cells):
     compare(cell, size, "".join(given), reverse, by_cells)
 
 
+@pytest.mark.sampled(3)
 @needs_segments
 @pytest.mark.parametrize("cell", CELL_NAMES)
 def test_float64(cell):
@@ -219,6 +222,7 @@ def bits(found):
     return [np.asarray(x).tobytes() for x in found]
 
 
+@pytest.mark.sampled(3)
 @needs_segments
 @pytest.mark.parametrize("cell", CELL_NAMES)
 def test_bits_do_not_depend_on_threads(cell, shared):
@@ -243,6 +247,7 @@ def test_exact_steps_have_the_bits_of_eager_ones(cell):
 # Interrupts --------------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(3)
 @needs_segments
 @pytest.mark.parametrize("how", ["bytecode", "signal"])
 def test_interrupts_leave_segments_whole(how, shared):
@@ -276,6 +281,7 @@ print(len(parts), own.compiled.processor("float32")[0] if parts else 0)
 """
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("variable", "value", "lanes"),
     [

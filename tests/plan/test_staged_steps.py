@@ -53,6 +53,7 @@ def network(x, w1, w2, scale, offset):
     return (loss, mean, variance, *tape.gradient(loss, [x, w1, w2, scale, offset]))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("channels", "filters"), [(3, 16), (16, 32)])
 def test_a_convolutional_network_is_one_call(channels, filters):
     arrays = array(16, 16, 16, channels), array(3, 3, channels, filters)
@@ -97,6 +98,7 @@ def test_what_is_not_finite_stays_with_what_sees_it(value):
     assert np.isfinite(again).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("mask", [None, "bool", "float32"])
 @pytest.mark.parametrize("heads", [(4, 4), (4, 2)])
 def test_attention(mask, heads):

@@ -104,6 +104,7 @@ def test_two_teams_in_two_threads():
     assert not errors
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [16, 300])
 def test_an_exception_at_any_bytecode_leaves_segments_whole(size):
     step, args, wanted = ready(size)
@@ -114,6 +115,7 @@ def test_an_exception_at_any_bytecode_leaves_segments_whole(size):
     assert at_every_bytecode(lambda: step(*args), check, step=2) > 50
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [16, 300])
 def test_signals_leave_segments_whole(size):
     step, args, wanted = ready(size)
@@ -220,6 +222,7 @@ def check_functions_made_and_dropped(count, rounds=3):
     )
 
 
+@pytest.mark.soak
 @linux
 @pytest.mark.parametrize("count", [20, pytest.param(1_000, marks=pytest.mark.soak)])
 def test_functions_made_and_dropped(count, monkeypatch):

@@ -120,11 +120,13 @@ def trained(name, count, **captured):
     return [x.tobytes() for x in found]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_exact_steps_have_the_bits_of_eager_ones(name):
     assert trained(name, 2, numerics="exact") == trained(name, 2)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", [{}, {"numerics": "exact"}, {"numerics": "fast"}])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_bits_of_steps_do_not_depend_on_the_number_of_threads(name, how):

@@ -124,6 +124,7 @@ CASES = (
 )
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["sizes"]))
 def test_results_and_gradients(case, dtype, way):
@@ -341,6 +342,7 @@ def test_errors_in_kernels_are_found(broken, case, monkeypatch):
 # Through the op ----------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
 @pytest.mark.parametrize("mask", ["", "bool", "float"])
 def test_derivatives_of_machine_code(mask):
@@ -410,6 +412,7 @@ print(*own.compiled_attention.processor("float32"))
 """
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
 @pytest.mark.parametrize(
     ("features", "shape"), [("-avx512*", "8 16"), ("-avx* -fma", "4 16")], ids=["avx2", "sse"]

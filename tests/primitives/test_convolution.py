@@ -125,12 +125,14 @@ def check(found, wanted, steps):
         assert error < steps * np.finfo(result.dtype).eps
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("case", WINOGRAD_CASES, ids=str)
 def test_winograd(case):
     *given, windows, more = winograd_case(case)
     check(winograd_results(*given, windows), expected(*given, more), 20)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("case", DIRECT_CASES, ids=str)
 def test_direct_sums(case, dtype):
@@ -138,6 +140,7 @@ def test_direct_sums(case, dtype):
     check(direct_results(*given, windows), expected(*given, more), 30)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("padding", ["same", "valid", ((1, 2), (6, 1))])
 @pytest.mark.parametrize("stride", [2, (4, 1), (3, 7)])
 @pytest.mark.parametrize("window", [(3, 3), (1, 2), (4, 5)])
@@ -329,6 +332,7 @@ print(*own.compiled_convolution.processor("float32"))
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("features", "shape"), [("-avx512*", "8 16"), ("-avx* -fma", "4 16")], ids=["avx2", "sse"]
 )

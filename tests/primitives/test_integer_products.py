@@ -183,6 +183,7 @@ LARGE = [  # images, filters, strides, dilation
 ]
 
 
+@pytest.mark.sampled(3)
 @needs_llvm
 @pytest.mark.parametrize("case", LARGE, ids=str)
 @pytest.mark.parametrize("kind", BYTES)
@@ -328,6 +329,7 @@ own.test_zero_points_are_taken_off()
 """
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     "variables",
     [

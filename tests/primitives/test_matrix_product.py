@@ -119,6 +119,7 @@ def in_all_counts(a, b, name):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layouts", [("straight", "straight"), ("transposed", "transposed")])
 def test_bits_do_not_depend_on_threads(shape, layouts):
@@ -131,6 +132,7 @@ def test_bits_do_not_depend_on_threads(shape, layouts):
     assert len({out.tobytes() for out in found}) == 1
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 def test_no_type_depends_on_threads(types):
     rng = np.random.default_rng(0)
@@ -150,6 +152,7 @@ def test_what_is_not_finite_stays_in_its_row_and_column(wrong, name):
     assert not np.isfinite(out[69].astype("float32")).any()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("types", TYPES, ids="-".join)
 def test_nothing_is_written_beside_the_product(types):
     rng = np.random.default_rng(0)
@@ -263,6 +266,7 @@ for types in TYPES:
 """
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("features", "size"), [("-avx512*", 32), ("-avx512* -avxvnni*", 32), ("-avx* -fma -f16c", 16)]
 )

@@ -98,6 +98,7 @@ def check(case, tolerance):
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("given", ["", "bs", "bsmg"])
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("cell", CELLS)
@@ -105,6 +106,7 @@ def test_definitions(cell, size, given):
     check(Case(cell, size, given=given, reverse="m" in given), 3e-5)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("cell", CELLS)
 def test_definitions_in_float64(cell):
     for size in SIZES[::3]:
@@ -189,6 +191,7 @@ def results_by_threads(case, counts):
         yield b"".join(a.tobytes() for a in (*results, *case.gradient(results)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("least", [1, 1 << 20], ids=["examples", "units"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_bits_do_not_depend_on_threads(cell, least, shared):
@@ -281,6 +284,7 @@ print(*own.compiled.processor("float32"))
 """
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("features", "shape"), [("-avx512*", "8 16"), ("-avx* -fma", "4 16")], ids=["avx2", "sse"]
 )

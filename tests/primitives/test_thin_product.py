@@ -132,6 +132,7 @@ def segment_of(a, b, out):
     return Segment([SegmentStep(None, 2, call, lambda inputs, outputs: native)])
 
 
+@pytest.mark.sampled(2)
 @has_segments
 @pytest.mark.parametrize("shapes", VECTORS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -80,6 +80,7 @@ LARGE = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", LARGE)
 def test_large_results_are_refused(limit, name):
     small = name.startswith(("Variable", "tensor", "asarray", "assign", "add of"))
@@ -116,6 +117,7 @@ def no_collections():
     gc.enable()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", sorted(ops))
 def test_no_op_allocates_beside_the_books(monkeypatch, no_collections, name):
     """With one byte to be had, an op gives views of what there is, one number, or an error."""

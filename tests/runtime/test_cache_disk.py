@@ -328,6 +328,7 @@ def test_the_least_recently_used_go(monkeypatch, folder):
     assert (folder / "letter.txt").exists()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("count", [1, 8])
 def test_the_limit_holds_after_every_store(monkeypatch, folder, count):
     monkeypatch.setenv("EAGERFLOW_CACHE_MB", "0.05")

@@ -90,6 +90,7 @@ assert "llvmlite.binding" not in sys.modules
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks into /proc")
 @pytest.mark.parametrize("way", ["plain", "fork"])
 def test_the_library_is_loaded_ahead(way):

@@ -59,6 +59,7 @@ def answers(server, rows):
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("wait", [0.0, 0.02])
 def test_rows_have_the_bits_of_the_graph(tmp_path, workers, wait):

@@ -241,6 +241,7 @@ def draws(count, **how):
     return np.bincount([sampler.draw(logits) for _ in range(count)], minlength=4) / count
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("how", "wanted"),
     [

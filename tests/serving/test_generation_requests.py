@@ -135,6 +135,7 @@ WRONG = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("body", "words"), WRONG)
 @pytest.mark.parametrize("kind", ["generate", "generate_stream"])
 def test_fields_that_cannot_be(server, kind, body, words):

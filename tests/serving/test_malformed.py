@@ -27,6 +27,7 @@ def test_malformed_requests_have_typed_answers(served):
     send_all(served, 2_000)
 
 
+@pytest.mark.soak
 def test_slow_senders_delay_nobody(served):
     slow_senders(served)
 

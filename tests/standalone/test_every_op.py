@@ -78,6 +78,7 @@ def compare(op, graph, arrays, wanted):
         np.testing.assert_array_equal(x, old)
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.filterwarnings("ignore:Mean of empty slice")  # NumPy's, which errstate does not know
 @pytest.mark.parametrize("name", sorted(set(ops) - set(OTHERWISE)))
 def test_samples_of(name):

@@ -60,6 +60,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", NETWORKS)
 @pytest.mark.parametrize("weights", ["npz", "safetensors"])
 def test_a_network_runs_with_numpy_alone(name, weights, tmp_path):
@@ -75,6 +76,7 @@ def test_a_network_runs_with_numpy_alone(name, weights, tmp_path):
     assert len(found) == 1 and size == len(found[0])
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_networks_of_the_literature(name, tmp_path):
     graph, xs = prediction(name)

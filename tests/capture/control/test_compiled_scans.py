@@ -97,6 +97,7 @@ def test_results_and_gradients_are_those_of_a_loop(name, batch, width, units, st
     check_close(found, wanted, rtol=1e-9)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BODIES)
 def test_second_derivatives_and_tangents(name):
     h, xs, w, u = operands(2, 3, 4, 24)
@@ -111,6 +112,7 @@ def test_second_derivatives_and_tangents(name):
     check_close(*pushed, rtol=1e-7)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", BODIES)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_all_ways_to_run_give_the_same_bits(name, dtype):

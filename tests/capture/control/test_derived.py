@@ -92,6 +92,7 @@ PROGRAMS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_first_and_second_order_against_differences(name):
     f, args = PROGRAMS[name]

@@ -76,6 +76,7 @@ def test_each_kind(capsys):
     assert counts["right"] >= 600
 
 
+@pytest.mark.soak
 def test_containers_read_in_all_ways(capsys):
     fates = {name: fate(name, row) for name, row in kinds.products()}
     wrong = {n: f for n, f in fates.items() if f not in ("right", "refused", "nothing changes")}
@@ -113,6 +114,7 @@ def trained(model, step, x, y):
     return model.fit(x, y, epochs=1, shuffle=False, verbose=0).history["loss"][0], loss
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("step", STEPS)
 def test_models(step):
     for name, (setup, change) in kinds.MODELS.items():

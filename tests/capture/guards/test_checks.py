@@ -34,6 +34,7 @@ def test_changes(part):
     assert {name: f for name, f in found.items() if f != "right"} == {}
 
 
+@pytest.mark.sampled(3)
 @needs_code
 @pytest.mark.usefixtures("code")
 @pytest.mark.parametrize("part", range(2))

@@ -149,6 +149,7 @@ def stale_programs(seeds):
     return missed, differ
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("part", range(4))
 def test_random_functions_are_never_stale(part):
     missed, differ = stale_programs(range(250 * part, 250 * (part + 1)))

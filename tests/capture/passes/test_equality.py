@@ -105,6 +105,7 @@ def with_tensors(sample, change):
 OPS = [op for op in shipped() if op.kernel.__module__.startswith("eagerflow.ops.")]
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", OPS, ids=lambda op: op.name)
 def test_samples(op):
     """Each op, of arguments with no-ops around them, twice: the bits stay, and nodes go."""
@@ -128,6 +129,7 @@ def test_samples(op):
         assert removed or op.name in _BY_VALUE, "no sample was made smaller"
 
 
+@pytest.mark.sampled(9)
 @pytest.mark.parametrize("op", [op for op in OPS if op.differentiable], ids=lambda op: op.name)
 def test_gradients_of_samples(op):
     """The gradients of each op, as a tape in a trace records them."""

@@ -88,6 +88,7 @@ def by_eager_calls(graph, entries):
     return found[: len(graph.outputs)], found[len(graph.outputs) :]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("first", range(0, 200, 25))
 def test_random_programs_over_random_places_have_the_same_bits(three_cpus, first):
     for seed in range(first, first + 25):

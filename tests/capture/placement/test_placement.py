@@ -261,6 +261,7 @@ def test_unknown_names_are_refused(three_cpus):
         plan.explain("nothing")
 
 
+@pytest.mark.soak
 def test_placing_takes_time_in_proportion_to_the_nodes():
     def chain(count):
         def f(x):

@@ -112,6 +112,7 @@ def failures():
             yield name, code
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("nameless", [True, False])
 @pytest.mark.parametrize(("name", "code"), list(failures()))
 def test_a_failure_at_any_call_leaves_the_previous_file(
@@ -176,6 +177,7 @@ def test_a_system_that_writes_nothing(tmp_path, monkeypatch):
     assert number_in(tmp_path / "model.ef") == 1 and os.listdir(tmp_path) == ["model.ef"]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("limit", [0, 1, 1000, 5000, 200_000])
 def test_a_limit_of_the_system(limit, tmp_path):
     """Not a fault that a test makes up: the system refuses in the middle of the file."""

@@ -212,6 +212,7 @@ def test_half_a_million_mutants_run(part, tmp_path):
     run_under_watch(2 * MUTANTS + part * 10_000, 10_000, tmp_path)
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="memory is read from /proc")
 def test_memory_is_bounded_by_the_file(tmp_path):
     found = worker("memory", json.dumps(LARGE), tmp_path)

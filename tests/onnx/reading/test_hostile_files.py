@@ -142,6 +142,7 @@ LOOP = """net (float x) => (float y)
 }}"""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("most", "start"), [("", "x"), ("", "n"), ("n", "n")])
 def test_loops_that_do_not_end(most, start):
     refused(parsed(LOOP.format(n=2**62, most=most, start=start)), "too long to be unrolled")

@@ -130,6 +130,7 @@ def run(mutate, count):
     return done
 
 
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("mutate", [of_bytes, of_fields])
 @pytest.mark.parametrize("part", range(4))
 def test_mutants(mutate, part):

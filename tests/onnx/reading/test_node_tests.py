@@ -35,6 +35,7 @@ def misfits(names, cases):
     return found
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.skipif(onnx.__version__ != VERSION, reason=f"the list is that of onnx {VERSION}")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_node_tests(part):

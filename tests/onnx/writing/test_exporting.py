@@ -193,6 +193,7 @@ def test_a_file_stays_as_it_was_where_export_fails(tmp_path):
     assert path.read_bytes() == b"before"
 
 
+@pytest.mark.soak
 def test_long_graphs_take_linear_time(tmp_path):
     import time
 

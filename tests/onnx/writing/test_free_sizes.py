@@ -14,8 +14,6 @@ from tests.contract.cases import FLOAT32, about, dtypes_of, main_dtype, shipped,
 from tests.onnx.writing.exported import freed
 from tests.onnx.writing.test_ops import REFUSED, few
 
-pytestmark = pytest.mark.slow
-
 KNOWN = frozenset(
     """
     band_recurrence conv conv_input_gradient ctc_beam_search cummax cummin cumulative_prod
@@ -48,6 +46,7 @@ def models(op):
 OPS = [op for op in shipped() if op.data and op.name not in (*REFUSED, UNSORTED)]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", OPS, ids=[op.name for op in OPS])
 def test_any_number_of_rows(op):
     found = models(op)
@@ -64,6 +63,7 @@ def test_any_number_of_rows(op):
     rows()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sorted(KNOWN))
 def test_sizes_that_have_to_be_known_do(name):
     op, refused = ops[name], 0

@@ -6,7 +6,7 @@ import pytest
 import eagerflow as ef
 from eagerflow import tree
 from tests.nn.predictions import prediction
-from tests.nn.test_networks import LARGE, ROWS
+from tests.nn.test_networks import ROWS
 from tests.onnx.writing.models import exported, run
 
 UNITS = 3e-5  # of the largest number of a result: sums have another order elsewhere
@@ -28,9 +28,8 @@ def gradients(graph, xs):
     return tape.gradient(total, [x for x in xs if x.dtype.kind == "f"])
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=[pytest.mark.slow] if n in LARGE else []) for n in ROWS]
-)
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("name", ROWS)
 def test_networks(name, tmp_path):
     graph, xs = prediction(name)
     exported(graph, tmp_path / "model.onnx")

@@ -33,8 +33,6 @@ from tests.contract.values import bound, expected
 from tests.onnx.writing import exported
 from tests.onnx.writing.exported import NoKernel, by_reference, by_runtime, check, session_of
 
-pytestmark = pytest.mark.slow
-
 REAL = sorted(STANDARD - COMPLEX, key=str)
 BFLOAT16 = exported.BFLOAT16
 
@@ -94,6 +92,7 @@ def is_complex(op, sample):
     return dtype is not None and ef.as_dtype(dtype) in COMPLEX
 
 
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("op", EXPORTED, ids=NAMES)
 def test_every_dtype(op):
     for dtype in dtypes_for(op):
@@ -102,6 +101,7 @@ def test_every_dtype(op):
                 check(op, sample)
 
 
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("op", EXPORTED, ids=NAMES)
 def test_every_opset(op):
     for dtype in dtypes_of(op, (FLOAT32, BFLOAT16)) or [main_dtype(op)]:
@@ -111,6 +111,7 @@ def test_every_opset(op):
                 check(op, sample, known=known, opset=opset)
 
 
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("op", EXPORTED, ids=NAMES)
 def test_reference_evaluator(op):
     if op.name in EVALUATOR_LACKS:
@@ -163,6 +164,7 @@ MEASURED = [
 ]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("op", MEASURED, ids=[op.name for op in MEASURED])
 def test_units_in_the_last_place(op):
     most = 0.0
@@ -221,6 +223,7 @@ def test_random_ops_are_refused_where_asked(tmp_path):
 SAME_BITS = "random_bits random_uniform random_keep random_integers random_permutation".split()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SAME_BITS)
 def test_same_bits(name):
     op = ops[name]

@@ -36,6 +36,7 @@ def same_bits(found, wanted):
     return found.dtype == wanted.dtype and one.tobytes() == other.tobytes()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("name", BINARY)
 def test_two_arrays(name, dtype):

@@ -54,6 +54,7 @@ def test_gradients_stay_finite_between_equal_values(dtype):
     np.testing.assert_allclose(trace.numpy(), np.eye(3), atol=1e-12)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(4, 2), (2, 4), (2, 3, 2)])
 def test_gradients_of_whole_bases_are_those_of_what_they_span(dtype, shape):
@@ -247,6 +248,7 @@ print(found.hexdigest())
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("machine_code", ["1", "0"])
 def test_bits_of_products_do_not_depend_on_the_threads_of_blas(machine_code):
     """Of fewer than 2**23 multiplications each, as docs/capture.md has it."""

@@ -44,6 +44,7 @@ def all_three(case, dtype="float32"):
     return [y.numpy(), dx.numpy(), dw.numpy()]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_numpy_kernels_against_the_portable_ones(case):
     x, w, more = arrays(case, "float64")

@@ -50,6 +50,7 @@ CALLS = [
 NAMES = [f"{name}-{'-'.join(more)}" for name, _, more in CALLS]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.filterwarnings("ignore:reduction")
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize(("name", "args", "more"), CALLS, ids=NAMES)

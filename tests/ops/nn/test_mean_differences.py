@@ -42,6 +42,7 @@ def given_arrays(shape, axis, seed, dtype):
     return [rng.standard_normal(s).astype(dtype) for s in (shape, shape, rest)]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", OPS)
 @given(st.sampled_from(SHAPES), st.data(), st.sampled_from(["float32", "float64"]), st.booleans())
 def test_values_and_gradients(name, shape, data, dtype, turned):

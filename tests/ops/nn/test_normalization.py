@@ -106,6 +106,7 @@ def test_layer_norm(shape, axes, dtype, compiled, monkeypatch):
     )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "axes"), SHAPES)
 @pytest.mark.parametrize("center", [True, False])
 @pytest.mark.parametrize("scaled", [True, False])
@@ -203,6 +204,7 @@ def moments_of(x, at):
     return moved, moved.mean(1), moved.var(1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "axis"), CHANNELS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_batch_norm(shape, axis, dtype, compiled, monkeypatch):
@@ -224,6 +226,7 @@ def test_batch_norm(shape, axis, dtype, compiled, monkeypatch):
     np.testing.assert_allclose(actual, expected, rtol=0, atol=bound(dtype, 128))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("shape", "axis"), CHANNELS)
 @pytest.mark.parametrize("scaled", [True, False])
 def test_gradient_of_batch_norm(shape, axis, scaled, compiled, monkeypatch):

@@ -116,6 +116,7 @@ def test_results_that_nobody_asks_about_cost_nothing():
 # Large networks -----------------------------------------------------------------------------------
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(not generated.enabled(), reason="needs llvmlite")
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("batch", [2, 9])
@@ -151,6 +152,7 @@ def test_machine_code_against_steps(cell, batch, reverse, monkeypatch):
     assert not calls
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("cell", CELLS)
 def test_small_floats_are_computed_in_float32(cell, dtype):

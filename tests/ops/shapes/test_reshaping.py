@@ -13,6 +13,7 @@ RNG = np.random.default_rng(0)
 X = RNG.standard_normal((2, 3, 4))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("f", "g"),
     [

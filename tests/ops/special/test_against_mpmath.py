@@ -130,6 +130,7 @@ def variants(cases):
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("name", "soak"), variants(CASES))
 def test_one_argument(name, soak):
     domain, reference, units, size = CASES[name]

@@ -1,0 +1,151 @@
+"""The extended tier: ``python -m tests.extended``.
+
+Makes an environment with all extras and the libraries that the tests compare with, runs each room
+there with all cases and the large counts, then random programs and models, guard pages and the
+tests of other projects, and writes a dated report into ``benchmarks/results``. It takes hours:
+``--only cluster keras`` runs a part.
+"""
+
+import argparse
+import datetime
+import json
+import os
+import pathlib
+import platform
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from typing import NamedTuple
+
+from tests import sampling
+
+ROOT = pathlib.Path(__file__).parents[1]
+EXTRAS = "test,docs,keras,keras-weights,cluster,ray-serve,peers"
+COUNTED = re.compile(r"(\d+) (passed|failed|skipped|errors?|xfailed)\b")
+
+
+class Part(NamedTuple):
+    """A command of the tier and what it needs in the environment."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+
+
+class Result(NamedTuple):
+    """How a part went: its exit status, its time, and the counts in its last lines."""
+
+    name: str
+    status: int
+    seconds: float
+    counts: dict[str, int]
+    last: str
+
+
+def rooms():
+    """All folders and files of tests, as pytest takes them."""
+    folders = [path for path in (ROOT / "tests").iterdir() if (path / "__init__.py").is_file()]
+    return sorted(folders) + sorted((ROOT / "tests").glob("test_*.py"))
+
+
+def parts(programs, models):
+    """Everything that the tier runs, in order."""
+    found = []
+    for path in rooms():
+        where = path.relative_to(ROOT).as_posix()
+        command = ["-m", "pytest", "-n", "2", "-q", "-m", "", "-p", "no:cacheprovider", where]
+        # In tests/keras eagerflow is Keras's backend; elsewhere Keras is what is compared with.
+        backend = {} if path.name == "keras" else {"KERAS_BACKEND": "jax"}
+        found.append(Part(path.stem, command, backend))
+    found.append(Part("random programs", ["-m", "tests.programs", "--count", str(programs)], {}))
+    found.append(Part("random models", ["-m", "tests.fits", "--count", str(models)], {}))
+    found.append(Part("guard pages", ["-m", "tests.guard_pages"], {}))
+    found.append(Part("Keras's own tests", ["-m", "tests.keras.upstream"], {}))
+    return found
+
+
+def make_environment(folder):
+    """A new environment with all extras; its Python."""
+    venv.create(folder, with_pip=True)
+    python = str(pathlib.Path(folder, "bin", "python"))
+    subprocess.run([python, "-m", "pip", "install", "-q", "-e", f"{ROOT}[{EXTRAS}]"], check=True)
+    return python
+
+
+def run(part, python):
+    """Run one part and show its output as it comes."""
+    print(f"== {part.name}", flush=True)
+    given = {"EAGERFLOW_SOAK": "1", sampling.DAY: sampling.ALL, **part.environment}
+    begin, lines = time.monotonic(), []
+    process = subprocess.Popen(
+        [python, *part.command],
+        cwd=ROOT,
+        env={**os.environ, **given},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+    )
+    for line in process.stdout:
+        print(line, end="", flush=True)
+        lines = [*lines[-20:], line]
+    status, seconds = process.wait(), time.monotonic() - begin
+    last = lines[-1].strip() if lines else ""
+    counts = {word: int(count) for count, word in COUNTED.findall(last)}
+    return Result(part.name, status, seconds, counts, last)
+
+
+def report(results, python):
+    """A table of all parts, with the date, the machine and the versions."""
+    freeze = [python, "-m", "pip", "list", "--format", "json"]
+    listed = json.loads(subprocess.run(freeze, capture_output=True, check=True).stdout)
+    names = {"numpy", "llvmlite", "torch", "jax", "keras", "ray", "onnxruntime"}
+    versions = ", ".join(f"{p['name']} {p['version']}" for p in listed if p["name"] in names)
+    lines = [
+        f"# Extended tier, {datetime.date.today()}",
+        "",
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, "
+        f"Python {platform.python_version()}, {versions}",
+        "",
+        "| part | seconds | result |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {r.name} | {r.seconds:.0f} | {'' if r.status == 0 else 'FAILED: '}{r.last} |"
+        for r in results
+    ]
+    return "\n".join([*lines, ""])
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="python -m tests.extended", description=__doc__)
+    parser.add_argument("--only", nargs="+", metavar="PART", help="names of parts")
+    parser.add_argument("--list", action="store_true", help="print the parts and end")
+    parser.add_argument("--here", action="store_true", help="use this environment as it is")
+    parser.add_argument("--programs", type=int, default=1_000, help="random programs")
+    parser.add_argument("--models", type=int, default=500, help="random models")
+    given = parser.parse_args(arguments)
+    chosen = parts(given.programs, given.models)
+    if given.only:
+        unknown = set(given.only) - {part.name for part in chosen}
+        if unknown:
+            parser.error(f"no such part: {', '.join(sorted(unknown))}; --list shows all")
+        chosen = [part for part in chosen if part.name in given.only]
+    if given.list:
+        print(*(part.name for part in chosen), sep="\n")
+        return 0
+    with tempfile.TemporaryDirectory(prefix="eagerflow-extended-") as folder:
+        python = sys.executable if given.here else make_environment(folder)
+        results = [run(part, python) for part in chosen]
+        text = report(results, python)
+    path = ROOT / "benchmarks" / "results" / f"extended-{datetime.date.today()}.md"
+    path.write_text(text, encoding="utf-8")
+    print(text, path, sep="\n")
+    return int(any(result.status not in (0, 5) for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
