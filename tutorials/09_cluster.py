@@ -218,7 +218,7 @@ assert asked.numpy() == 6
 # %% [markdown]
 # Training that a lost task was part of raises the same error. Lost are the steps since the last
 # `merge`, which `fit` does after each epoch, and it goes on from a checkpoint of that:
-# [When a worker dies](../docs/strategies.md#when-a-worker-dies).
+# [When a worker dies](../docs/strategies-failures.md).
 #
 # ## Is it worth it?
 #

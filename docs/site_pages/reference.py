@@ -17,6 +17,8 @@ from tests.structure.public import own_docstring, public_modules, public_values
 
 _OPS = "eagerflow.ops."
 _FACTS_WITH_GAPS = ("vjp", "batch", "split", "onnx")
+_ERRORS = "eagerflow.errors"  # a page of the reference that docs/index.md lists
+_TITLES = {"fft": "FFT", "nn": "Neural networks"}  # where the name of a module is no title
 _PLENTY = 30  # entries, from which a page has a section for each module that defines some
 
 
@@ -97,7 +99,7 @@ def _module_doc(name: str) -> str:
 
 
 def _words(name: str) -> str:
-    return name.replace("_", " ").strip().capitalize()
+    return _TITLES.get(name) or name.replace("_", " ").strip().capitalize()
 
 
 def _sections(items: Iterable[Entry]) -> dict[str, list[Entry]]:
@@ -143,7 +145,8 @@ def _api_index(pages: dict[str, list[Entry]]) -> str:
         "All public names, from their docstrings. Ops and functions made of them are in the "
         ":doc:`reference of ops </generated/ops/index>`.",
         *rows,
-        ".. toctree::\n   :hidden:\n\n" + "\n".join(f"   {shown(m)}" for m in pages),
+        ".. toctree::\n   :hidden:\n\n"
+        + "\n".join(f"   {shown(m)}" for m in pages if m != _ERRORS),
     ]
     return "\n\n".join(parts) + "\n"
 

@@ -140,6 +140,6 @@ def test_what_is_not_in_the_table_cannot_be_read(monkeypatch):
 
 
 def test_the_page_lists_the_table():
-    page = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "environment.md").read_text(encoding="utf-8")
     listed = dict(re.findall(r"^\| `([A-Z_]+)` \| (.*) \|$", page, re.MULTILINE))
     assert listed == settings.SETTINGS

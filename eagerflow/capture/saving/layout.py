@@ -1,7 +1,7 @@
 """The layout of a saved graph's text: its sections, and the fields of each kind of row.
 
 What writes rows and what reads them take names, order and types of the fields from here;
-``docs/saved-graphs.md`` says what they mean, under the same names.
+``docs/saved-graphs-format.md`` says what they mean, under the same names.
 """
 
 from __future__ import annotations

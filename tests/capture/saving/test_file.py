@@ -446,7 +446,7 @@ def test_the_text_is_canonical_json():
 
 
 def test_the_page_names_all_fields_of_rows():
-    page = (ROOT / "docs" / "saved-graphs.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "saved-graphs-format.md").read_text(encoding="utf-8")
     rows = {
         "nodes": layout.NODE,
         "ops": layout.OP,

@@ -251,7 +251,7 @@ print(found.hexdigest())
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("machine_code", ["1", "0"])
 def test_bits_of_products_do_not_depend_on_the_threads_of_blas(machine_code):
-    """Of fewer than 2**23 multiplications each, as docs/capture.md has it."""
+    """Of fewer than 2**23 multiplications each, as docs/numerics.md has it."""
     found = set()
     for count in ("1", "3"):
         more = {"OPENBLAS_NUM_THREADS": count, "EAGERFLOW_LLVM": machine_code}
