@@ -1,4 +1,4 @@
-"""The description of the HTTP interface by OpenAPI 3.1, made from the table of routes.
+"""The OpenAPI 3.1 description of the HTTP interface, made from the table of routes.
 
 Source: the OpenAPI Specification, version 3.1.0.
 """
@@ -68,7 +68,7 @@ _READY = _object("ready", ready={"type": "boolean"})
 
 
 class Operation(NamedTuple):
-    """What a route does, and the JSON that it takes and gives; ``other`` are other forms."""
+    """A route's summary and the schemas of its JSON bodies; ``other`` are other media types."""
 
     summary: str
     answer: _Schema | None = None
@@ -146,7 +146,7 @@ OPERATIONS = {
         ),
     ),
 }
-"""By the name of the function behind a route."""
+"""By the name of the route's handler."""
 
 
 def description(routes: Iterable[tuple[str, str, str]]) -> dict[str, Any]:
