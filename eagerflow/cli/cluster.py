@@ -1,7 +1,7 @@
 """``eagerflow cluster``: a Ray cluster of several machines, started and stopped on each of them.
 
-It runs ``ray start`` with restricted access, and records the process that it has started, so that it
-stops no other.
+It runs ``ray start`` with restricted access, and records the process that it has started, so that
+it stops no other.
 """
 
 from __future__ import annotations

@@ -119,7 +119,7 @@ def in_order(found, order_reversed, shape, dtype):
 
 
 def simple_rnn_gradient(recurrent_kernel, h, g, mask=None, reverse=False):
-    """The gradient of the tanh's argument, its sum over time, and the direct one of the first state."""
+    """The gradient of the tanh's argument, its sum over time, and that of the first state."""
     carried = onward = np.zeros((*h.shape[:-2], h.shape[-1]), h.dtype)
     found = []
     for t, _ in steps_back(h, None, reverse):
@@ -142,7 +142,7 @@ def lstm_gradient(
     mask=None,
     reverse=False,
 ):
-    """The gradient of an LSTM's gates, its sum over time, and the direct ones of the first states."""
+    """The gradient of an LSTM's gates, its sum over time, and those of the first states."""
     carried_h = carried_c = onward = np.zeros((*c.shape[:-2], c.shape[-1]), c.dtype)
     found = []
     for t, before in steps_back(c, c_start, reverse):
@@ -166,7 +166,7 @@ def lstm_gradient(
 def gru_gradient(
     recurrent_kernel, h, gates, g, g_gates=None, h_start=None, mask=None, reverse=False
 ):
-    """The gradient of a GRU's gates, its sum over time, and the direct one of the first state."""
+    """The gradient of a GRU's gates, its sum over time, and that of the first state."""
     carried = onward = np.zeros((*h.shape[:-2], h.shape[-1]), h.dtype)
     found = []
     for t, before in steps_back(h, h_start, reverse):
