@@ -27,9 +27,9 @@ __all__ = ["Adafactor", "Lamb", "Muon"]
 
 
 class Lamb(MeansOptimizer):
-    """Adam whose steps are as long as the weight is large; You and others, 2020.
+    """Adam with steps scaled by the norm of the weight; You and others, 2020.
 
-    Arguments are those of ``Adam``; ``epsilon`` stands beside the corrected root.
+    Arguments are those of ``Adam``; ``epsilon`` is added to the corrected root.
 
     >>> w = ef.Variable([3.0, -4.0])
     >>> loss = ef.nn.optimizers.Lamb(0.1).minimize(lambda: (w * w).sum())
@@ -56,11 +56,11 @@ class Lamb(MeansOptimizer):
 class Adafactor(Optimizer):
     """Adam that keeps, of a matrix of squares, means along rows and columns alone.
 
-    ``beta_2_decay`` says how the means become slower with the steps; squares are at least
-    ``epsilon_1``, and a weight counts as at least ``epsilon_2`` large, with which steps are scaled;
-    ``clip_threshold`` bounds their size. The learning rate is at most one over the root of the
-    number of the step; ``relative_step`` is taken and changes nothing, as in Keras. Other
-    arguments are those of ``Optimizer``. Source: Shazeer and Stern, 2018.
+    ``beta_2_decay`` is the exponent by which the means slow down; squares are at least
+    ``epsilon_1``, and the size of a weight, by which steps are scaled, at least ``epsilon_2``;
+    ``clip_threshold`` bounds their size. The learning rate is at most one over the root of the step
+    number; ``relative_step`` is accepted without effect, as in Keras. Other arguments are those of
+    ``Optimizer``. Source: Shazeer and Stern, 2018.
 
     >>> w = ef.Variable([[1.0, -2.0]])
     >>> loss = ef.nn.optimizers.Adafactor(0.1).minimize(lambda: (w * w).sum())
