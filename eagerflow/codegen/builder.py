@@ -155,7 +155,7 @@ class Builder:
         over = tuple(axes.split())
         return self._append(name, (value,), value.dtype, set(value.axes) - set(over), over)
 
-    # What is made of several statements ----------------------------------------------------------
+    # Composite instructions ----------------------------------------------------------------------
 
     def position(self, axis: str) -> Value:
         """The index along an axis, an int64."""

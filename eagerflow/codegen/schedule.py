@@ -126,7 +126,7 @@ class Schedule:
 
         return dependencies(self._roots(own), operands)
 
-    # What is kept --------------------------------------------------------------------------------
+    # Kept values ---------------------------------------------------------------------------------
 
     def _walk_all(self) -> None:
         computed: dict[str, int] = {}

@@ -171,7 +171,7 @@ class Model(Trainer):
     # Showing it ------------------------------------------------------------------------------
 
     def summary(self, print_fn: Any = print) -> None:
-        """Print a table of the layers: output shapes, numbers of parameters, what is frozen.
+        """Print a table of the layers: output shapes, numbers of parameters, frozen ones.
 
         >>> model = ef.nn.Sequential([ef.nn.Input((4,)), ef.nn.Dense(2, name="out")], name="tiny")
         >>> model.summary()  # doctest: +ELLIPSIS

@@ -208,7 +208,7 @@ class _TileProgramWriter:
                 self._write_step(number, step, last, direct)
         return self.program
 
-    # What is read and written --------------------------------------------------------------------
+    # Reads and writes ----------------------------------------------------------------------------
 
     def _with_loads(self, steps: list[Step]) -> list[Step]:
         """The steps, with copies of inputs that cannot be used directly."""

@@ -65,7 +65,7 @@ class KeyValueRows:
     """Keys and values of sequences each of which is at a position of its own, as plain tensors.
 
     ``keys`` and ``values`` have shape (batch, heads, length, width); a step puts others in their
-    place. What stands behind a sequence's last token is never seen.
+    place. Entries after a sequence's last token are never read.
     """
 
     def __init__(self, keys: Tensor, values: Tensor) -> None:

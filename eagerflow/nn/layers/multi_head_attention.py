@@ -90,7 +90,7 @@ class _HeadAttention(KernelBase):
                 hint="flash_attention=None: scores are only in memory where they are needed",
             )
 
-    # What the classes differ in ------------------------------------------------------------
+    # Overridden in subclasses ------------------------------------------------------------------
 
     def _dims(self) -> tuple[int, int, int, int]:
         """Heads of queries, heads of keys, width of keys, width of values."""

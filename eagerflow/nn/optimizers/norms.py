@@ -131,7 +131,7 @@ class Muon(Optimizer):
     ``ns_steps`` iterations with the polynomial of ``muon_a``, ``muon_b`` and ``muon_c``, and
     multiplied by ``rms_rate`` and the root of the longer side, unless ``rms_rate`` is None. AdamW,
     with ``adam_beta_1``, ``adam_beta_2``, ``epsilon``, ``adam_weight_decay`` and ``adam_lr_ratio``
-    times the learning rate, takes what is no matrix, weights whose names match one of the regular
+    times the learning rate, takes other weights than matrices, weights whose names match one of the regular
     expressions ``exclude_layers`` (which the output layer should), and with ``exclude_embeddings``
     those in whose name "embedding" occurs. Other arguments are those of ``Optimizer``. Source:
     Jordan and others, 2024; Liu and others, 2025.
