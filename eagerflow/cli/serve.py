@@ -39,7 +39,7 @@ def add_serve(commands: Any) -> None:
         "--config",
         type=Path,
         metavar="FILE",
-        help="a file in TOML with these options and models; flags take the place of what it says",
+        help="a file in TOML with these options and models; flags override its values",
     )
     for option in OPTIONS:
         default = "" if option.default is None else f" (default: {option.default})"

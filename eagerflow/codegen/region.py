@@ -413,7 +413,7 @@ class _Check:
             self._fail(ShapeError, f"{message}%{index.name} varies along {_named(index.axes)}")
         elif not set(index.axes) <= set(part.axes):
             message = (
-                f"%{index.name} varies along {_named(index.axes)}, so what it looks up does too"
+                f"%{index.name} varies along {_named(index.axes)}, so the looked-up input does too"
             )
             self._fail(ShapeError, f"{message}, and not along {_named(part.axes)} alone")
 

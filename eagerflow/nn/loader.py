@@ -144,7 +144,7 @@ class Loader(Source):
         """
         if self._of_batches:
             raise ArgumentError(
-                "batches to which a function was applied cannot be made anew",
+                "batches to which a function was applied cannot be recreated",
                 op="Loader.batch",
                 hint="loader.batch(n).map(f)",
             )

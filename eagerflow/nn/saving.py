@@ -62,7 +62,7 @@ def save(model: Any, path: Any) -> None:
         if missing is None:
             facts["compile"] = compiled
         else:
-            _warn(f"{model.name!r} is saved without what it was compiled with: {missing}")
+            _warn(f"{model.name!r} is saved without some arguments of compile: {missing}")
     write_state(state.snapshot(model), path, facts | _of_weights(model), {}, "save")
 
 
@@ -247,7 +247,7 @@ def load_weights(model: Any, path: Any, strict: bool = True) -> Misfits:
     values, misfits = fitted(wanted, arrays)
     if strict:
         unbuilt = "call the model on an input first, so that it has weights"
-        refuse(misfits, model.name, "strict=False takes what fits" if wanted else unbuilt)
+        refuse(misfits, model.name, "strict=False loads the matching weights" if wanted else unbuilt)
     assign_together(values)
     return misfits
 

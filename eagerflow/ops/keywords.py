@@ -40,7 +40,7 @@ _AS_IT_IS: dict[str, tuple[Any, ...]] = {
 }
 _PLAIN = (str, int, float, type(None))
 _HINTS = {
-    "casting": "ef.can_cast(x.dtype, dtype), which tells before",
+    "casting": "ef.can_cast(x.dtype, dtype) to check in advance",
     "dim": "axis=...",
     "dims": "axes=..., by position",
     "dtype": "x.astype(dtype) before, or the result's after",

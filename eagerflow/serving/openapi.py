@@ -91,7 +91,7 @@ OPERATIONS = {
         "The states of versions", _object("model_version_status", model_version_status=_list({}))
     ),
     "page": Operation("The page for browsers", None, None, ("text/html",)),
-    "figures": Operation("What the page shows of models and versions", {"type": "object"}),
+    "figures": Operation("Figures of models and versions for the page", {"type": "object"}),
     "metrics": Operation("Numbers for Prometheus", None, None, ("text/plain",)),
     "openapi": Operation("This description", _object("openapi paths", openapi=_TEXT)),
     "server": Operation("Name, version and extensions", _object("name version extensions")),
@@ -103,7 +103,7 @@ OPERATIONS = {
         _object("", ready={"type": "boolean"}),
     ),
     "load": Operation("Load a model", _object()),
-    "unload": Operation("Let a model go", _object()),
+    "unload": Operation("Unload a model", _object()),
     "traffic": Operation("The versions that serve a model", _object("model current labels split")),
     "direct": Operation(
         "Change the versions that serve a model", _object("model current labels split"), _TRAFFIC
@@ -134,8 +134,8 @@ OPERATIONS = {
         "How a model is served",
         _object("name max_batch_size input output", max_batch_size=_COUNT, input=_list({})),
     ),
-    "statistics": Operation("What a model has done", _STATISTICS),
-    "all_statistics": Operation("What all models have done", _STATISTICS),
+    "statistics": Operation("Statistics of a model", _STATISTICS),
+    "all_statistics": Operation("Statistics of all models", _STATISTICS),
     "model_metadata": Operation(
         "Versions, inputs and outputs",
         _object(

@@ -174,7 +174,7 @@ class Worker:
         except EOFError:
             raise
         except OSError:
-            raise EOFError("the worker has gone") from None
+            raise EOFError("the worker has ended") from None
         except BaseException:
             self.kill()  # since the next message on the connection may be the rest of the reply
             raise

@@ -204,7 +204,7 @@ class Discretization(Adapted):
     ) -> None:
         if (bin_boundaries is None) == (num_bins is None):
             raise ArgumentError(
-                "one of bin_boundaries and num_bins says what the bins are",
+                "one of bin_boundaries and num_bins defines the bins",
                 op=self._label,
                 argument="bin_boundaries",
             )

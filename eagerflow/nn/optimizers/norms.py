@@ -131,10 +131,10 @@ class Muon(Optimizer):
     ``ns_steps`` iterations with the polynomial of ``muon_a``, ``muon_b`` and ``muon_c``, and
     multiplied by ``rms_rate`` and the root of the longer side, unless ``rms_rate`` is None. AdamW,
     with ``adam_beta_1``, ``adam_beta_2``, ``epsilon``, ``adam_weight_decay`` and ``adam_lr_ratio``
-    times the learning rate, takes other weights than matrices, weights whose names match one of the regular
-    expressions ``exclude_layers`` (which the output layer should), and with ``exclude_embeddings``
-    those in whose name "embedding" occurs. Other arguments are those of ``Optimizer``. Source:
-    Jordan and others, 2024; Liu and others, 2025.
+    times the learning rate, is used for weights other than matrices, for names that match one of
+    the regular expressions ``exclude_layers`` (which the output layer should), and with
+    ``exclude_embeddings`` for names that contain "embedding". Other arguments are those of
+    ``Optimizer``. Source: Jordan and others, 2024; Liu and others, 2025.
 
     >>> w = ef.Variable([[1.0, 0.0], [0.0, 2.0]])
     >>> optimizer = ef.nn.optimizers.Muon(0.1, weight_decay=None, rms_rate=None)

@@ -79,7 +79,7 @@ class Scope:
         fail(
             f"there is no value {name!r} where it is read",
             received=reader,
-            expected="an input, an initializer, or what a node before it gives",
+            expected="an input, an initializer, or an output of an earlier node",
         )
 
     def bind(self, node: Any, found: Any, broken: Any) -> None:

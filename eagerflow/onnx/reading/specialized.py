@@ -138,7 +138,7 @@ def _run(
         ]
         if len(shape) != x.ndim or not all(known) or x.dtype != dtype:
             raise ShapeError(
-                f"the output {name!r} is not what the model says",
+                f"the output {name!r} differs from its declaration in the model",
                 op="specialized",
                 received=f"{x.dtype.name}{x.shape}",
                 expected=str(TensorSpec(shape, dtype)),
@@ -157,7 +157,7 @@ def specialized_graph(model: Model, facts: Facts, found: Imported) -> Graph:
     names = found.needs.names
     strange = names - found.inputs.keys()
     if strange:
-        raise refusal([Problem("input", "", min(strange), "a shape follows from what it draws")])
+        raise refusal([Problem("input", "", min(strange), "a shape depends on its random numbers")])
     trace = Trace(model.graph.name or "model")
     symbols = {name: trace.input(spec, name) for name, spec in found.inputs.items()}
     shapes, dtypes = _declared(model, found)

@@ -60,7 +60,7 @@ def _reduced(ours: Call, neutral: Any, join: Any) -> Call:
                     "nothing may be left of an axis",
                     op=ours.__name__,
                     argument="where",
-                    hint="initial=..., what the result is then",
+                    hint="initial=..., the result of an empty reduction",
                 )
             a = select(where, a, fill)
         y = ours(a, axis=axis, keepdims=keepdims, **options)

@@ -166,10 +166,10 @@ def stft(
     ``win_length`` weights, by default ``n_fft``, zero-padded on both sides if less: a tensor, or a
     name such as ``"hann"`` for a periodic window, or None for ones. With ``center``, n_fft//2
     elements are added on both sides, by ``ef.pad`` with ``pad_mode``, so that piece i is centered
-    at element i * hop_length. ``normalized`` divides by √n_fft. ``onesided`` selects the frequencies
-    from 0 to half, by default for real signals. The arguments are those of PyTorch. Raises
-    ShapeError for lengths that do not fit, ArgumentError for an unknown window, DTypeError for half
-    of a complex signal's spectrum.
+    at element i * hop_length. ``normalized`` divides by √n_fft. ``onesided`` selects the
+    frequencies from 0 to half, by default for real signals. The arguments are those of PyTorch.
+    Raises ShapeError for lengths that do not fit, ArgumentError for an unknown window, DTypeError
+    for half of a complex signal's spectrum.
 
     >>> ef.signal.stft(ef.ones((100,)), n_fft=16, window="hann").shape
     (9, 26)
