@@ -247,7 +247,7 @@ def load_weights(model: Any, path: Any, strict: bool = True) -> Misfits:
     values, misfits = fitted(wanted, arrays)
     if strict:
         unbuilt = "call the model on an input first, so that it has weights"
-        refuse(misfits, model.name, "strict=False loads the matching weights" if wanted else unbuilt)
+        refuse(misfits, model.name, "strict=False loads those that match" if wanted else unbuilt)
     assign_together(values)
     return misfits
 
