@@ -216,7 +216,7 @@ class Checkpoint:
         self._keep(self.paths[-self.keep :], prefix)
 
     def _keep(self, paths: list[Path], prefix: str) -> None:
-        """Delete all states except these, and files of unfinished ones other than the last."""
+        """Delete all states except these; ``prefix`` is that of the last one's files."""
         for old in self.paths:
             if old not in paths:
                 old.unlink(missing_ok=True)
@@ -234,7 +234,7 @@ class Checkpoint:
         ...     checkpoint.paths
         []
         """
-        with suppress(Exception):  # a missing file need not be deleted
+        with suppress(Exception):  # an unwritten file need not be deleted
             self.wait()
         for path in self.paths:
             path.unlink(missing_ok=True)

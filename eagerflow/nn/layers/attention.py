@@ -23,7 +23,7 @@ ScoreMode = Annotated[str, choice("not a score mode", "dot", "concat")]
 
 
 def in_order(queries: Tensor, keys: Tensor, axis: int = -2) -> Tensor:
-    """The keys seen by queries without a visible key of their own, shape (length, keys)."""
+    """The causal mask: keys up to each query's own position, shape (length, keys)."""
     return places(queries, axis)[:, None] >= places(keys, axis)
 
 

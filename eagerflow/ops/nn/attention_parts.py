@@ -158,7 +158,7 @@ def weights_of(q: Any, k: Any, log_sums: Any, mask: Any, is_causal: bool, factor
 
 
 def _causal(q: Any, k: Any) -> Any:
-    """The keys seen by a query that sees none after its own position."""
+    """The causal mask: keys up to each query's own position."""
     places = eye(q.shape[2], k.shape[2], dtype=q.dtype, device=str(q.device))
     return greater_equal(cumulative_sum(places, axis=0), 1)
 
