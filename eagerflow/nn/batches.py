@@ -56,7 +56,7 @@ class Source:
         """The batches of one epoch: a whole pass, or a number of ``steps``.
 
         An epoch of steps continues where the last one ended, and begins a new pass at the end of
-        one. Raises ShapeError if there is no further pass, as with an iterator.
+        one. Raises ShapeError without a further pass, as for an iterator.
         """
         return self.once(shuffle) if steps is None else self._some(shuffle, steps)
 

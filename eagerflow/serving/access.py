@@ -28,8 +28,8 @@ class ForbiddenError(EagerflowError, PermissionError):
 class Access(NamedTuple):
     """The tokens that requests must carry, and the TLS settings of connections.
 
-    ``tokens`` are texts of 16 letters at least, one of which is expected behind ``Bearer`` in the
-    header ``Authorization``, or as the password of any user behind ``Basic``; with none, any client
+    ``tokens`` are texts of 16 letters at least, one of which is expected after ``Bearer`` in the
+    header ``Authorization``, or as the password of any user after ``Basic``; with none, any client
     may send requests. ``certificate`` and ``key`` are files in the PEM format, for TLS.
 
     >>> access = ef.serving.Access(tokens=("a long secret text",))

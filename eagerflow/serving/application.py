@@ -35,7 +35,7 @@ __all__ = ["application"]
 
 _OPEN = ("/v2/health/live", "/v2/health/ready")  # open to all: they reveal nothing of models
 _ASKS = {"www-authenticate": 'Basic realm="eagerflow", charset="UTF-8"'}  # a browser then asks
-SMALL_BODY = 1 << 16  # a body up to so many bytes is read before the request is routed
+SMALL_BODY = 1 << 16  # smaller bodies are read before routing
 CLIENT_GONE = 499  # the status that is logged for a client that disconnected before its response
 _log = logging.getLogger("eagerflow.serving")
 
@@ -300,7 +300,7 @@ class _Endpoints:
         }
 
     async def generation(self, request: HttpRequest) -> tuple[Generation, generate.Asked]:
-        """The generation that a request asks for, started."""
+        """The generation of a request, started."""
         batcher, body = await self.asked(request)
         asked = generate.request(loads(body), batcher.version)
         assert isinstance(batcher, Batcher)  # neither a cache nor a shadow comes before state

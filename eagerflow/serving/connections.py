@@ -91,7 +91,7 @@ class _Waiting(NamedTuple):
 
 
 async def end_silent(connections: Set[Any], seconds: Callable[[], float]) -> None:
-    """Close connections on which the head of a request takes longer than so many seconds.
+    """Close connections on which the head of a request takes longer than ``seconds()``.
 
     ``connections`` are the open ones, as uvicorn keeps them; runs until it is cancelled. uvicorn
     itself has a timeout for idle connections after a response, but none for incomplete heads, or

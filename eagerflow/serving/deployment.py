@@ -251,7 +251,7 @@ def _options(
 def _check_numbers(port: int, **positive: float) -> None:
     for argument, value in positive.items():
         if not (_is_number(value) and value > 0):
-            raise ArgumentError(f"{value!r} is no number above 0", op="deploy", argument=argument)
+            raise ArgumentError(f"{value!r} is not positive", op="deploy", argument=argument)
     if type(port) is not int or not 0 < port < 1 << 16:
         raise ArgumentError(f"{port!r} is not a port", op="deploy", argument="port")
 

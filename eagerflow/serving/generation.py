@@ -41,7 +41,7 @@ class Asked(NamedTuple):
 
 
 def decoder_of(version: ModelVersion) -> Decoder:
-    """The decoder settings of a version; ArgumentError for a version that is no decoder."""
+    """The decoder settings of a version; ArgumentError for other versions."""
     state = version.signature.state
     if state is None or state.decoder is None:
         raise ArgumentError(

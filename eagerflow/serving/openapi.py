@@ -125,9 +125,9 @@ OPERATIONS = {
         ),
         (NPY, NPZ, "application/octet-stream"),
     ),
-    "generate": Operation("Tokens behind tokens", _GENERATED, _GENERATION),
+    "generate": Operation("Tokens after a prompt", _GENERATED, _GENERATION),
     "generate_stream": Operation(
-        "Tokens behind tokens, as Server-Sent Events", None, _GENERATION, ("text/event-stream",)
+        "Tokens after a prompt, as Server-Sent Events", None, _GENERATION, ("text/event-stream",)
     ),
     "model_ready": Operation("Whether a model answers", _READY),
     "config": Operation(

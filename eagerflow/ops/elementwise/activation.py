@@ -648,7 +648,7 @@ def gelu(s: Any, x: Any, /, approximate: bool = True) -> Any:
     ``x`` is a real tensor of any shape; integers are taken as float32. ``approximate=True``
     takes the tanh form x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))), False the exact x·Φ(x).
     Source: Hendrycks and Gimpel, arXiv:1606.08415. Raises DTypeError for complex ``x``, and
-    for an ``approximate`` that is no bool.
+    for other values of ``approximate`` than bools.
 
     >>> x = ef.tensor([-1.0, 0.0, 2.0])
     >>> ef.gelu(x)

@@ -57,7 +57,7 @@ def places_dtype(x: Any, at: Any) -> Any:
     return promote(own, np.dtype("float32"))
 
 
-# Beside the grid ----------------------------------------------------------------------------------
+# Outside of the grid ------------------------------------------------------------------------------
 
 
 def _least(size: Any) -> Any:

@@ -42,7 +42,7 @@ class IndexedSlices:
     ``dense_shape[0]``. Slices with equal indices are summed. Tapes return them as gradients of
     Variables for look-ups that request it (``ef.embedding_lookup``, ``ef.nn.Embedding``), and
     optimizers accept them. ``+`` concatenates two of them, or gives a Tensor with a tensor; ``*``
-    and ``/`` take a number. Raises DTypeError for indices that are no integers, ShapeError for
+    and ``/`` take a number. Raises DTypeError for noninteger indices, ShapeError for
     shapes that do not fit.
 
     >>> g = ef.IndexedSlices([[1.0, 2.0], [3.0, 4.0]], [2, 2], (3, 2))

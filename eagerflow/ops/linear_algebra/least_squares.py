@@ -266,7 +266,7 @@ def tensorinv(a: Any, /, ind: int = 2) -> Any:
     ``a`` is a tensor of floats or complex numbers whose first ``ind`` sizes have the product of the
     others. The result has the last axes first; ``tensordot(tensorinv(a), b, ind)`` is the ``x`` for
     which ``tensordot(a, x, a.ndim - ind)`` is ``b``. Raises ShapeError for other shapes, and
-    EagerflowError for a map that cannot be inverted.
+    EagerflowError for a singular map.
 
     >>> ef.linalg.tensorinv(ef.eye(4).reshape((2, 2, 4))).shape
     (4, 2, 2)

@@ -249,7 +249,7 @@ def polyval(p: Any, x: Any, /) -> Any:
     """Values of a polynomial by Horner's rule.
 
     ``p`` is a vector of coefficients, the highest power first; ``x`` is a numeric tensor of any
-    shape. Raises ShapeError for coefficients that are no vector.
+    shape. Raises ShapeError for coefficients that are not a vector.
 
     >>> ef.polyval(ef.tensor([1.0, 0.0, -2.0]), ef.tensor([2.0, 3.0]))
     Tensor([2., 7.], float32, cpu:0)

@@ -150,7 +150,7 @@ def digitize(x: Any, bins: Any, /, right: bool = False) -> Any:
 
     ``x`` is a real tensor, ``bins`` a vector of ascending or descending edges; an element on an
     edge is in the bin with the larger elements, with ``right`` in the other one. The result is
-    int64. Raises ShapeError for edges that are no vector.
+    int64. Raises ShapeError for edges that are not a vector.
 
     >>> ef.digitize(ef.tensor([0.5, 2.5, 9.0]), ef.tensor([1.0, 2.0, 3.0]))
     Tensor([0, 2, 3], int64, cpu:0)
